@@ -1,0 +1,1 @@
+"""Prefect blocks: validated, savable configuration that builds plain specifications for the library."""

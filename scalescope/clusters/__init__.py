@@ -1,0 +1,1 @@
+"""Where it runs: the simulated, virtual and local clusters behind one interface."""

@@ -1,0 +1,79 @@
+"""What the driver needs from a cluster, whatever its kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from scalescope.model.cluster import ClusterSpec
+    from scalescope.model.sweep import Point
+    from scalescope.model.workload import Workload
+
+
+class Cluster(ABC):
+    """A Dask cluster of one kind, owned by one driver process.
+
+    The driver calls, in this order: `open`, then for every trial `scale` and `running`, at the end `close`. `close` may
+    be called at any time, twice too.
+
+    Attributes:
+        kind: As in its specification.
+        shows: What a trial on it can show, one sentence.
+        cannot_show: What it cannot show, one sentence.
+    """
+
+    kind: ClassVar[str]
+    shows: ClassVar[str]
+    cannot_show: ClassVar[str]
+
+    def __init__(self, spec: ClusterSpec, *, seed: int = 0) -> None:
+        self.spec = spec
+        self.seed = seed
+
+    @abstractmethod
+    def open(self) -> None:
+        """Start the scheduler. Dask's configuration is already set in this process.
+
+        Raises:
+            ClusterError: It did not start.
+        """
+
+    @abstractmethod
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Have exactly `workers` workers of exactly `threads_per_worker` threads, all registered, before returning.
+
+        Raises:
+            WorkersMissing: They did not arrive in time.
+        """
+
+    @abstractmethod
+    def client(self) -> Client:
+        """A new client of this cluster; the caller closes it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every process and thread of the cluster."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the result must know of the cluster: layout, clock, costs, limits. JSON."""
+
+    @contextmanager
+    def running(self, workload: Workload, point: Point) -> Iterator[None]:
+        """Hold for the length of a trial; the calling thread is the one that runs the workload."""
+        yield
+
+    def verdict(self, point: Point, metrics: Mapping[str, float]) -> str:
+        """Why a trial with these metrics is beyond what this cluster can show, or an empty string."""
+        return ""
+
+    def time(self) -> float:
+        """Seconds since the epoch on the cluster's clock."""
+        import time
+
+        return time.time()

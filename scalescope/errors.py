@@ -1,0 +1,109 @@
+"""Every error that Scalescope raises on purpose.
+
+```
+ScalescopeError                 exit status 3
+├── UsageError                  exit status 2   the request cannot be right
+│   └── InvalidField                            one field, its value, what is allowed
+├── InfrastructureError         exit status 3   the machine misbehaved
+│   ├── ClusterError                            a cluster could not be had, or was lost
+│   │   └── WorkersMissing                      fewer workers than asked for
+│   ├── DriverError                             the process that runs the trials died or went silent
+│   └── CaptureError                            a trial could not be recorded
+├── StoreError                  exit status 3   results could not be written or read
+└── WrongAnswer                 exit status 3   a workload computed something false
+```
+
+Each says what happened, where, the likely cause and the next step. The command line turns them into exit
+statuses in one place (`flows.cli`); nothing else in the package calls `sys.exit`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ScalescopeError(Exception):
+    """Base of all errors of this package.
+
+    Args:
+        what: What happened, in one sentence.
+        where: File, field, process or host concerned.
+        cause: The likely cause.
+        next_step: What the reader should do now.
+    """
+
+    exit_status: ClassVar[int] = 3
+
+    def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.cause = cause
+        self.next_step = next_step
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        for label, text in (("where", self.where), ("cause", self.cause), ("next", self.next_step)):
+            if text:
+                lines.append(f"  {label}: {text}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.what,), self.__dict__)
+
+
+class UsageError(ScalescopeError):
+    """What was asked for cannot be right; nothing was provisioned."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class InvalidField(UsageError):
+    """One field of the input is wrong.
+
+    Args:
+        field: Dotted name of the field, as the user wrote it (`axes.workers`).
+        value: The value found.
+        allowed: What would have been accepted, in words.
+        next_step: What to change, where that is not obvious.
+    """
+
+    def __init__(self, field: str, value: object, allowed: str, *, next_step: str = "") -> None:
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        shown = repr(value)
+        if len(shown) > 200:
+            shown = shown[:197] + "..."
+        super().__init__(f"{field} = {shown} is not allowed: {allowed}", next_step=next_step)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.field, self.value, self.allowed), self.__dict__)
+
+
+class InfrastructureError(ScalescopeError):
+    """The machine misbehaved; no measurement may be read from it."""
+
+
+class ClusterError(InfrastructureError):
+    """A cluster could not be had, or was lost."""
+
+
+class WorkersMissing(ClusterError):
+    """The cluster has not exactly the workers that were asked for."""
+
+
+class DriverError(InfrastructureError):
+    """The process that owns the cluster died, went silent, or spoke nonsense."""
+
+
+class CaptureError(InfrastructureError):
+    """A trial could not be recorded completely."""
+
+
+class StoreError(ScalescopeError):
+    """Results could not be written or read."""
+
+
+class WrongAnswer(ScalescopeError):
+    """A workload finished, but what it computed is false."""

@@ -1,0 +1,102 @@
+"""Checks of single fields of user input: a failure is one `InvalidField` naming field, value and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from scalescope.errors import InvalidField
+
+Scalar = bool | int | float | str | None
+"""A value that a point of a sweep can hold; JSON can carry it."""
+
+T = TypeVar("T")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Say what is known, and which known name the user may have meant."""
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(options) or 'none'}"
+
+
+def reject_unknown(section: str, data: Mapping[str, object], known: Iterable[str]) -> None:
+    """Raise on the first key of `data` that is not known."""
+    known = list(known)
+    for key in data:
+        if key not in known:
+            raise InvalidField(f"{section}.{key}" if section else str(key), data[key], suggest(str(key), known))
+
+
+def mapping(field: str, value: object) -> dict[str, object]:
+    """A mapping with text keys."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidField(field, value, "a mapping of names to values")
+    return dict(value)
+
+
+def text(field: str, value: object) -> str:
+    """Text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidField(field, value, "text that is not empty")
+    return value
+
+
+def boolean(field: str, value: object) -> bool:
+    """Exactly true or false."""
+    if not isinstance(value, bool):
+        raise InvalidField(field, value, "true or false")
+    return value
+
+
+def integer(field: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
+    """A whole number within bounds; booleans are not numbers."""
+    allowed = "a whole number" + _bounds(minimum, maximum)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidField(field, value, allowed)
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+        raise InvalidField(field, value, allowed)
+    return value
+
+
+def number(field: str, value: object, *, minimum: float | None = None, maximum: float | None = None) -> float:
+    """A finite number within bounds; booleans are not numbers."""
+    allowed = "a finite number" + _bounds(minimum, maximum)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidField(field, value, allowed)
+    result = float(value)
+    if result != result or result in (float("inf"), float("-inf")):
+        raise InvalidField(field, value, allowed)
+    if (minimum is not None and result < minimum) or (maximum is not None and result > maximum):
+        raise InvalidField(field, value, allowed)
+    return result
+
+
+def choice(field: str, value: object, options: Iterable[T]) -> T:
+    """One of a closed set."""
+    options = list(options)
+    for option in options:
+        if value == option and type(value) is type(option):
+            return option
+    raise InvalidField(field, value, "one of " + ", ".join(repr(option) for option in options))
+
+
+def scalar(field: str, value: object) -> Scalar:
+    """A value that JSON can carry and a table cell can show."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return number(field, value)
+    raise InvalidField(field, value, "a number, text, true, false or null")
+
+
+def _bounds(minimum: float | None, maximum: float | None) -> str:
+    if minimum is not None and maximum is not None:
+        return f" from {minimum} to {maximum}"
+    if minimum is not None:
+        return f", at least {minimum}"
+    if maximum is not None:
+        return f", at most {maximum}"
+    return ""

@@ -1,0 +1,88 @@
+"""What is wrong, why it is believed, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Severity(StrEnum):
+    """How much it matters: `high` makes the command line exit with 1."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A number and where it was read.
+
+    Attributes:
+        what: In words, with its unit.
+        value: The number.
+        source: The record, table or rule it comes from.
+    """
+
+    what: str
+    value: float | int | str
+    source: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause, as a sentence that a person can act on.
+
+    Attributes:
+        code: From a closed set, such as `too-few-partitions`.
+        severity: How much it matters.
+        summary: One sentence: what is wrong and why.
+        remedy: The option or line to change.
+        evidence: What it rests on.
+        confidence: From 0 to 1.
+        points: Ids of the points concerned.
+        lost_s: Worker time lost to it, in thread-seconds, over the points concerned.
+        link: Where to read more.
+    """
+
+    code: str
+    severity: Severity
+    summary: str
+    remedy: str
+    evidence: tuple[Evidence, ...] = ()
+    confidence: float = 1.0
+    points: tuple[str, ...] = ()
+    lost_s: float = 0.0
+    link: str = ""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return asdict(self)
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Finding:
+        """The inverse of `to_mapping`."""
+        return cls(
+            **{
+                **data,
+                "severity": Severity(data["severity"]),
+                "evidence": tuple(Evidence(**item) for item in data["evidence"]),
+                "points": tuple(data["points"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The one line on what is wrong, and all findings behind it, worst first."""
+
+    line: str
+    findings: tuple[Finding, ...] = field(default_factory=tuple)
+
+    @property
+    def severity(self) -> Severity:
+        """Of the worst finding."""
+        return self.findings[0].severity if self.findings else Severity.INFO

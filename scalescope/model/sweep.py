@@ -1,0 +1,270 @@
+"""The question: which points of which axes, how often, in which order."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.cluster import ClusterSpec, SimulatedSpec, cluster_spec
+from scalescope.model.fields import Scalar
+from scalescope.model.workload import Workload
+
+WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
+MAX_TRIALS = 100_000
+FIELDS = ("workload", "cluster", "axes", "points", "params", "repeats", "warmups", "seed", "trial_timeout_s")
+
+
+def digest(data: object) -> str:
+    """Twelve hexadecimal digits that stand for `data` (anything JSON can carry)."""
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of axis values.
+
+    Attributes:
+        workers: Workers that the cluster must have.
+        threads_per_worker: Threads of each.
+        params: Every parameter of the workload, bound.
+        dask_config: Dask configuration keys that differ from the defaults.
+    """
+
+    workers: int
+    threads_per_worker: int = 1
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+    dask_config: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """P: threads of the whole cluster."""
+        return self.workers * self.threads_per_worker
+
+    @property
+    def items(self) -> int | None:
+        """The workload's `items`, where it has that parameter."""
+        value = self.params.get(ITEMS)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def id(self) -> str:
+        """Stable identity: the same combination has the same id in every sweep."""
+        return digest(self.to_mapping())
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return {
+            "workers": self.workers,
+            "threads_per_worker": self.threads_per_worker,
+            "params": dict(self.params),
+            "dask_config": dict(self.dask_config),
+        }
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Point:
+        """The inverse of `to_mapping`."""
+        return cls(data["workers"], data["threads_per_worker"], dict(data["params"]), dict(data["dask_config"]))
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """A place in the order of a sweep.
+
+    Attributes:
+        index: Position in the whole order, from 0.
+        point: What to run.
+        repeat: From 0; warm-ups of a point count from 0 too.
+        warmup: Run and recorded, never a data point.
+    """
+
+    index: int
+    point: Point
+    repeat: int
+    warmup: bool = False
+
+    @property
+    def key(self) -> str:
+        """Identity within the sweep."""
+        return f"{self.point.id}-{'w' if self.warmup else 'r'}{self.repeat}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Axes and repeats over one workload on one cluster.
+
+    Attributes:
+        workload: Name or reference of the workload.
+        cluster: Where it runs.
+        axes: Values per axis; all combinations are run. Names: `workers`, `threads_per_worker`, `items`,
+            `items_per_worker`, any parameter of the workload, or any Dask configuration key (it has a dot).
+        points: Further combinations, each a mapping of axis names to values, run as they are.
+        params: Workload parameters that hold for all points.
+        repeats: Trials per point.
+        warmups: Trials per point run first and never counted.
+        seed: Of the randomised order, and of the simulated cluster.
+        trial_timeout_s: Real seconds after which a trial is stopped and invalid.
+    """
+
+    workload: str
+    cluster: ClusterSpec = field(default_factory=SimulatedSpec)
+    axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    points: tuple[Mapping[str, Scalar], ...] = ()
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+    repeats: int = 1
+    warmups: int = 0
+    seed: int = 0
+    trial_timeout_s: float = 600.0
+
+    @classmethod
+    def from_mapping(cls, data: object) -> Sweep:
+        """Build a sweep from what JSON or YAML carries.
+
+        Raises:
+            InvalidField: Names the field, its value and what is allowed.
+        """
+        given = fields.mapping("sweep", data)
+        fields.reject_unknown("", given, FIELDS)
+        if "workload" not in given:
+            raise InvalidField(
+                "workload", None, "the name of a workload", next_step="`scalescope workloads` lists them"
+            )
+        axes = {name: _values(name, values) for name, values in fields.mapping("axes", given.get("axes", {})).items()}
+        extra = given.get("points", ())
+        if not isinstance(extra, list | tuple):
+            raise InvalidField("points", extra, "a list of mappings of axis names to values")
+        points = tuple(
+            {
+                name: fields.scalar(f"points[{i}].{name}", value)
+                for name, value in fields.mapping(f"points[{i}]", point).items()
+            }
+            for i, point in enumerate(extra)
+        )
+        params = fields.mapping("params", given.get("params", {}))
+        return cls(
+            workload=fields.text("workload", given["workload"]),
+            cluster=cluster_spec(given.get("cluster", "simulated")),
+            axes=axes,
+            points=points,
+            params={name: fields.scalar(f"params.{name}", value) for name, value in params.items()},
+            repeats=fields.integer("repeats", given.get("repeats", 1), minimum=1, maximum=1000),
+            warmups=fields.integer("warmups", given.get("warmups", 0), minimum=0, maximum=100),
+            seed=fields.integer("seed", given.get("seed", 0), minimum=0, maximum=2**32 - 1),
+            trial_timeout_s=fields.number(
+                "trial_timeout_s", given.get("trial_timeout_s", 600.0), minimum=1, maximum=7 * 86400
+            ),
+        )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it; `from_mapping` reads it back."""
+        return {
+            "workload": self.workload,
+            "cluster": self.cluster.to_mapping(),
+            "axes": {name: list(values) for name, values in self.axes.items()},
+            "points": [dict(point) for point in self.points],
+            "params": dict(self.params),
+            "repeats": self.repeats,
+            "warmups": self.warmups,
+            "seed": self.seed,
+            "trial_timeout_s": self.trial_timeout_s,
+        }
+
+    @property
+    def id(self) -> str:
+        """Stable identity of the question."""
+        return digest(self.to_mapping())
+
+    def expand(self, workload: Workload) -> tuple[Point, ...]:
+        """All points, checked against the workload, each once, in the order of the axes.
+
+        Raises:
+            InvalidField: An axis, a parameter or a value is not allowed, or there is no point at all.
+        """
+        combinations: list[tuple[str, dict[str, Scalar]]] = []
+        if self.axes:
+            count = 1
+            for values in self.axes.values():
+                count *= len(values)
+            if count * (self.repeats + self.warmups) > MAX_TRIALS:
+                raise InvalidField("axes", f"{count} combinations", f"at most {MAX_TRIALS} trials in one sweep")
+            names = list(self.axes)
+            combinations = [
+                ("axes", dict(zip(names, values, strict=True))) for values in itertools.product(*self.axes.values())
+            ]
+        combinations += [(f"points[{i}]", dict(point)) for i, point in enumerate(self.points)]
+        if not combinations:
+            raise InvalidField("axes", dict(self.axes), "at least one axis, such as workers: [1, 2, 4]")
+        points = {point.id: point for point in (self._point(where, values, workload) for where, values in combinations)}
+        return tuple(points.values())
+
+    def plan(self, workload: Workload) -> tuple[PlannedTrial, ...]:
+        """All trials in the order in which they run.
+
+        Warm-ups come first; then each repeat visits every point once, in an order of its own drawn from the seed, so
+        that slow drift of the machine does not look like an effect of an axis.
+        """
+        points = self.expand(workload)
+        rng = random.Random(self.seed)
+        order: list[tuple[Point, int, bool]] = []
+        for count, warmup in ((self.warmups, True), (self.repeats, False)):
+            for repeat in range(count):
+                shuffled = list(points)
+                rng.shuffle(shuffled)
+                order += [(point, repeat, warmup) for point in shuffled]
+        return tuple(PlannedTrial(i, point, repeat, warmup) for i, (point, repeat, warmup) in enumerate(order))
+
+    def _point(self, where: str, values: Mapping[str, Scalar], workload: Workload) -> Point:
+        params: dict[str, object] = dict(self.params)
+        config: dict[str, Scalar] = {}
+        known = [WORKERS, THREADS, *(parameter.name for parameter in workload.parameters)]
+        if workload.parameter(ITEMS):
+            known.append(ITEMS_PER_WORKER)
+        for name, value in values.items():
+            if name in (WORKERS, THREADS, ITEMS_PER_WORKER):
+                if name not in known:
+                    raise InvalidField(f"{where}.{name}", value, f"workload {workload.name!r} has no parameter 'items'")
+                continue
+            if "." in name:
+                config[name] = value
+            elif name in known:
+                params[name] = value
+            else:
+                raise InvalidField(
+                    f"{where}.{name}", value, fields.suggest(name, known) + ", or a Dask configuration key (with a dot)"
+                )
+        workers = fields.integer(
+            f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=self.cluster.max_workers
+        )
+        threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=1024)
+        if ITEMS_PER_WORKER in values:
+            if ITEMS in values or ITEMS in self.params:
+                raise InvalidField(
+                    f"{where}.{ITEMS_PER_WORKER}", values[ITEMS_PER_WORKER], "only one of items and items_per_worker"
+                )
+            per_worker = fields.number(f"{where}.{ITEMS_PER_WORKER}", values[ITEMS_PER_WORKER], minimum=0)
+            params[ITEMS] = round(per_worker * workers)
+        section = "params" if where == "axes" else where
+        for name in values:
+            if name in params and name not in self.params:
+                section = where
+        return Point(workers, threads, workload.bind(params, section=section), config)
+
+
+def _values(name: str, values: object) -> tuple[Scalar, ...]:
+    where = f"axes.{name}"
+    if isinstance(values, str) or not isinstance(values, list | tuple):
+        raise InvalidField(where, values, "a list of values")
+    if not values:
+        raise InvalidField(where, values, "at least one value")
+    checked = tuple(fields.scalar(f"{where}[{i}]", value) for i, value in enumerate(values))
+    for i, value in enumerate(checked):
+        if any(value == other and type(value) is type(other) for other in checked[:i]):
+            raise InvalidField(where, list(checked), f"each value once; {value!r} is there twice")
+    return checked

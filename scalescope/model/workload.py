@@ -1,0 +1,100 @@
+"""What is run: a function `run(client, **params)` and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.fields import Scalar
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a workload.
+
+    Attributes:
+        name: As the function spells it.
+        default: Used when a sweep does not give it.
+        help: One sentence; units in words.
+        kind: `int`, `float`, `str`, `bool`, or `any` where the function does not say.
+        minimum: Smallest number allowed.
+        choices: The only values allowed, where there are few.
+        optional: Whether `None` is allowed.
+        required: Whether a sweep must give it (there is no default).
+    """
+
+    name: str
+    default: Scalar = None
+    help: str = ""
+    kind: str = "any"
+    minimum: float | None = None
+    choices: tuple[Scalar, ...] = ()
+    optional: bool = False
+    required: bool = False
+
+    def check(self, value: object, *, section: str = "params") -> Scalar:
+        """Return `value` as this parameter takes it, or raise `InvalidField`."""
+        where = f"{section}.{self.name}"
+        if value is None and self.optional:
+            return None
+        if self.choices:
+            return fields.choice(where, value, self.choices)
+        if self.kind == "int":
+            return fields.integer(where, value, minimum=None if self.minimum is None else int(self.minimum))
+        if self.kind == "float":
+            return fields.number(where, value, minimum=self.minimum)
+        if self.kind == "str":
+            return fields.text(where, value)
+        if self.kind == "bool":
+            return fields.boolean(where, value)
+        return fields.scalar(where, value)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is run, under a name that a sweep can give.
+
+    Attributes:
+        name: Reference that loads it again (`beam-pardo`, `package.module:function`, `path.py:function`).
+        version: Raised whenever results are no longer comparable with older ones.
+        summary: One sentence.
+        run: `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None.
+        parameters: All that `run` takes besides the client.
+        packages: Distributions it needs besides `distributed`.
+        modelled: Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is
+            charged and a trial is reproducible to the last bit.
+    """
+
+    name: str
+    version: int
+    summary: str
+    run: Callable[..., Any] = field(compare=False, repr=False)
+    parameters: tuple[Parameter, ...] = ()
+    packages: tuple[str, ...] = ()
+    modelled: bool = False
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The parameter of that name, or None."""
+        return next((parameter for parameter in self.parameters if parameter.name == name), None)
+
+    def bind(self, given: Mapping[str, object], *, section: str = "params") -> dict[str, Scalar]:
+        """Complete `given` with defaults and check every value.
+
+        Raises:
+            InvalidField: A name is unknown, a value is not allowed, or a required one is missing.
+        """
+        fields.reject_unknown(section, given, [parameter.name for parameter in self.parameters])
+        bound: dict[str, Scalar] = {}
+        for parameter in self.parameters:
+            if parameter.name in given:
+                bound[parameter.name] = parameter.check(given[parameter.name], section=section)
+            elif parameter.required:
+                raise InvalidField(
+                    f"{section}.{parameter.name}", None, f"workload {self.name!r} needs it: {parameter.help}"
+                )
+            else:
+                bound[parameter.name] = parameter.default
+        return bound

@@ -1,0 +1,1 @@
+"""Where results are kept: SQL for what is queried, Parquet for raw records."""

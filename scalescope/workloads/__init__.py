@@ -1,0 +1,1 @@
+"""What is run: importable functions `run(client, **params)` with metadata."""
