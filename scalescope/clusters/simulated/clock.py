@@ -1,0 +1,540 @@
+"""A virtual clock, and the rule that one thread runs at a time.
+
+This is a discrete-event simulation of real threads. One event loop, the kernel, owns the time. Every other thread that
+belongs to the simulation is an *actor*: the thread that runs the workload, each thread that runs a task, and whatever
+threads those start. Exactly one of them, or the kernel, runs at any moment; the others wait for their turn. An actor
+gives its turn back when it sleeps, waits for a condition, or ends. When no callback of the loop is ready and no actor
+can run, the clock jumps to the next timer or the next sleeper, whichever comes first.
+
+So time passes only by sleeping, by timers and by what is charged (`Clock.charge`, `Actor.charging`); the order of
+events does not depend on how fast or how busy the host is.
+
+Each actor has a time of its own, never behind the event that woke it: CPU seconds that are charged to it advance it
+while the rest of the simulation stands still, and its next sleep starts from there.
+
+An actor that blocks on something the clock cannot see (a contended `Lock`, a pipe, a subprocess) is noticed by its lack
+of CPU progress, set aside, and counted (`Clock.outside`); the clock waits `PATIENCE_S` real seconds for it, and then
+goes on without it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import heapq
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+real_time: Final = time.time
+real_monotonic: Final = time.monotonic
+real_perf_counter: Final = time.perf_counter
+real_sleep: Final = time.sleep
+thread_time: Final = time.thread_time
+
+EPOCH = 1_000_000_000.0
+"""What `time.time()` says at virtual second 0 (2001-09-09). Fixed, so that times are the same in every run."""
+
+PATIENCE_S = 2.0
+"""Real seconds that the clock stands still for an actor that blocks outside the simulation."""
+
+SETTLE_S = 0.001
+"""An actor whose own time is further ahead than this catches up before others see what it does."""
+
+_STALL_CHECK_S = 0.05
+_STALL_CHECKS = 6
+
+_RUNNING, _RUNNABLE, _WAITING, _DONE = range(4)
+
+
+class Actor:
+    """A thread of the simulation.
+
+    Attributes:
+        name: For messages.
+        charging: Whether its CPU time is charged to its own time.
+    """
+
+    __slots__ = (
+        "_local",
+        "_mark",
+        "charging",
+        "detached_at",
+        "finished",
+        "go",
+        "name",
+        "native_id",
+        "state",
+        "thread_id",
+        "ticket",
+        "timed_out",
+    )
+
+    def __init__(self, name: str, local: float, *, charging: bool) -> None:
+        self.name = name
+        self.charging = charging
+        self.state = _RUNNABLE
+        self.go = _thread.allocate_lock()
+        self.go.acquire()
+        self.ticket = 0  # counts waits, so that the alarm of an earlier wait is recognised
+        self.timed_out = False
+        self.detached_at: float | None = None
+        self.finished: threading.Event | None = None  # set by `adopt`, for those who join the thread
+        self.native_id = 0
+        self.thread_id = 0
+        self._local = local
+        self._mark = 0.0
+
+    def time(self) -> float:
+        """Its own virtual time in seconds."""
+        if self.charging:
+            return self._local + (thread_time() - self._mark)
+        return self._local
+
+    def pause(self) -> None:
+        """Fold the CPU seconds used since `resume` into its time."""
+        self._local = self.time()
+
+    def resume(self) -> None:
+        """Start counting CPU seconds; called in its own thread."""
+        if self.charging:
+            self._mark = thread_time()
+
+    def rewind(self) -> None:
+        """Set its time back to 0."""
+        self._local = 0.0
+
+    def catch_up(self, event: float) -> None:
+        """Move its time forward to an event that woke it."""
+        self._local = max(self._local, event)
+
+
+class Waiter:
+    """What an actor waits for; stands where `threading.Condition` keeps a lock."""
+
+    __slots__ = ("actor", "clock", "released")
+
+    def __init__(self, clock: Clock, actor: Actor) -> None:
+        self.clock = clock
+        self.actor = actor
+        self.released = False
+
+    def release(self) -> None:
+        """Let the actor go on; called by `Condition.notify`, from any thread."""
+        if self.released:
+            raise RuntimeError("release unlocked lock")
+        self.clock.wake(self)
+
+
+class _Kernel:
+    """Stands for the kernel's thread among the actors."""
+
+    __slots__ = ("clock",)
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def time(self) -> float:
+        return self.clock.now
+
+
+class Clock:
+    """Virtual time and the turns of the threads that live in it.
+
+    Attributes:
+        now: Virtual seconds since the start.
+        outside: How often an actor blocked on something that the clock cannot see.
+        jumps: How often the time was moved forward.
+        switches: How often an actor was given its turn.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.outside = 0
+        self.jumps = 0
+        self.switches = 0
+        self._mutex = _thread.allocate_lock()
+        self._returned = _thread.allocate_lock()
+        self._returned.acquire()
+        self._runnable: deque[Actor] = deque()
+        self._sleepers: list[tuple[float, int, Actor, int]] = []
+        self._serial = itertools.count()
+        self._detached: set[Actor] = set()
+        self._engaged = 0
+        self._wake_kernel: Callable[[], object] | None = None
+        self._idle_threads: list[_PoolThread] = []
+        self._here = threading.local()
+
+    # ---------------------------------------------------------------- who is asking
+
+    def member(self) -> Actor | _Kernel | None:
+        """The actor or kernel of this thread; None for a thread of the outside world."""
+        return getattr(self._here, "member", None)
+
+    def actor(self) -> Actor | None:
+        """The actor of this thread, or None."""
+        member = self.member()
+        return member if isinstance(member, Actor) else None
+
+    @property
+    def engaged(self) -> bool:
+        """Whether the time may pass: some thread of the outside world has joined the simulation."""
+        return self._engaged > 0
+
+    # ---------------------------------------------------------------- for actors
+
+    @contextmanager
+    def engage(self, name: str = "workload") -> Iterator[Actor]:
+        """Make the calling thread an actor for a while; until then the clock stands still."""
+        actor = Actor(name, self.now, charging=False)
+        with self._mutex:
+            self._engaged += 1
+            self._runnable.append(actor)
+        self._attach(actor)
+        self._wake()
+        actor.go.acquire()
+        actor.resume()
+        try:
+            yield actor
+        finally:
+            self._engaged -= 1
+            self._leave(actor)
+
+    @contextmanager
+    def disengage(self) -> Iterator[None]:
+        """Stop the time while the calling actor waits for the outside world."""
+        actor = self.actor()
+        if actor is None:
+            yield
+            return
+        actor.pause()
+        with self._mutex:
+            self._engaged -= 1
+            actor.state = _WAITING
+            actor.ticket += 1
+        self._here.member = None
+        self._give_back(actor)
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._engaged += 1
+                actor.state = _RUNNABLE
+                self._runnable.append(actor)
+            self._here.member = actor
+            self._wake()
+            actor.go.acquire()
+            actor.catch_up(self.now)
+            actor.resume()
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual seconds pass for the calling actor; on the kernel, for everybody."""
+        member = self.member()
+        if isinstance(member, Actor):
+            self._return_from_outside(member)
+            self._block(member, wake=member.time() + seconds)
+        else:
+            self.charge(seconds)
+
+    def settle(self) -> None:
+        """Let the calling actor's charged seconds pass, if they amount to anything."""
+        actor = self.actor()
+        if actor is not None and actor.time() - self.now > SETTLE_S:
+            self._block(actor, wake=actor.time())
+
+    def wait(self, waiter: Waiter, timeout: float | None) -> bool:
+        """Wait until `waiter.release()`, at most `timeout` virtual seconds. Returns whether it was released."""
+        actor = waiter.actor
+        self._return_from_outside(actor)
+        wake = None if timeout is None else actor.time() + max(timeout, 0.0)
+        self._block(actor, wake=wake, waiter=waiter)
+        return waiter.released
+
+    def wake(self, waiter: Waiter) -> None:
+        """Make the actor of `waiter` runnable; from any thread."""
+        member = self.member()
+        with self._mutex:
+            waiter.released = True
+            actor = waiter.actor
+            if actor.state == _WAITING:
+                actor.state = _RUNNABLE
+                actor.timed_out = False
+                actor.ticket += 1
+                actor.catch_up(self.now if member is None else member.time())
+                self._runnable.append(actor)
+        if member is None or (isinstance(member, Actor) and member.detached_at is not None):
+            self._wake()
+
+    def charge(self, seconds: float) -> None:
+        """Let virtual seconds pass for everybody; called on the kernel, for work that blocks its loop."""
+        self.now += seconds
+
+    def restart(self) -> None:
+        """Set the time back to 0; called by the only actor, when nothing is left that has a time of its own."""
+        actor = self.actor()
+        assert actor is not None
+        with self._mutex:
+            self._sleepers.clear()
+            self.now = 0.0
+            self.outside = 0
+        actor.rewind()
+
+    # ---------------------------------------------------------------- threads
+
+    def adopt(self, name: str, run: Callable[[], object]) -> tuple[Actor, Callable[[], None]]:
+        """Prepare a thread that will be started as an actor.
+
+        Returns:
+            The actor, and the function that its thread must run.
+        """
+        member = self.member()
+        parent = member if isinstance(member, Actor) else None
+        local = self.now if member is None else member.time()
+        actor = Actor(name, local, charging=parent.charging if parent else False)
+        actor.finished = threading.Event()
+        with self._mutex:
+            self._runnable.append(actor)
+
+        def body() -> None:
+            self._attach(actor)
+            actor.go.acquire()
+            actor.resume()
+            try:
+                run()
+            finally:
+                self._leave(actor)
+
+        return actor, body
+
+    def spawn(self, name: str, run: Callable[[], object], *, delay: float = 0.0, charging: bool = False) -> None:
+        """Run `run` as an actor on a pooled thread, `delay` virtual seconds from now."""
+        member = self.member()
+        start = (self.now if member is None else member.time()) + delay
+        actor = Actor(name, start, charging=charging)
+        with self._mutex:
+            thread = self._idle_threads.pop() if self._idle_threads else None
+            if delay > 0:
+                actor.state = _WAITING
+                heapq.heappush(self._sleepers, (start, next(self._serial), actor, actor.ticket))
+            else:
+                self._runnable.append(actor)
+        if thread is None:
+            thread = _PoolThread(self)
+        thread.give(actor, run)
+        if member is None:
+            self._wake()
+
+    def release_thread(self, thread: _PoolThread) -> None:
+        """Take back a pooled thread that has nothing to do; called in it, while it still has the turn."""
+        with self._mutex:
+            self._idle_threads.append(thread)
+
+    def stop_threads(self) -> None:
+        """End the idle pooled threads."""
+        with self._mutex:
+            threads, self._idle_threads = self._idle_threads, []
+        for thread in threads:
+            thread.stop()
+
+    # ---------------------------------------------------------------- for the kernel
+
+    @contextmanager
+    def kernel(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Make the calling thread the kernel; `wake` interrupts its selector from any thread."""
+        if self._wake_kernel is not None:
+            raise RuntimeError("a virtual clock has one kernel")
+        self._here.member = _Kernel(self)
+        self._wake_kernel = wake
+        try:
+            yield
+        finally:
+            self._wake_kernel = None
+            self._here.member = None
+
+    def run_actors(self) -> bool:
+        """Give every actor that can run now one turn. Returns whether there was any."""
+        count = len(self._runnable)
+        for _ in range(count):
+            with self._mutex:
+                actor = self._runnable.popleft()
+                actor.state = _RUNNING
+            self._give_turn(actor)
+        return count > 0
+
+    def next_wake(self) -> float | None:
+        """When the next sleeper wakes, or None."""
+        while self._sleepers:
+            wake, _, actor, ticket = self._sleepers[0]
+            if actor.state == _WAITING and actor.ticket == ticket:
+                return wake
+            heapq.heappop(self._sleepers)
+        return None
+
+    def jump(self, target: float) -> None:
+        """Move the time to `target` and make the sleepers runnable that wake until then."""
+        if target > self.now:
+            self.now = target
+            self.jumps += 1
+        with self._mutex:
+            while self._sleepers and self._sleepers[0][0] <= self.now:
+                wake, _, actor, ticket = heapq.heappop(self._sleepers)
+                if actor.state == _WAITING and actor.ticket == ticket:
+                    actor.state = _RUNNABLE
+                    actor.timed_out = True
+                    actor.ticket += 1
+                    actor.catch_up(wake)
+                    self._runnable.append(actor)
+
+    def must_be_patient(self) -> bool:
+        """Whether an actor has only just begun to block outside the simulation."""
+        if not self._detached:
+            return False
+        newest = max(actor.detached_at or 0.0 for actor in self._detached)
+        return real_monotonic() - newest < PATIENCE_S
+
+    # ---------------------------------------------------------------- turns
+
+    def _attach(self, actor: Actor) -> None:
+        self._here.member = actor
+        actor.native_id = threading.get_native_id()
+        actor.thread_id = threading.get_ident()
+
+    def _leave(self, actor: Actor) -> None:
+        """End of an actor, in its own thread."""
+        actor.pause()
+        if actor.finished is not None:
+            actor.finished.set()
+        with self._mutex:
+            actor.state = _DONE
+        self._here.member = None
+        self._give_back(actor)
+
+    def _block(self, actor: Actor, wake: float | None, waiter: Waiter | None = None) -> None:
+        actor.pause()
+        with self._mutex:
+            if waiter is not None and waiter.released:
+                actor.resume()
+                return
+            actor.state = _WAITING
+            actor.ticket += 1
+            if wake is not None:
+                heapq.heappush(self._sleepers, (wake, next(self._serial), actor, actor.ticket))
+        self._give_back(actor)
+        actor.go.acquire()
+        actor.resume()
+
+    def _return_from_outside(self, actor: Actor) -> None:
+        """An actor that blocked outside the simulation has missed what passed meanwhile."""
+        if actor.detached_at is not None:
+            actor.pause()
+            actor.catch_up(self.now)
+            actor.resume()
+
+    def _give_back(self, actor: Actor) -> None:
+        with self._mutex:
+            detached = actor.detached_at is not None
+            if detached:
+                actor.detached_at = None
+                self._detached.discard(actor)
+            else:
+                self._returned.release()
+        if detached:
+            self._wake()
+
+    def _give_turn(self, actor: Actor) -> None:
+        self.switches += 1
+        actor.go.release()
+        if self._returned.acquire(True, _STALL_CHECK_S):
+            return
+        stalled, before = 0, _progress(actor)
+        while not self._returned.acquire(True, _STALL_CHECK_S):
+            after = _progress(actor)
+            stalled = stalled + 1 if after is not None and after == before else 0
+            before = after
+            if stalled >= _STALL_CHECKS and self._detach(actor):
+                return
+
+    def _detach(self, actor: Actor) -> bool:
+        with self._mutex:
+            if self._returned.acquire(False):  # it came back just now
+                return True
+            actor.detached_at = real_monotonic()
+            self._detached.add(actor)
+            self.outside += 1
+            return True
+
+    def _wake(self) -> None:
+        wake = self._wake_kernel
+        if wake is not None:
+            wake()
+
+
+class _PoolThread:
+    """A thread that runs one actor after another."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._job: tuple[Actor, Callable[[], object]] | None = None
+        self._ready = _thread.allocate_lock()
+        self._ready.acquire()
+        thread = threading.Thread(target=self._loop, name="scalescope-actor", daemon=True)
+        real_start(thread)
+
+    def give(self, actor: Actor, run: Callable[[], object]) -> None:
+        self._job = (actor, run)
+        self._ready.release()
+
+    def stop(self) -> None:
+        self._job = None
+        self._ready.release()
+
+    def _loop(self) -> None:
+        clock = self._clock
+        while True:
+            self._ready.acquire()
+            job, self._job = self._job, None
+            if job is None:
+                return
+            actor, run = job
+            clock._attach(actor)
+            actor.go.acquire()
+            actor.resume()
+            try:
+                run()
+            finally:
+                clock.release_thread(self)
+                clock._leave(actor)
+            del job, actor, run
+
+
+def real_start(thread: threading.Thread) -> None:
+    """Start a thread of the outside world, whatever `patches` did to `threading`."""
+    _original_start(thread)
+
+
+_original_start = threading.Thread.start
+
+
+def _progress(actor: Actor) -> tuple[str, float] | None:
+    """CPU seconds of an actor's thread if it sleeps in the operating system, else None.
+
+    A thread that is ready to run but starved by a busy host is not blocked.
+    """
+    try:
+        with open(f"/proc/self/task/{actor.native_id}/stat") as stat:
+            state = stat.read().rpartition(")")[2].split()[0]
+        if state not in "SD":
+            return None
+    except FileNotFoundError:
+        state = "?"
+    try:
+        return state, time.clock_gettime(time.pthread_getcpuclockid(actor.thread_id))
+    except (OSError, AttributeError):
+        return None
+
+
+CLOCK = Clock()
+"""The clock of this process."""

@@ -1,0 +1,275 @@
+"""The simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import distributed
+from distributed import worker_state_machine
+from distributed.comm import inproc
+from distributed.diagnostics.plugin import SchedulerPlugin
+from tornado.ioloop import IOLoop
+
+from scalescope.clusters import lean
+from scalescope.clusters.base import Cluster
+from scalescope.clusters.simulated import patches
+from scalescope.clusters.simulated.calibration import Calibration
+from scalescope.clusters.simulated.clock import CLOCK, EPOCH
+from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
+from scalescope.clusters.simulated.loops import KernelLoop
+from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.cluster import SimulatedSpec
+
+if TYPE_CHECKING:
+    from scalescope.model.sweep import Point
+    from scalescope.model.workload import Workload
+
+
+class SimulatedCluster(Cluster):
+    """The real scheduler, workers and clients on one event loop whose clock jumps to the next event.
+
+    Every trial starts on a fresh scheduler and fresh workers, so that a trial is the same whatever ran before it.
+    """
+
+    kind: ClassVar[str] = "simulated"
+    shows: ClassVar[str] = "how the real scheduler, client and workers divide work over time, exactly repeatable"
+    cannot_show: ClassVar[str] = (
+        "contention between processes, transfer and serialisation time, memory pressure, the interpreter lock"
+    )
+
+    def __init__(self, spec: SimulatedSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._spec = spec
+        self._calibration = Calibration.choose(spec)
+        self._charging = False
+        self._stack = ExitStack()
+        self._scheduler: distributed.Scheduler | None = None
+        self._workers: list[distributed.Worker] = []
+        self._io: IOLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._foreign = VirtualThreadPoolExecutor(CLOCK, 64)
+
+    # ---------------------------------------------------------------- life
+
+    def open(self) -> None:
+        """Start the clock's event loop and a scheduler on it.
+
+        Raises:
+            ClusterError: The clock is not under the standard library of this process.
+        """
+        if not patches.installed():
+            raise ClusterError(
+                "the virtual clock was not installed before everything else",
+                where="simulated cluster",
+                cause="this process was not started as a driver with SCALESCOPE_CLOCK=virtual",
+                next_step="open simulated clusters through scalescope.driver",
+            )
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run_loop, args=(started,), name="virtual-clock", daemon=True)
+        self._thread.start()
+        started.wait()
+        self._stack.enter_context(CLOCK.engage())
+        self._stack.callback(self._stop_dask)
+        self._start_scheduler()
+
+    def close(self) -> None:
+        """End scheduler, workers, event loop and threads."""
+        self._stack.close()
+        if self._io is not None and self._thread is not None:
+            self._io.add_callback(self._io.stop)
+            self._thread.join(10)
+            self._io = self._thread = None
+        CLOCK.stop_threads()
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Stop the time while the driver waits for the next request."""
+        with CLOCK.disengage():
+            yield
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Start a fresh scheduler with exactly these workers."""
+        self._stop_dask()
+        self._sync(self._forget_timers)
+        CLOCK.restart()
+        self._start_scheduler()
+        self._sync(self._start_workers, workers, threads_per_worker)
+        assert self._scheduler is not None
+        arrived = len(self._scheduler.workers)
+        if arrived != workers:
+            raise WorkersMissing(f"{arrived} of {workers} simulated workers registered", where=self._scheduler.address)
+
+    def client(self) -> distributed.Client:
+        """A client on the cluster's own event loop."""
+        assert self._scheduler is not None
+        return distributed.Client(self._scheduler.address, loop=self._io, set_as_default=False)
+
+    @contextmanager
+    def running(self, workload: Workload, point: Point) -> Iterator[None]:
+        """Charge what this workload's tasks cost, and make random numbers and identifiers repeat."""
+        actor = CLOCK.actor()
+        assert actor is not None
+        cost = self._spec.task_cost
+        self._charging = cost == "cpu" or (cost == "auto" and not workload.modelled)
+        self._repeat()
+        durations: Mapping[str, float] = self._spec.durations or {}
+        with recorded_durations(durations):
+            actor.pause()
+            actor.charging = self._charging
+            actor.resume()
+            try:
+                yield
+            finally:
+                actor.pause()
+                actor.charging = self._charging = False
+
+    def time(self) -> float:
+        """Virtual seconds since the clock's epoch."""
+        member = CLOCK.member()
+        return EPOCH + (CLOCK.now if member is None else member.time())
+
+    def facts(self) -> dict[str, Any]:
+        """What is charged, and how often the clock could not see what a task waited for."""
+        return {
+            "kind": self.kind,
+            "clock": "virtual",
+            "shows": self.shows,
+            "cannot_show": self.cannot_show,
+            "task_cost": self._spec.task_cost,
+            **self._calibration.to_mapping(),
+            "blocked_outside_clock": CLOCK.outside,
+        }
+
+    # ---------------------------------------------------------------- parts
+
+    def _run_loop(self, started: threading.Event) -> None:
+        loop = KernelLoop(CLOCK, offload=lambda: self._foreign)
+        asyncio.set_event_loop(loop)
+
+        async def begin() -> None:
+            self._io = IOLoop.current()
+            started.set()
+
+        with CLOCK.kernel(loop.wake):
+            loop.run_until_complete(begin())
+            loop.run_forever()
+        loop.close()
+
+    def _repeat(self) -> None:
+        """Start all that would differ between two runs from the same state: random numbers, identifiers, counters."""
+        patches.seed(self.seed)
+        if hasattr(distributed.Future, "_counter"):  # part of a future's token, hence of task keys, since 2024
+            distributed.Future._counter = itertools.count()
+
+    def _sync(self, function: Any, *args: Any) -> Any:
+        return distributed.utils.sync(self._io, function, *args)
+
+    async def _forget_timers(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, KernelLoop)
+        loop.forget_timers()
+
+    def _start_scheduler(self) -> None:
+        manager = inproc.global_manager
+        manager.__class__ = _StableAddresses
+        manager._ip = "127.0.0.1"
+        worker_state_machine.TaskState.__hash__ = _hash_by_key  # by identity, sets iterate differently in every run
+        manager.addr_suffixes = itertools.count(1)
+        self._repeat()
+
+        async def start() -> distributed.Scheduler:
+            scheduler = await lean.LeanScheduler(protocol="inproc://", dashboard=False, port=0)
+            scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6))
+            return scheduler
+
+        with lean.quiet_versions():
+            self._scheduler = self._sync(start)
+
+    async def _start_workers(self, count: int, nthreads: int) -> None:
+        assert self._scheduler is not None
+        address = self._scheduler.address
+
+        def worker(index: int) -> distributed.Worker:
+            pools = {
+                "default": VirtualThreadPoolExecutor(
+                    CLOCK, nthreads, delay=self._calibration.worker_us / 1e6, charging=lambda: self._charging
+                ),
+                "actor": VirtualThreadPoolExecutor(CLOCK, 1, charging=lambda: self._charging),
+            }
+            return lean.LeanWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
+
+        with lean.quiet_versions():
+            self._workers = list(await asyncio.gather(*[worker(index) for index in range(count)]))
+
+    def _stop_dask(self) -> None:
+        if self._scheduler is None:
+            return
+        scheduler, workers = self._scheduler, self._workers
+        self._scheduler, self._workers = None, []
+
+        async def stop() -> None:
+            await asyncio.gather(*[worker.close(timeout=1, nanny=False) for worker in workers])
+            await scheduler.close(reason="end of trial")
+
+        self._sync(stop)
+
+
+class _StableAddresses(inproc.Manager):  # type: ignore[misc]
+    """Addresses that are the same in every run: distributed orders and hashes workers by them."""
+
+    def new_address(self) -> str:
+        return f"{self.ip}/0/{next(self.addr_suffixes):06d}"
+
+    def validate_address(self, addr: str) -> None:
+        ip, _, suffix = addr.split("/")
+        if ip != self.ip or not suffix.isdigit():
+            raise ValueError(f"inproc address {addr!r} is not one of the simulated cluster")
+
+
+def _hash_by_key(task: worker_state_machine.TaskState) -> int:
+    return hash(task.key)
+
+
+class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
+    """Lets virtual time pass for what the scheduler would have computed."""
+
+    name = "scalescope-charge"
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def transition(self, *args: Any, **kwargs: Any) -> None:
+        CLOCK.charge(self._seconds)
+
+
+@contextmanager
+def recorded_durations(durations: Mapping[str, float]) -> Iterator[None]:
+    """Make each task of a known prefix take its recorded virtual seconds."""
+    if not durations:
+        yield
+        return
+    from dask.utils import key_split
+    from distributed import worker as module
+
+    name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(module, name))
+    original = getattr(module, name)
+
+    def charged(*args: Any, **kwargs: Any) -> Any:
+        message = original(*args, **kwargs)
+        seconds = durations.get(key_split(module.thread_state.key))
+        if seconds is not None:
+            missing = max(seconds - (message["stop"] - message["start"]), 0.0)
+            CLOCK.sleep(missing)
+            message["stop"] += missing
+        return message
+
+    setattr(module, name, charged)
+    try:
+        yield
+    finally:
+        setattr(module, name, original)

@@ -1,0 +1,151 @@
+"""Event loops on the virtual clock: the kernel's, and those that actors start for themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from scalescope.clusters.simulated.clock import CLOCK, Actor, Clock, Waiter
+
+OUTSIDE_WAIT_S = 0.02
+"""Real seconds for which a loop with sockets of the outside world waits for them before virtual time passes."""
+
+
+class KernelSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+    """Selects ready files, then gives turns to actors, then moves the time."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.loop: KernelLoop | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return ready files; virtual time has passed when there are none and a timer is due."""
+        clock, loop = self.clock, self.loop
+        events = super().select(0)
+        if events or loop is None or (timeout is not None and timeout <= 0):
+            return events
+        while True:
+            if clock.run_actors():
+                events = super().select(0)
+                if events or loop.has_ready():
+                    return events
+                continue
+            timer, wake = loop.next_timer(), clock.next_wake()
+            if not clock.engaged or (timer is None and wake is None):
+                return super().select(None)
+            if clock.must_be_patient():
+                events = super().select(OUTSIDE_WAIT_S)
+                if events:
+                    return events
+                continue
+            if wake is not None and (timer is None or wake <= timer):
+                clock.jump(wake)
+                if timer is not None and timer <= clock.now:
+                    return []
+            else:
+                assert timer is not None
+                clock.jump(timer)
+                return []
+
+
+class KernelLoop(asyncio.SelectorEventLoop):
+    """The event loop that owns the virtual clock."""
+
+    _scheduled: list[asyncio.TimerHandle]
+    _ready: Any
+
+    def __init__(self, clock: Clock, offload: Callable[[], Executor]) -> None:
+        selector = KernelSelector(clock)
+        super().__init__(selector)
+        self.clock = clock
+        self._offload = offload
+        selector.loop = self
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self.clock.now
+
+    def has_ready(self) -> bool:
+        """Whether a callback is ready to run."""
+        return bool(self._ready)
+
+    def next_timer(self) -> float | None:
+        """When the next timer is due, in virtual seconds."""
+        return self._scheduled[0].when() if self._scheduled else None
+
+    def forget_timers(self) -> None:
+        """Cancel every timer; for when all that set them is closed."""
+        for timer in self._scheduled:
+            timer.cancel()
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        """As in asyncio; an actor whose time is ahead catches up first, so that nobody sees the future."""
+        self.clock.settle()
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        """As in asyncio; executors of the outside world are replaced by one on the virtual clock."""
+        if not getattr(executor, "on_virtual_clock", False):
+            executor = self._offload()
+        return super().run_in_executor(executor, func, *args)
+
+    def wake(self) -> None:
+        """Interrupt the selector, from any thread."""
+        if not self.is_closed():
+            super()._write_to_self()  # type: ignore[misc]
+
+
+class ActorSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+    """Blocks its actor on the virtual clock instead of in the operating system."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.waiter: Waiter | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return ready files, after at most `timeout` virtual seconds."""
+        events = super().select(0)
+        actor = self.clock.actor()
+        if events or (timeout is not None and timeout <= 0):
+            return events
+        if actor is None:
+            return super().select(timeout)
+        if len(self.get_map()) > 1:  # more than the loop's own pipe: the outside world may answer
+            events = super().select(OUTSIDE_WAIT_S if timeout is None else min(timeout, OUTSIDE_WAIT_S))
+            if events:
+                return events
+        self.waiter = Waiter(self.clock, actor)
+        try:
+            self.clock.wait(self.waiter, timeout)
+        finally:
+            self.waiter = None
+        return super().select(0)
+
+
+class ActorLoop(asyncio.SelectorEventLoop):
+    """An event loop that an actor runs: `asyncio.run` in a task, or the loop thread of a client."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._virtual = ActorSelector(clock)
+        super().__init__(self._virtual)
+
+    def _write_to_self(self) -> None:
+        super()._write_to_self()  # type: ignore[misc]
+        waiter = self._virtual.waiter
+        if waiter is not None and not waiter.released:
+            waiter.release()
+
+
+class Policy(asyncio.DefaultEventLoopPolicy):
+    """Gives actors event loops on the virtual clock, and everybody else the usual ones."""
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        """A loop for the calling thread."""
+        if isinstance(CLOCK.member(), Actor):
+            return ActorLoop(CLOCK)
+        return super().new_event_loop()

@@ -1,0 +1,342 @@
+"""What runs on the virtual clock in the tests, in a process of its own: `python scenarios.py NAME...` prints JSON lines."""
+
+from __future__ import annotations
+
+from scalescope.clusters.simulated import patches
+
+patches.install()
+
+import asyncio  # noqa: E402
+import json  # noqa: E402
+import logging  # noqa: E402
+import queue  # noqa: E402
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
+from concurrent.futures import ThreadPoolExecutor  # noqa: E402
+from time import monotonic, sleep  # noqa: E402
+from typing import Any  # noqa: E402
+
+import dask  # noqa: E402
+import distributed  # noqa: E402
+
+from scalescope.clusters import lean  # noqa: E402
+from scalescope.clusters.simulated.clock import real_monotonic  # noqa: E402
+from scalescope.clusters.simulated.cluster import SimulatedCluster  # noqa: E402
+from scalescope.model.cluster import SimulatedSpec  # noqa: E402
+from scalescope.model.sweep import Point  # noqa: E402
+from scalescope.model.workload import Workload  # noqa: E402
+
+LOCK = threading.Lock()
+FREE = {"scheduler_us": 0.0, "worker_us": 0.0}
+
+
+def run(
+    body: Any, workers: int = 4, threads: int = 1, seed: int = 0, modelled: bool = True, **spec: Any
+) -> dict[str, Any]:
+    """Run `body(client)` on a fresh simulated cluster; what it returns, with virtual and real seconds."""
+    cluster = SimulatedCluster(SimulatedSpec(**{**FREE, **spec}), seed=seed)
+    cluster.open()
+    try:
+        cluster.scale(workers, threads)
+        client = cluster.client()
+        with cluster.running(Workload("test", 1, "", print, modelled=modelled), Point(workers, threads)):
+            began, real = cluster.time(), real_monotonic()
+            result = body(client)
+            elapsed, real = cluster.time() - began, real_monotonic() - real
+        client.close()
+        return {"result": result, "elapsed": elapsed, "real": real, **cluster.facts()}
+    finally:
+        cluster.close()
+
+
+def nap(seconds: float, *_: Any) -> float:
+    began = time.time()
+    time.sleep(seconds)
+    return time.time() - began
+
+
+def nap_imported(seconds: float) -> float:
+    began = monotonic()
+    sleep(seconds)
+    return monotonic() - began
+
+
+def spin(seconds: float) -> int:
+    end, count = time.thread_time() + seconds, 0
+    while time.thread_time() < end:
+        count += 1
+    return count
+
+
+# ------------------------------------------------------------------ scenarios
+
+
+def sleeps() -> Any:
+    return run(lambda client: client.gather(client.map(nap, [10.0] * 12, pure=False)))
+
+
+def sleep_imported_by_name() -> Any:
+    return run(lambda client: client.gather(client.map(nap_imported, [10.0, 20.0])))
+
+
+def chained() -> Any:
+    def body(client: Any) -> Any:
+        first = client.map(nap, [3.0] * 4, pure=False)
+        second = [client.submit(nap, 2.0, future) for future in first]
+        return client.gather(second)
+
+    return run(body)
+
+
+def scheduler_cost() -> Any:
+    body = lambda client: len(client.gather(client.map(nap, [1.0] * 100, pure=False)))  # noqa: E731
+    return {"free": run(body, 100)["elapsed"], "charged": run(body, 100, scheduler_us=1000.0)["elapsed"]}
+
+
+def worker_cost() -> Any:
+    return run(lambda client: client.gather(client.map(nap, [1.0] * 4, pure=False)), 1, worker_us=250_000.0)
+
+
+def threads_per_worker() -> Any:
+    return run(lambda client: client.gather(client.map(nap, [10.0] * 12, pure=False)), 2, 3)
+
+
+def computing_is_charged() -> Any:
+    return run(
+        lambda client: len(client.gather([client.submit(spin, 0.3, key=f"s{i}") for i in range(4)])), 4, modelled=False
+    )
+
+
+def computing_is_free_when_modelled() -> Any:
+    return run(lambda client: len(client.gather([client.submit(spin, 0.2, key=f"s{i}") for i in range(2)])))
+
+
+def recorded() -> Any:
+    def body(client: Any) -> Any:
+        return client.gather(client.map(str, range(8), key="convert"))
+
+    return run(body, 2, task_cost="recorded", durations={"convert": 5.0})
+
+
+def client_computing_is_charged() -> Any:
+    def body(client: Any) -> Any:
+        spin(0.2)
+        return client.submit(nap, 1.0).result()
+
+    return run(body, 1, modelled=False)
+
+
+def async_tasks() -> Any:
+    async def wait(seconds: float, number: int) -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(seconds)
+        return loop.time() - began
+
+    return run(lambda client: client.gather(client.map(wait, [7.0] * 4, range(4))))
+
+
+def event_loop_inside_task() -> Any:
+    def task(seconds: float) -> float:
+        async def main() -> float:
+            began = time.monotonic()
+            await asyncio.gather(asyncio.sleep(seconds), asyncio.sleep(seconds / 2))
+            return time.monotonic() - began
+
+        return asyncio.run(main())
+
+    return run(lambda client: client.submit(task, 60.0).result())
+
+
+def threads_inside_task() -> Any:
+    def task() -> list[float]:
+        with ThreadPoolExecutor(3) as pool:
+            return list(pool.map(nap, [5.0, 5.0, 5.0, 5.0]))
+
+    return run(lambda client: client.submit(task).result())
+
+
+def thread_join_and_queue() -> Any:
+    def task() -> list[float]:
+        inbox: queue.Queue[float] = queue.Queue()
+        thread = threading.Thread(target=lambda: (time.sleep(4), inbox.put(time.time()), time.sleep(4)))
+        began = time.time()
+        thread.start()
+        arrived = inbox.get() - began
+        thread.join()
+        return [arrived, time.time() - began]
+
+    return run(lambda client: client.submit(task).result())
+
+
+def wait_with_timeout() -> Any:
+    def task() -> list[Any]:
+        began = time.time()
+        answer = threading.Event().wait(30)
+        return [answer, time.time() - began]
+
+    return run(lambda client: client.submit(task).result())
+
+
+def contended_lock() -> Any:
+    def task(number: int) -> int:
+        with sys.modules["__main__"].LOCK:  # type: ignore[attr-defined]
+            time.sleep(5)
+        return number
+
+    return run(lambda client: client.gather(client.map(task, range(3))))
+
+
+def worker_client() -> Any:
+    def task() -> list[float]:
+        with distributed.worker_client() as inner:
+            return inner.gather(inner.map(nap, [10.0] * 4, pure=False))
+
+    return run(lambda client: client.submit(task).result(), 2)
+
+
+def client_of_its_own() -> Any:
+    def body(client: Any) -> Any:
+        with distributed.Client(client.scheduler.address) as other:
+            return other.gather(other.map(nap, [10.0] * 8, pure=False))
+
+    return run(body)
+
+
+def result_timeout() -> Any:
+    def body(client: Any) -> Any:
+        future = client.submit(nap, 100.0)
+        try:
+            return future.result(timeout=10)
+        except (distributed.TimeoutError, asyncio.TimeoutError):
+            return "timed out"
+
+    return run(body)
+
+
+def as_completed() -> Any:
+    def body(client: Any) -> Any:
+        futures = client.map(nap, [30.0, 10.0, 20.0])
+        return [round(future.result()) for future in distributed.as_completed(futures, loop=client.loop)]
+
+    return run(body)
+
+
+def work_stealing() -> Any:
+    def body(client: Any) -> Any:
+        first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+        client.gather(client.map(nap, [1.0] * 4, pure=False))  # so that durations are known
+        futures = client.map(nap, [1.0] * 40, pure=False, workers=[first], allow_other_workers=True)
+        return len(client.gather(futures))
+
+    return run(body, 4)
+
+
+def worker_ttl() -> Any:
+    """A worker that stops its heartbeats is removed after the scheduler's time limit, in virtual time."""
+
+    def body(client: Any) -> Any:
+        def mute(dask_worker: Any) -> None:
+            dask_worker.periodic_callbacks["heartbeat"].stop()
+
+        victim = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+        client.run(mute, workers=[victim])
+        time.sleep(200)
+        before = len(client.scheduler_info(n_workers=-1)["workers"])
+        time.sleep(600)
+        return [before, victim in client.scheduler_info(n_workers=-1)["workers"]]
+
+    with dask.config.set({"distributed.scheduler.worker-ttl": "300s"}):
+        return run(body, 3)
+
+
+def task_that_fails() -> Any:
+    def body(client: Any) -> Any:
+        return repr(client.submit(lambda: 1 / 0).exception())
+
+    return run(body)
+
+
+def retries() -> Any:
+    seen: list[int] = []
+
+    def body(client: Any) -> Any:
+        return client.submit(flaky, retries=3).result()
+
+    def flaky() -> int:
+        marker = distributed.get_worker().__dict__.setdefault("tries", seen)
+        marker.append(1)
+        time.sleep(2)
+        if len(marker) < 3:
+            raise RuntimeError("not yet")
+        return len(marker)
+
+    return run(body, 1)
+
+
+def outside_process() -> Any:
+    def task() -> int:
+        return subprocess.run([sys.executable, "-c", "import time; time.sleep(1)"], check=True).returncode
+
+    return run(lambda client: client.submit(task).result())
+
+
+def bystanders_see_real_time() -> Any:
+    """A thread of the outside world is not touched by the virtual clock."""
+    seen: list[float] = []
+
+    def bystander() -> None:
+        began = time.monotonic()
+        time.sleep(0.2)
+        seen.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=bystander)
+    thread.start()
+    sleeps()
+    thread.join()
+    return {"result": seen}
+
+
+def many_workers() -> Any:
+    return run(lambda client: len(client.gather(client.map(nap, [10.0] * 600, pure=False))), 300)
+
+
+def trace(seed: int) -> list[Any]:
+    """Every task of an irregular run: where and when."""
+
+    class Trace(distributed.diagnostics.plugin.SchedulerPlugin):  # type: ignore[misc,name-defined]
+        rows: list[Any] = []
+
+        def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+            self.rows.append((str(key), start, finish, str(kwargs.get("worker")), repr(kwargs.get("startstops"))))
+
+    def body(client: Any) -> Any:
+        client.register_plugin(Trace(), name="trace")
+        leaves = client.map(nap, [(i * 7919 % 13) / 3 for i in range(60)], pure=False)
+        sums = [client.submit(nap, 0.5, *leaves[i : i + 6]) for i in range(0, 60, 6)]
+        client.gather(sums)
+        return None
+
+    Trace.rows = []
+    run(body, 7, 2, seed=seed, scheduler_us=100.0, worker_us=1000.0)
+    return Trace.rows
+
+
+def fingerprint() -> Any:
+    from scalescope.model.sweep import digest
+
+    first = trace(1)
+    return {"rows": len(first), "first": digest(first), "again": digest(trace(1))}
+
+
+def main(names: list[str]) -> None:
+    logging.disable(logging.CRITICAL)
+    dask.config.set(lean.CONFIG)
+    for name in names:
+        print(json.dumps({"name": name, **globals()[name]()}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
