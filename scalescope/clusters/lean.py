@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import gc
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import distributed
+import distributed.core
 import distributed.scheduler
 import distributed.versions
 import distributed.worker
+from distributed.system_monitor import SystemMonitor
 
 CONFIG: dict[str, Any] = {
     "distributed.admin.system-monitor.disk": False,
@@ -25,15 +27,17 @@ CONFIG: dict[str, Any] = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.use-file-locking": False,
 }
-"""Settings that make hundreds of workers a process affordable; what is switched off is bookkeeping of the process
-itself (profiler, ticks, monitors), which would be counted once per worker. The largest single gain is the profiler's."""
+"""Settings that make hundreds of workers a process affordable.
 
-_versions: dict[str, Any] = {}
-_lock = threading.Lock()
+What is switched off is bookkeeping of the process itself (profiler, ticks, monitors), which would be counted once per
+worker. The largest single gain is the profiler's."""
 
 
 class LeanWorker(distributed.Worker):  # type: ignore[misc]
     """A worker without an HTTP server of its own, whose clock is the scheduler's."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, heartbeat_interval="5s", **kwargs)
 
     @property
     def scheduler_delay(self) -> float:
@@ -56,20 +60,45 @@ class LeanScheduler(distributed.Scheduler):  # type: ignore[misc]
 
 
 @contextmanager
-def quiet_versions() -> Iterator[None]:
-    """Scan installed packages once, not once per worker, and skip comparing a process with itself."""
-    with _lock:
-        if not _versions:
-            _versions.update(distributed.versions.get_versions())
-        saved = distributed.versions.get_versions, distributed.worker.get_versions, distributed.versions.error_message
-        distributed.versions.get_versions = distributed.worker.get_versions = lambda packages=None: _versions
-        distributed.versions.error_message = lambda *args, **kwargs: {"warning": "", "error": ""}
-        try:
-            yield
-        finally:
-            distributed.versions.get_versions, distributed.worker.get_versions, distributed.versions.error_message = (
-                saved
-            )
+def cheap_start() -> Iterator[None]:
+    """Make starting a worker cheap: one monitor and one look at the installed packages per process.
+
+    Workers of one process share what these measure anyway, and comparing a process's versions with itself is idle.
+    """
+    modules = (distributed.versions, distributed.worker, distributed.core)
+    saved = [(module, name, getattr(module, name)) for module in modules for name in _SHARED if hasattr(module, name)]
+    for module, name, _ in saved:
+        setattr(module, name, _SHARED[name])
+    try:
+        yield
+    finally:
+        for module, name, original in saved:
+            setattr(module, name, original)
+
+
+_monitor: SystemMonitor | None = None
+
+
+_shared_versions = functools.cache(distributed.versions.get_versions)
+
+
+def _no_error(*args: Any, **kwargs: Any) -> dict[str, str]:
+    return {"warning": "", "error": ""}
+
+
+def _shared_monitor(*args: Any, **kwargs: Any) -> SystemMonitor:
+    global _monitor
+    if _monitor is None:
+        _monitor = SystemMonitor(*args, **kwargs)
+    return _monitor
+
+
+_SHARED = {"get_versions": _shared_versions, "error_message": _no_error, "SystemMonitor": _shared_monitor}
+
+
+def slow_heartbeats() -> None:
+    """Let all workers of this scheduler together send at most 20 heartbeats a second."""
+    distributed.scheduler.heartbeat_interval = lambda workers: max(5.0, workers / 20)
 
 
 def freeze_garbage_collector() -> None:

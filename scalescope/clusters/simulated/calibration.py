@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from scalescope.errors import UsageError
-from scalescope.model.cluster import SimulatedSpec
+from scalescope.model.cluster import SimulatedSpec, VirtualSpec
 
 REFERENCE_SCHEDULER_US = 60.0
 REFERENCE_WORKER_US = 1000.0
@@ -78,3 +80,48 @@ def calibration_file() -> Path:
     """Where this host's calibration is kept."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(home) / "scalescope" / "calibration.json"
+
+
+def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibration:
+    """Measure what a real scheduler and real workers of this host spend on an empty task.
+
+    CPU seconds of the processes are counted, not elapsed ones, so that a busy host measures nearly the same.
+
+    Raises:
+        ClusterError: The virtual cluster that it measures on could not be had.
+    """
+    import distributed
+
+    from scalescope.clusters.virtual.cluster import VirtualCluster
+
+    cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
+    samples: list[tuple[float, float]] = []
+    try:
+        cluster.open()
+        cluster.scale(workers, 1)
+        with cluster.client() as client, client.as_current():
+            for _ in range(rounds + 1):
+                before = _spent(client)
+                distributed.wait(client.map(abs, range(tasks), pure=False))
+                after = _spent(client)
+                transitions, scheduler_s, worker_s = (late - early for late, early in zip(after, before, strict=True))
+                samples.append((scheduler_s / transitions, worker_s / tasks))
+    finally:
+        cluster.close()
+    scheduler, worker = (statistics.median(column) for column in zip(*samples[1:], strict=True))
+    return Calibration(round(scheduler * 1e6, 1), round(worker * 1e6, 1), "host")
+
+
+def _spent(client: Any) -> tuple[float, float, float]:
+    """Transitions so far, CPU seconds of the scheduler, CPU seconds of all hosts together."""
+    transitions, scheduler_s = client.run_on_scheduler(_scheduler_spent)
+    hosts = dict(client.run(_process_spent).values())
+    return float(transitions), scheduler_s, sum(hosts.values())
+
+
+def _scheduler_spent(dask_scheduler: Any) -> tuple[int, float]:
+    return dask_scheduler.transition_counter, time.process_time()
+
+
+def _process_spent() -> tuple[int, float]:
+    return os.getpid(), time.process_time()

@@ -187,7 +187,7 @@ class SimulatedCluster(Cluster):
             scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6))
             return scheduler
 
-        with lean.quiet_versions():
+        with lean.cheap_start():
             self._scheduler = self._sync(start)
 
     async def _start_workers(self, count: int, nthreads: int) -> None:
@@ -203,7 +203,7 @@ class SimulatedCluster(Cluster):
             }
             return lean.LeanWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
 
-        with lean.quiet_versions():
+        with lean.cheap_start():
             self._workers = list(await asyncio.gather(*[worker(index) for index in range(count)]))
 
     def _stop_dask(self) -> None:

@@ -14,7 +14,7 @@ OUTSIDE_WAIT_S = 0.02
 """Real seconds for which a loop with sockets of the outside world waits for them before virtual time passes."""
 
 
-class KernelSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+class KernelSelector(selectors.DefaultSelector):
     """Selects ready files, then gives turns to actors, then moves the time."""
 
     def __init__(self, clock: Clock) -> None:
@@ -87,7 +87,7 @@ class KernelLoop(asyncio.SelectorEventLoop):
         self.clock.settle()
         return super().call_soon_threadsafe(callback, *args, context=context)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         """As in asyncio; executors of the outside world are replaced by one on the virtual clock."""
         if not getattr(executor, "on_virtual_clock", False):
             executor = self._offload()
@@ -99,7 +99,7 @@ class KernelLoop(asyncio.SelectorEventLoop):
             super()._write_to_self()  # type: ignore[misc]
 
 
-class ActorSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+class ActorSelector(selectors.DefaultSelector):
     """Blocks its actor on the virtual clock instead of in the operating system."""
 
     def __init__(self, clock: Clock) -> None:

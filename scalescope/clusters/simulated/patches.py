@@ -4,7 +4,8 @@ Only threads of the simulation see virtual time; all others see the real one. `i
 else is imported, so that `from time import sleep` anywhere finds the replacement; modules that were loaded before
 are searched for references and corrected.
 
-Not covered, because it is out of reach from Python: `datetime.now()`, `threading.Lock.acquire(timeout=...)`, sleeping in C.
+Not covered, because it is out of reach from Python: `datetime.now()`, `threading.Lock.acquire(timeout=...)`, and
+sleeping in C.
 """
 
 from __future__ import annotations

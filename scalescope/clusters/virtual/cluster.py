@@ -1,0 +1,175 @@
+"""The virtual cluster: real workers, real time, few processes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, ClassVar
+
+import dask
+import distributed
+
+from scalescope.clusters import lean
+from scalescope.clusters.base import Cluster
+from scalescope.clusters.virtual import limit, process
+from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.cluster import VirtualSpec
+from scalescope.model.limit import EmulationLimit
+
+STOP_TIMEOUT_S = 5.0
+
+_logger = logging.getLogger(__name__)
+
+
+class VirtualCluster(Cluster):
+    """A scheduler process and a few host processes that share all workers, over TCP on loopback."""
+
+    kind: ClassVar[str] = "virtual"
+    shows: ClassVar[str] = "the real scheduler and real workers in real time, with serialisation and transfer over TCP"
+    cannot_show: ClassVar[str] = (
+        "tasks that compute (the workers share this host's cores), memory per worker, transfer between machines"
+    )
+
+    def __init__(self, spec: VirtualSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._spec = spec
+        self._stack = ExitStack()
+        self._scheduler: _Child | None = None
+        self._hosts: list[_Child] = []
+        self._address = ""
+        self._workers = 0
+        self._limit: EmulationLimit | None = None
+
+    def open(self) -> None:
+        """Start the processes and the scheduler.
+
+        Raises:
+            ClusterError: A process did not start.
+        """
+        roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
+        self._scheduler, *self._hosts = self._stack.enter_context(_processes(roles))
+        self._scheduler.send(process.StartScheduler(self._config()))
+        self._address = self._scheduler.answer(self._spec.start_timeout_s)
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Have exactly these workers, spread evenly over the hosts.
+
+        Raises:
+            WorkersMissing: They did not arrive in time.
+        """
+        deadline = time.monotonic() + self._spec.start_timeout_s
+        count = len(self._hosts)
+        for number, host in enumerate(self._hosts):
+            names = tuple(range(number, workers, count))
+            host.send(process.HostWorkers(self._address, names, threads_per_worker, self._config()))
+        arrived = sum(host.answer(deadline - time.monotonic()) for host in self._hosts)
+        if arrived != workers:
+            raise WorkersMissing(f"{arrived} of {workers} virtual workers started", where=self._address)
+        self._workers = workers
+        if self._spec.check_limit and self._limit is None:
+            with self.client() as client, client.as_current():
+                self._limit = limit.measure(client)
+
+    def client(self) -> distributed.Client:
+        """A client in this process."""
+        return distributed.Client(self._address, set_as_default=False, timeout=self._spec.start_timeout_s)
+
+    def close(self) -> None:
+        """Stop every process; end those that do not stop in time."""
+        self._hosts, self._scheduler = [], None
+        self._stack.close()
+
+    def facts(self) -> dict[str, Any]:
+        """Layout and what it can show."""
+        return {
+            "kind": self.kind,
+            "clock": "real",
+            "shows": self.shows,
+            "cannot_show": self.cannot_show,
+            "host_processes": len(self._hosts),
+            "limit": self._limit.to_mapping() if self._limit else None,
+            "emulation": self._limit.sentence(self._workers) if self._limit else "not measured",
+        }
+
+    @staticmethod
+    def _config() -> dict[str, Any]:
+        return {**dask.config.config, **lean.CONFIG}
+
+    def _host_count(self) -> int:
+        return self._spec.hosts or max(2, min(2 * (os.cpu_count() or 1), 8))
+
+
+@contextmanager
+def _processes(roles: Sequence[str]) -> Iterator[list[_Child]]:
+    """A process per role, all forked from one that imports distributed once."""
+    pairs = [socket.socketpair() for _ in roles]
+    theirs = [their.fileno() for _, their in pairs]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"from {process.__name__} import main; main({theirs}, {sys.path})"],
+        pass_fds=theirs,
+        stdin=subprocess.DEVNULL,
+    )
+    for _, their in pairs:
+        their.close()
+    children = [_Child(role, Connection(mine.detach())) for role, (mine, _) in zip(roles, pairs, strict=True)]
+    try:
+        yield children
+    finally:
+        for child in children:
+            child.send(process.Stop(), quiet=True)
+        try:
+            parent.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            _logger.warning("virtual cluster: a process did not stop within %s s; killed", STOP_TIMEOUT_S)
+        for child in children:
+            child.close()  # ends the process, whatever it is doing
+        parent.wait()
+
+
+class _Child:
+    """A process of the cluster, as seen from the driver."""
+
+    def __init__(self, role: str, pipe: Connection) -> None:
+        self.role = role
+        self._pipe = pipe
+
+    def send(self, command: process.Command, *, quiet: bool = False) -> None:
+        try:
+            self._pipe.send(command)
+        except OSError as error:
+            if not quiet:
+                raise self._lost() from error
+
+    def answer(self, timeout: float) -> Any:
+        try:
+            if not self._pipe.poll(max(timeout, 0)):
+                raise WorkersMissing(
+                    f"the {self.role} process did not answer in time",
+                    where="virtual cluster",
+                    cause="this host is too busy for so many workers",
+                    next_step="ask for fewer workers, or raise cluster.start_timeout_s",
+                )
+            fine, answer = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._lost() from error
+        if not fine:
+            raise ClusterError(f"the {self.role} process failed: {answer}", where="virtual cluster")
+        return answer
+
+    def close(self) -> None:
+        self._pipe.close()
+
+    def _lost(self) -> ClusterError:
+        return ClusterError(
+            f"the {self.role} process ended unexpectedly",
+            where="virtual cluster",
+            cause="killed from outside, out of memory, or a task that ended its process",
+            next_step="see the driver's log",
+        )

@@ -1,0 +1,167 @@
+"""The processes of a virtual cluster: a scheduler, and hosts of many workers each.
+
+`main` runs in a process that imports distributed once and then forks a child per socket, so that a process costs
+milliseconds. A child obeys commands that come over its socket, answers each, and ends when the
+socket does: when the driver is killed, nothing of the cluster stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+import dask
+import distributed
+
+from scalescope.clusters import lean
+
+
+@dataclass(frozen=True)
+class StartScheduler:
+    """Start a scheduler on loopback; the answer is its address.
+
+    Attributes:
+        config: Dask's configuration in that process.
+    """
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostWorkers:
+    """Have exactly these workers; the answer is their number.
+
+    Attributes:
+        scheduler: Address to connect to.
+        names: Their names; workers of other names are closed.
+        nthreads: Threads of each; workers with another number are replaced.
+        config: Dask's configuration in that process.
+    """
+
+    scheduler: str
+    names: tuple[int, ...]
+    nthreads: int
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Close everything and end."""
+
+
+Command = StartScheduler | HostWorkers | Stop
+
+
+def main(descriptors: list[int], path: list[str]) -> None:
+    """Fork a child per descriptor and wait for all of them; `path` is where the driver finds modules."""
+    sys.path[:] = path
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to end
+    lean.freeze_garbage_collector()
+    for mine in descriptors:
+        if os.fork() == 0:
+            for other in descriptors:
+                if other != mine:
+                    os.close(other)
+            serve(Connection(mine))
+    for descriptor in descriptors:
+        os.close(descriptor)
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
+
+
+def serve(pipe: Connection) -> None:
+    """Obey commands until the pipe ends; does not return."""
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    asyncio.run(_serve(pipe))
+    _end()
+
+
+async def _serve(pipe: Connection) -> None:
+    loop = asyncio.get_running_loop()
+    commands: asyncio.Queue[Command] = asyncio.Queue()
+
+    def listen() -> None:
+        while True:
+            try:
+                command = pipe.recv()
+            except (EOFError, OSError):
+                _end()
+            loop.call_soon_threadsafe(commands.put_nowait, command)
+
+    threading.Thread(target=listen, name="commands", daemon=True).start()
+    process = Process()
+    while True:
+        command = await commands.get()
+        try:
+            answer = await process.obey(command)
+        except Exception as error:  # noqa: BLE001  # carried to the driver, which raises it
+            pipe.send((False, f"{type(error).__name__}: {error}"))
+        else:
+            pipe.send((True, answer))
+        if isinstance(command, Stop):
+            return
+
+
+class Process:
+    """What one process holds."""
+
+    def __init__(self) -> None:
+        self.scheduler: distributed.Scheduler | None = None
+        self.workers: dict[int, distributed.Worker] = {}
+
+    async def obey(self, command: Command) -> Any:
+        """Carry out a command; returns its answer."""
+        if isinstance(command, StartScheduler):
+            dask.config.set(command.config)
+            lean.slow_heartbeats()
+            self.scheduler = await lean.LeanScheduler(host="127.0.0.1", port=0, dashboard=False)
+            return self.scheduler.address
+        if isinstance(command, HostWorkers):
+            dask.config.set(command.config)
+            return await self._host(command)
+        return await self._stop()
+
+    async def _host(self, command: HostWorkers) -> int:
+        unwanted = [
+            name
+            for name, worker in self.workers.items()
+            if name not in command.names
+            or worker.state.nthreads != command.nthreads
+            or worker.status != distributed.Status.running
+        ]
+        await asyncio.gather(*[self.workers.pop(name).close(timeout=2, nanny=False) for name in unwanted])
+        with lean.cheap_start():
+            started = [
+                lean.LeanWorker(
+                    command.scheduler, name=name, nthreads=command.nthreads, memory_limit=0, host="127.0.0.1"
+                )
+                for name in command.names
+                if name not in self.workers
+            ]
+            for worker in await asyncio.gather(*started):
+                self.workers[worker.name] = worker
+        lean.freeze_garbage_collector()
+        return len(self.workers)
+
+    async def _stop(self) -> None:
+        workers = self.workers.values()
+        await asyncio.gather(*[worker.close(timeout=1, nanny=False) for worker in workers], return_exceptions=True)
+        if self.scheduler is not None:
+            await self.scheduler.close()
+
+
+def _end() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # tasks that still run in threads must not keep the process

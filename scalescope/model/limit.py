@@ -1,0 +1,57 @@
+"""What a host can emulate in real time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+TOLERANCE = 0.25
+"""Largest share of a task's duration that emulating all workers at once may add."""
+
+
+@dataclass(frozen=True)
+class EmulationLimit:
+    """How much work of its own a host does per emulated task, and what follows.
+
+    When W workers start or end a task of T seconds together, the host needs W × `seconds_per_task` for the bookkeeping
+    of all of them. What this adds to the makespan stays below `tolerance` × T while
+    W ≤ tolerance × T / seconds_per_task.
+
+    Attributes:
+        seconds_per_task: Real seconds that scheduler and workers need for an empty task, all processes together.
+        tolerance: Largest relative error that is accepted.
+    """
+
+    seconds_per_task: float
+    tolerance: float = TOLERANCE
+
+    def shortest_task_s(self, workers: int) -> float:
+        """Shortest task, in seconds, that this many workers can be emulated with."""
+        return workers * self.seconds_per_task / self.tolerance
+
+    def most_workers(self, task_s: float) -> int:
+        """Most workers that can be emulated with tasks of this length."""
+        return int(self.tolerance * task_s / self.seconds_per_task)
+
+    def sentence(self, workers: int) -> str:
+        """For people."""
+        return f"trustworthy up to {workers} workers for tasks of at least {self.shortest_task_s(workers):.2g} s"
+
+    def beyond(self, workers: int, task_s: float) -> str:
+        """Why tasks of this mean length on this many busy workers cannot be trusted, or an empty string."""
+        if task_s >= self.shortest_task_s(workers):
+            return ""
+        return (
+            f"beyond what this host can emulate: {workers} workers at once with tasks of {task_s:.2g} s; "
+            f"{self.sentence(workers)}"
+        )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return asdict(self)
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> EmulationLimit:
+        """The inverse of `to_mapping`."""
+        return cls(**data)
