@@ -1,0 +1,174 @@
+"""The simulated cluster, through scenarios that run in processes of their own (the clock is installed once a process)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.clusters.simulated.calibration import Calibration, calibration_file
+from scalescope.errors import ClusterError, UsageError
+from scalescope.model.cluster import SimulatedSpec
+
+SCENARIOS = Path(__file__).with_name("scenarios.py")
+EXPECTED_S: dict[str, float] = {
+    "sleeps": 30.0,  # 12 tasks of 10 s on 4 workers
+    "sleep_imported_by_name": 20.0,
+    "chained": 5.0,
+    "worker_cost": 5.0,  # 4 × (1 s + 0.25 s) on one worker
+    "threads_per_worker": 20.0,  # 12 tasks of 10 s on 6 threads
+    "computing_is_free_when_modelled": 0.0,
+    "recorded": 20.0,  # 8 tasks of 5 s on 2 workers
+    "async_tasks": 7.0,
+    "event_loop_inside_task": 60.0,
+    "threads_inside_task": 10.0,
+    "thread_join_and_queue": 8.0,
+    "wait_with_timeout": 30.0,
+    "contended_lock": 15.0,
+    "worker_client": 20.0,  # 4 tasks of 10 s on 2 workers, one of them seceded
+    "client_of_its_own": 20.0,
+    "result_timeout": 10.0,
+    "as_completed": 30.0,
+    "worker_ttl": 800.0,
+    "task_that_fails": 0.0,
+    "retries": 6.0,
+    "many_workers": 20.0,
+}
+OTHERS = (
+    "scheduler_cost",
+    "computing_is_charged",
+    "client_computing_is_charged",
+    "work_stealing",
+    "outside_process",
+    "bystanders_see_real_time",
+)
+MESSAGES_S = 0.05
+"""Dask sends in batches, milliseconds apart, on the virtual clock too."""
+
+
+def run(*names: str, hash_seed: str = "0") -> dict[str, Any]:
+    answer = subprocess.run(
+        [sys.executable, str(SCENARIOS), *names],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    return {line["name"]: line for line in map(json.loads, answer.stdout.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    return run(*EXPECTED_S, *OTHERS)
+
+
+@pytest.mark.parametrize("name", EXPECTED_S)
+def test_takes_the_virtual_time_that_it_should(results: dict[str, Any], name: str) -> None:
+    assert EXPECTED_S[name] <= results[name]["elapsed"] <= EXPECTED_S[name] + MESSAGES_S
+
+
+def test_tasks_see_their_own_sleep_and_nothing_else(results: dict[str, Any]) -> None:
+    assert results["sleeps"]["result"] == [10.0] * 12
+    assert results["sleep_imported_by_name"]["result"] == [10.0, 20.0]
+    assert results["async_tasks"]["result"] == [7.0] * 4
+    assert results["event_loop_inside_task"]["result"] == 60.0
+    assert results["threads_inside_task"]["result"] == [5.0] * 4
+    assert results["thread_join_and_queue"]["result"] == [4.0, 8.0]
+    assert results["wait_with_timeout"]["result"] == [False, 30.0]
+
+
+def test_the_scheduler_is_charged_per_transition(results: dict[str, Any]) -> None:
+    """100 tasks of one second at once: at least three transitions of 1 ms each lie on the way of the last of them."""
+    free, charged = results["scheduler_cost"]["free"], results["scheduler_cost"]["charged"]
+    assert 0.2 <= charged - free <= 1.0
+
+
+def test_computing_is_charged_by_its_cpu_time_and_runs_side_by_side(results: dict[str, Any]) -> None:
+    """Four tasks of 0.3 CPU seconds on four workers take 0.3 s, although this process has one interpreter lock."""
+    assert 0.29 <= results["computing_is_charged"]["elapsed"] <= 0.5
+
+
+def test_what_the_client_computes_is_charged(results: dict[str, Any]) -> None:
+    assert 1.19 <= results["client_computing_is_charged"]["elapsed"] <= 1.5
+
+
+def test_answers_of_clients(results: dict[str, Any]) -> None:
+    assert results["result_timeout"]["result"] == "timed out"
+    assert results["as_completed"]["result"] == [10, 20, 30]
+    assert "ZeroDivisionError" in results["task_that_fails"]["result"]
+    assert results["retries"]["result"] == 3
+
+
+def test_work_is_stolen(results: dict[str, Any]) -> None:
+    """40 seconds of work pinned softly to one of four workers."""
+    assert results["work_stealing"]["elapsed"] < 25
+
+
+def test_a_silent_worker_is_removed_after_its_time_limit(results: dict[str, Any]) -> None:
+    before, still_there = results["worker_ttl"]["result"]
+    assert before == 3
+    assert not still_there
+
+
+def test_what_blocks_outside_the_clock_is_noticed(results: dict[str, Any]) -> None:
+    assert results["outside_process"]["result"] == 0
+    assert results["outside_process"]["blocked_outside_clock"] >= 1
+    assert results["contended_lock"]["blocked_outside_clock"] >= 1
+    assert results["sleeps"]["blocked_outside_clock"] == 0
+
+
+def test_threads_outside_the_simulation_see_real_time(results: dict[str, Any]) -> None:
+    (slept,) = results["bystanders_see_real_time"]["result"]
+    assert 0.2 <= slept < 20
+
+
+def test_virtual_time_is_not_real_time(results: dict[str, Any]) -> None:
+    assert results["worker_ttl"]["real"] < 400
+
+
+def test_two_runs_are_the_same_to_the_last_bit() -> None:
+    """Every transition of an irregular graph, with all its times, in one process and in two."""
+    first, second = run("fingerprint")["fingerprint"], run("fingerprint")["fingerprint"]
+    assert first["rows"] > 200
+    assert first["first"] == first["again"] == second["first"] == second["again"]
+
+
+def test_a_process_without_the_clock_is_refused() -> None:
+    code = """
+from scalescope.clusters.simulated.cluster import SimulatedCluster
+from scalescope.model.cluster import SimulatedSpec
+SimulatedCluster(SimulatedSpec()).open()
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.returncode != 0
+    assert ClusterError.__name__ in answer.stderr
+    assert "virtual clock was not installed" in answer.stderr
+
+
+class TestCalibration:
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def test_the_reference_is_used_where_nothing_was_measured(self) -> None:
+        assert Calibration.choose(SimulatedSpec()).source == "reference"
+
+    def test_what_was_measured_here_is_used(self) -> None:
+        Calibration(1.0, 2.0, "host").save()
+        assert Calibration.choose(SimulatedSpec()) == Calibration(1.0, 2.0, "host")
+
+    def test_what_is_given_comes_first(self) -> None:
+        Calibration(1.0, 2.0, "host").save()
+        assert Calibration.choose(SimulatedSpec(worker_us=0.0)) == Calibration(1.0, 0.0, "given")
+
+    def test_a_broken_file_is_named(self) -> None:
+        calibration_file().parent.mkdir(parents=True)
+        calibration_file().write_text("{")
+        with pytest.raises(UsageError, match="calibration cannot be read"):
+            Calibration.load()
