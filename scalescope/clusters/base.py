@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,13 +64,14 @@ class Cluster(ABC):
         """What a reader of the result must know of the cluster: layout, clock, costs, limits. JSON."""
 
     @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Hold while the driver waits for the next request; between `open` and `close`, on the thread that opened."""
+        yield
+
+    @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Hold for the length of a trial; the calling thread is the one that runs the workload."""
         yield
-
-    def verdict(self, point: Point, metrics: Mapping[str, float]) -> str:
-        """Why a trial with these metrics is beyond what this cluster can show, or an empty string."""
-        return ""
 
     def time(self) -> float:
         """Seconds since the epoch on the cluster's clock."""

@@ -1,0 +1,42 @@
+# Two commands do all on a fresh machine with Python 3.11 to 3.13 and make: `make demo` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench constraints clean
+
+help: ## Say what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+install: $(INSTALLED) ## Make the virtual environment
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+demo: $(INSTALLED) ## Find out why 300 workers are no faster than 2 (about a minute, nothing leaves this machine)
+	$(BIN)/scalescope demo
+
+test: $(INSTALLED) ## Run all tests that this machine can run
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED) ## Formatting, lint, types, import contracts, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
+	$(BIN)/python tests/benchmarks/run_all.py
+
+constraints: $(INSTALLED) ## Renew constraints.txt from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+		--no-annotate --no-header --upgrade --extra dev --extra postgresql pyproject.toml --output-file constraints.txt
+
+clean: ## Remove what the commands above made
+	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from scalescope.clusters.virtual.cluster import VirtualCluster
+from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.cluster import VirtualSpec
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[VirtualCluster]:
+    cluster = VirtualCluster(VirtualSpec(hosts=2))
+    cluster.open()
+    yield cluster
+    cluster.close()
+
+
+def workers(cluster: VirtualCluster) -> dict[str, Any]:
+    with cluster.client() as client:
+        return client.scheduler_info(n_workers=-1)["workers"]
+
+
+def processes() -> list[psutil.Process]:
+    """All processes of virtual clusters that this process opened."""
+    return [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if child.status() != psutil.STATUS_ZOMBIE and "clusters.virtual.process" in " ".join(child.cmdline())
+    ]
+
+
+def test_has_exactly_the_workers_asked_for(cluster: VirtualCluster) -> None:
+    for count in (5, 40, 7, 7):
+        cluster.scale(count, 1)
+        assert len(workers(cluster)) == count
+    cluster.scale(3, 4)
+    assert [worker["nthreads"] for worker in workers(cluster).values()] == [4, 4, 4]
+
+
+def test_everything_listens_on_loopback(cluster: VirtualCluster) -> None:
+    cluster.scale(2, 1)
+    listening = [
+        connection.laddr.ip
+        for process in processes()
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert listening
+    assert set(listening) == {"127.0.0.1"}
+
+
+def nap(number: int) -> tuple[int, float, float]:
+    began = time.time()
+    time.sleep(1)
+    return number, began, time.time()
+
+
+def test_tasks_run_side_by_side(cluster: VirtualCluster) -> None:
+    cluster.scale(50, 1)
+    with cluster.client() as client:
+        answers = client.gather(client.map(nap, range(50), pure=False))
+    assert [number for number, _, _ in answers] == list(range(50))
+    last_start, first_stop = max(began for _, began, _ in answers), min(ended for _, _, ended in answers)
+    assert sum(began < first_stop for _, began, _ in answers) > 10, (last_start, first_stop)
+
+
+def test_says_what_it_can_emulate(cluster: VirtualCluster) -> None:
+    cluster.scale(10, 1)
+    facts = cluster.facts()
+    assert facts["limit"]["seconds_per_task"] > 0
+    assert facts["emulation"].startswith("trustworthy up to 10 workers")
+
+
+def test_close_ends_every_process_and_may_be_called_twice() -> None:
+    before = {process.pid for process in processes()}
+    cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
+    cluster.open()
+    cluster.scale(4, 1)
+    started = [process for process in processes() if process.pid not in before]
+    assert len(started) == 4  # the one that forks, the scheduler, two hosts
+    cluster.close()
+    cluster.close()
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive
+
+
+def test_a_task_that_never_ends_does_not_keep_the_processes() -> None:
+    before = {process.pid for process in processes()}
+    cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+    cluster.open()
+    cluster.scale(1, 1)
+    client = cluster.client()
+    future = client.submit(time.sleep, 1000)
+    time.sleep(0.5)
+    started = [process for process in processes() if process.pid not in before]
+    cluster.close()
+    _, alive = psutil.wait_procs(started, timeout=15)
+    assert not alive
+    del future
+    client.close(timeout=1)
+
+
+def test_a_host_that_dies_is_a_clear_error() -> None:
+    cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+    cluster.open()
+    try:
+        cluster.scale(2, 1)
+        with cluster.client() as client:
+            (host,) = set(client.run(os.getpid).values())
+        os.kill(host, signal.SIGKILL)
+        with pytest.raises(ClusterError, match="host 0 process ended unexpectedly"):
+            cluster.scale(4, 1)
+    finally:
+        cluster.close()
+
+
+def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+    cluster.open()
+    monkeypatch.setattr(cluster, "_spec", VirtualSpec(hosts=1, start_timeout_s=1, check_limit=False))
+    for process in processes():  # whoever answers, it is not in time
+        process.suspend()
+    try:
+        with pytest.raises(WorkersMissing, match="did not answer in time"):
+            cluster.scale(4, 1)
+    finally:
+        for process in processes():
+            process.resume()
+        cluster.close()
+
+
+def test_nothing_stays_when_the_owner_is_killed() -> None:
+    code = """
+import sys, time
+from scalescope.clusters.virtual.cluster import VirtualCluster
+from scalescope.model.cluster import VirtualSpec
+cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
+cluster.open()
+cluster.scale(8, 1)
+print("ready", flush=True)
+time.sleep(100)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"ready\n"
+        children = psutil.Process(owner.pid).children(recursive=True)
+        assert len(children) == 4
+        os.kill(owner.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=15)
+    assert not alive

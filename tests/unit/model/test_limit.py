@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.model.limit import EmulationLimit
+
+positive = st.floats(min_value=1e-6, max_value=1e3)
+counts = st.integers(min_value=1, max_value=5000)
+
+
+def test_a_host_that_needs_a_millisecond_per_task() -> None:
+    limit = EmulationLimit(seconds_per_task=0.001, tolerance=0.25)
+    assert limit.shortest_task_s(300) == pytest.approx(1.2)
+    assert limit.most_workers(1.0) == 250
+    assert limit.beyond(200, 1.0) == ""
+    assert "300 workers at once with tasks of 1 s" in limit.beyond(300, 1.0)
+
+
+@given(positive, counts, positive)
+def test_both_ways_of_saying_it_agree(cost: float, workers: int, task_s: float) -> None:
+    limit = EmulationLimit(cost)
+    if limit.beyond(workers, task_s):
+        assert workers > limit.most_workers(task_s)
+    else:
+        assert workers <= limit.most_workers(task_s) + 1
+
+
+@given(positive, counts)
+def test_survives_json(cost: float, workers: int) -> None:
+    assert EmulationLimit.from_mapping(EmulationLimit(cost).to_mapping()) == EmulationLimit(cost)
