@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import LocalSpec, SimulatedSpec, VirtualSpec, cluster_spec
+from scalescope.model.sweep import Point, Sweep
+from scalescope.model.workload import Parameter, Workload
+
+WORKLOAD = Workload(
+    name="sleep",
+    version=1,
+    summary="Sleeps.",
+    run=print,
+    parameters=(
+        Parameter("items", 10, "Items.", kind="int", minimum=0),
+        Parameter("seconds", 1.0, "Seconds per item.", kind="float", minimum=0),
+        Parameter("mode", "fast", "How.", choices=("fast", "slow")),
+        Parameter("partitions", None, "Partitions.", kind="int", minimum=1, optional=True),
+    ),
+)
+WITHOUT_ITEMS = Workload("plain", 1, "Plain.", print, (Parameter("seconds", 1.0, "Seconds.", kind="float"),))
+
+
+def sweep(**fields: Any) -> Sweep:
+    return Sweep.from_mapping({"workload": "sleep", **fields})
+
+
+def test_all_combinations_of_the_axes() -> None:
+    points = sweep(axes={"workers": [1, 2], "items": [5, 6, 7]}).expand(WORKLOAD)
+    assert [(point.workers, point.items) for point in points] == [(1, 5), (1, 6), (1, 7), (2, 5), (2, 6), (2, 7)]
+    assert points[0].params == {"items": 5, "seconds": 1.0, "mode": "fast", "partitions": None}
+
+
+def test_items_per_worker() -> None:
+    points = sweep(axes={"workers": [2, 10], "items_per_worker": [1, 2.5]}).expand(WORKLOAD)
+    assert [(point.workers, point.items) for point in points] == [(2, 2), (2, 5), (10, 10), (10, 25)]
+
+
+def test_dask_configuration_and_threads_are_axes() -> None:
+    key = "distributed.scheduler.worker-saturation"
+    points = sweep(axes={"threads_per_worker": [1, 4], key: [1.1, "inf"]}).expand(WORKLOAD)
+    assert [(point.threads, point.dask_config[key]) for point in points] == [(1, 1.1), (1, "inf"), (4, 1.1), (4, "inf")]
+
+
+def test_further_points_and_fixed_parameters() -> None:
+    points = sweep(axes={"workers": [1]}, points=[{"workers": 7, "items": 3}], params={"seconds": 2}).expand(WORKLOAD)
+    assert [(point.workers, point.items, point.params["seconds"]) for point in points] == [(1, 10, 2.0), (7, 3, 2.0)]
+
+
+def test_the_same_point_given_twice_runs_once() -> None:
+    assert len(sweep(axes={"workers": [3]}, points=[{"workers": 3}]).expand(WORKLOAD)) == 1
+
+
+def test_order_is_random_interleaved_and_repeats_from_the_seed() -> None:
+    question = {"axes": {"workers": list(range(1, 30))}, "repeats": 3, "warmups": 1, "seed": 5}
+    plan = sweep(**question).plan(WORKLOAD)
+    assert plan == sweep(**question).plan(WORKLOAD)
+    assert plan != sweep(**{**question, "seed": 6}).plan(WORKLOAD)
+    assert [trial.index for trial in plan] == list(range(4 * 29))
+    assert all(trial.warmup for trial in plan[:29])
+    for block in range(4):
+        part = plan[29 * block : 29 * (block + 1)]
+        assert {trial.point.workers for trial in part} == set(range(1, 30))
+        assert len({trial.repeat for trial in part}) == 1
+    orders = [[trial.point.workers for trial in plan[29 * block : 29 * (block + 1)]] for block in range(4)]
+    assert len({tuple(order) for order in orders}) == 4
+    assert len({trial.key for trial in plan}) == len(plan)
+
+
+def test_clusters_by_name_or_mapping() -> None:
+    assert cluster_spec("simulated") == SimulatedSpec()
+    assert cluster_spec({"kind": "local", "memory_limit_mb": 512}) == LocalSpec(memory_limit_mb=512)
+    assert cluster_spec(VirtualSpec(hosts=3).to_mapping()) == VirtualSpec(hosts=3)
+
+
+values = st.one_of(st.integers(1, 500), st.floats(0, 10, allow_nan=False), st.sampled_from(["fast", None, True]))
+
+
+@given(
+    st.lists(st.integers(1, 500), min_size=1, max_size=5, unique=True),
+    st.integers(1, 4),
+    st.integers(0, 2**32 - 1),
+)
+def test_survives_json(workers: list[int], repeats: int, seed: int) -> None:
+    question = sweep(axes={"workers": workers}, repeats=repeats, seed=seed)
+    again = Sweep.from_mapping(json.loads(json.dumps(question.to_mapping())))
+    assert again == question
+    assert again.id == question.id
+    for point in question.expand(WORKLOAD):
+        assert Point.from_mapping(json.loads(json.dumps(point.to_mapping()))) == point
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"axes": {"workers": []}}, "axes.workers"),
+        ({"axes": {"workers": 4}}, "axes.workers"),
+        ({"axes": {"workers": "4"}}, "axes.workers"),
+        ({"axes": {"workers": [1, 1]}}, "axes.workers"),
+        ({"axes": {"workers": [[1]]}}, "axes.workers[0]"),
+        ({"axes": {"workers": [float("nan")]}}, "axes.workers[0]"),
+        ({"axes": [1]}, "axes"),
+        ({"points": {"workers": 1}}, "points"),
+        ({"points": [3]}, "points[0]"),
+        ({"params": 3}, "params"),
+        ({"repeats": 0}, "repeats"),
+        ({"repeats": 1.5}, "repeats"),
+        ({"repeats": True}, "repeats"),
+        ({"warmups": -1}, "warmups"),
+        ({"seed": -1}, "seed"),
+        ({"trial_timeout_s": 0}, "trial_timeout_s"),
+        ({"trial_timeout_s": float("inf")}, "trial_timeout_s"),
+        ({"workload": ""}, "workload"),
+        ({"cluster": "lokal"}, "cluster.kind"),
+        ({"cluster": {"memory": 1}}, "cluster.kind"),
+        ({"cluster": {"kind": "local", "memory": 1}}, "cluster.memory"),
+        ({"cluster": {"kind": "local", "memory_limit_mb": -1}}, "cluster.memory_limit_mb"),
+        ({"cluster": {"kind": "simulated", "task_cost": "free"}}, "cluster.task_cost"),
+        ({"cluster": {"kind": "simulated", "durations": {"f": 1}}}, "cluster.durations"),
+        ({"cluster": {"kind": "virtual", "hosts": -1}}, "cluster.hosts"),
+        ({"axis": {}}, "axis"),
+    ],
+)
+def test_what_cannot_be_right_is_named(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        sweep(**fields)
+    assert caught.value.field == field
+    assert str(caught.value).startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({"axes": {"worker": [1]}}, "axes.worker", "did you mean 'workers'"),
+        ({"axes": {"workers": [0]}}, "axes.workers", "from 1 to 5000"),
+        ({"axes": {"workers": [1.5]}}, "axes.workers", "whole number"),
+        ({"axes": {"workers": [True]}}, "axes.workers", "whole number"),
+        ({"axes": {"workers": [1_000_000]}}, "axes.workers", "to 5000"),
+        ({"axes": {"items": [-1]}}, "axes.items", "at least 0"),
+        ({"axes": {"mode": ["quick"]}}, "axes.mode", "'fast', 'slow'"),
+        ({"axes": {"items": [1], "items_per_worker": [1]}}, "axes.items_per_worker", "only one of"),
+        ({"axes": {"workers": [1]}, "params": {"second": 1}}, "params.second", "did you mean 'seconds'"),
+        ({"axes": {"workers": [1]}, "params": {"seconds": "1"}}, "params.seconds", "finite number"),
+        ({"points": [{"workers": 1, "itemz": 1}]}, "points[0].itemz", "did you mean 'items'"),
+        ({}, "axes", "at least one axis"),
+        ({"axes": {"workers": list(range(1, 400)), "items": list(range(400))}}, "axes", "at most 100000 trials"),
+    ],
+)
+def test_what_does_not_fit_the_workload_is_named(fields: dict[str, Any], field: str, said: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        sweep(**fields).expand(WORKLOAD)
+    assert caught.value.field == field
+    assert said in str(caught.value)
+
+
+def test_items_per_worker_needs_items() -> None:
+    with pytest.raises(InvalidField, match="no parameter 'items'"):
+        sweep(axes={"items_per_worker": [1]}).expand(WITHOUT_ITEMS)
