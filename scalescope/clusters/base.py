@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -25,11 +26,15 @@ class Cluster(ABC):
         kind: As in its specification.
         shows: What a trial on it can show, one sentence.
         cannot_show: What it cannot show, one sentence.
+        dask_config: Dask configuration that it needs in its process; what a point asks for comes on top.
+        nannies: Whether every worker is a process of its own with a nanny, so that its log can outlive it.
     """
 
     kind: ClassVar[str]
     shows: ClassVar[str]
     cannot_show: ClassVar[str]
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    nannies: ClassVar[bool] = False
 
     def __init__(self, spec: ClusterSpec, *, seed: int = 0) -> None:
         self.spec = spec

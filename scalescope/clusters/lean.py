@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import dask
 import distributed
 import distributed.core
 import distributed.scheduler
@@ -22,6 +23,8 @@ CONFIG: dict[str, Any] = {
     "distributed.admin.tick.cycle": "1h",
     "distributed.admin.tick.interval": "1h",
     "distributed.admin.tick.limit": "10h",
+    "distributed.client.heartbeat": "60s",
+    "distributed.client.scheduler-info-interval": "1h",
     "distributed.diagnostics.nvml": False,
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.worker.profile.enabled": False,
@@ -31,6 +34,22 @@ CONFIG: dict[str, Any] = {
 
 What is switched off is bookkeeping of the process itself (profiler, ticks, monitors), which would be counted once per
 worker. The largest single gain is the profiler's."""
+
+
+def apply() -> None:
+    """Make `CONFIG` the defaults of this process; what the user has set differently stays."""
+    dask.config.update_defaults(_nested(CONFIG))
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parents, last = name.split(".")
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return nested
 
 
 class LeanWorker(distributed.Worker):  # type: ignore[misc]

@@ -22,6 +22,7 @@ from scalescope.clusters.simulated.calibration import Calibration
 from scalescope.clusters.simulated.clock import CLOCK, EPOCH
 from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
 from scalescope.clusters.simulated.loops import KernelLoop
+from scalescope.clusters.simulated.pulse import PulsedWorker, calm_scheduler, patient_iteration, pulse
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.cluster import SimulatedSpec
 
@@ -50,6 +51,7 @@ class SimulatedCluster(Cluster):
         self._stack = ExitStack()
         self._scheduler: distributed.Scheduler | None = None
         self._workers: list[distributed.Worker] = []
+        self._pulse: asyncio.Future[None] | None = None
         self._io: IOLoop | None = None
         self._thread: threading.Thread | None = None
         self._foreign = VirtualThreadPoolExecutor(CLOCK, 64)
@@ -69,6 +71,9 @@ class SimulatedCluster(Cluster):
                 cause="this process was not started as a driver with SCALESCOPE_CLOCK=virtual",
                 next_step="open simulated clusters through scalescope.driver",
             )
+        lean.apply()
+        lean.slow_heartbeats()
+        self._stack.enter_context(patient_iteration())
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name="virtual-clock", daemon=True)
         self._thread.start()
@@ -184,6 +189,7 @@ class SimulatedCluster(Cluster):
 
         async def start() -> distributed.Scheduler:
             scheduler = await lean.LeanScheduler(protocol="inproc://", dashboard=False, port=0)
+            calm_scheduler(scheduler)
             scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6))
             return scheduler
 
@@ -201,10 +207,11 @@ class SimulatedCluster(Cluster):
                 ),
                 "actor": VirtualThreadPoolExecutor(CLOCK, 1, charging=lambda: self._charging),
             }
-            return lean.LeanWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
+            return PulsedWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
 
         with lean.cheap_start():
             self._workers = list(await asyncio.gather(*[worker(index) for index in range(count)]))
+        self._pulse = asyncio.ensure_future(pulse(self._scheduler, self._workers))
 
     def _stop_dask(self) -> None:
         if self._scheduler is None:
@@ -213,6 +220,8 @@ class SimulatedCluster(Cluster):
         self._scheduler, self._workers = None, []
 
         async def stop() -> None:
+            if self._pulse is not None:
+                self._pulse.cancel()
             await asyncio.gather(*[worker.close(timeout=1, nanny=False) for worker in workers])
             await scheduler.close(reason="end of trial")
 

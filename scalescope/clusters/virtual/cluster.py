@@ -53,6 +53,7 @@ class VirtualCluster(Cluster):
         Raises:
             ClusterError: A process did not start.
         """
+        lean.apply()
         roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
         self._scheduler, *self._hosts = self._stack.enter_context(_processes(roles))
         self._scheduler.send(process.StartScheduler(self._config()))
@@ -100,7 +101,7 @@ class VirtualCluster(Cluster):
 
     @staticmethod
     def _config() -> dict[str, Any]:
-        return {**dask.config.config, **lean.CONFIG}
+        return dict(dask.config.config)
 
     def _host_count(self) -> int:
         return self._spec.hosts or max(2, min(2 * (os.cpu_count() or 1), 8))

@@ -239,7 +239,7 @@ def worker_ttl() -> Any:
 
     def body(client: Any) -> Any:
         def mute(dask_worker: Any) -> None:
-            dask_worker.periodic_callbacks["heartbeat"].stop()
+            dask_worker.beating = False
 
         victim = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
         client.run(mute, workers=[victim])
