@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections import deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
@@ -19,7 +20,7 @@ from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.cluster import LocalSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 HOST = "127.0.0.1"
 TETHER = "scalescope.clusters.tether"
@@ -44,6 +45,8 @@ class LocalCluster(Cluster):
         "more workers than it has cores for: they share its cores, its memory bandwidth and one loopback network"
     )
 
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h"})
+    """Nannies bring workers back; the cluster must not end a nanny that is slow at it."""
     nannies: ClassVar[bool] = True
 
     def __init__(self, spec: LocalSpec, *, seed: int = 0) -> None:
@@ -143,21 +146,29 @@ class LocalCluster(Cluster):
 
     async def _settle(self, workers: int, threads: int, deadline: float) -> None:
         """On the cluster's event loop: replace what is wrong, start what is missing, wait until all have registered."""
+        async with asyncio.timeout(deadline - time.monotonic()):
+            while True:
+                await self._repair(workers, threads)
+                if self._settled(workers, threads):
+                    return
+                await asyncio.sleep(_POLL_S)
+
+    async def _repair(self, workers: int, threads: int) -> None:
+        """Make the nannies what they should be; each brings up its worker, and brings it back."""
         cluster = self._cluster()
         for name, nanny in list(cluster.workers.items()):
             if nanny.nthreads != threads or nanny.status != Status.running:
                 cluster.worker_spec.pop(name, None)
         while len(cluster.worker_spec) > workers:
             cluster.worker_spec.popitem()
-        async with asyncio.timeout(deadline - time.monotonic()):
-            # Shielded: cancelled half-way, it would forget the nannies that it has just made.
+        # Shielded: cancelled half-way, it would forget the nannies that it has just made.
+        if cluster.workers.keys() - cluster.worker_spec.keys():
             await asyncio.shield(cluster._correct_state())
-            cluster.new_spec["options"]["nthreads"] = threads
-            while len(cluster.worker_spec) < workers:
-                cluster.worker_spec.update(cluster.new_worker_spec())
+        cluster.new_spec["options"]["nthreads"] = threads
+        while len(cluster.worker_spec) < workers:
+            cluster.worker_spec.update(cluster.new_worker_spec())
+        if cluster.worker_spec.keys() - cluster.workers.keys():
             await asyncio.shield(cluster._correct_state())
-            while not self._settled(workers, threads):
-                await asyncio.sleep(_POLL_S)
 
     def _settled(self, workers: int, threads: int) -> bool:
         present = self._cluster().scheduler.workers.values()

@@ -49,7 +49,8 @@ class Metrics:
         efficiency: ideal_s / makespan_s.
         parallelism: T1 / T∞, what the graph itself offers.
         tasks: Tasks that ran.
-        widest_stage: Tasks of the most numerous task prefix: for a bag or a Beam stage, its partitions.
+        widest_stage: Tasks of the most numerous task group: for a bag, an array or a Beam stage, its partitions; for
+            `client.map`, its calls.
         workers_used: Workers on which at least one task of the workload ran.
         peak_parallelism: Most tasks running at one instant.
         mean_parallelism: work_s / makespan_s.

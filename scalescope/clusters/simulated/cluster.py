@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import distributed
-from distributed import worker_state_machine
+from dask.utils import key_split
+from distributed import worker, worker_state_machine
 from distributed.comm import inproc
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import IOLoop
@@ -29,6 +30,9 @@ from scalescope.model.cluster import SimulatedSpec
 if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
+
+SHORTEST_TASK_S = 1e-6
+"""No task takes no time at all: distributed's work stealing asserts it."""
 
 
 class SimulatedCluster(Cluster):
@@ -121,9 +125,8 @@ class SimulatedCluster(Cluster):
         assert actor is not None
         cost = self._spec.task_cost
         self._charging = cost == "cpu" or (cost == "auto" and not workload.modelled)
-        self._repeat()
-        durations: Mapping[str, float] = self._spec.durations or {}
-        with recorded_durations(durations):
+        self._repeat("trial")
+        with task_durations(self._spec.durations or {}):
             actor.pause()
             actor.charging = self._charging
             actor.resume()
@@ -165,9 +168,9 @@ class SimulatedCluster(Cluster):
             loop.run_forever()
         loop.close()
 
-    def _repeat(self) -> None:
+    def _repeat(self, phase: str) -> None:
         """Start all that would differ between two runs from the same state: random numbers, identifiers, counters."""
-        patches.seed(self.seed)
+        patches.seed(self.seed, phase)
         if hasattr(distributed.Future, "_counter"):  # part of a future's token, hence of task keys, since 2024
             distributed.Future._counter = itertools.count()
 
@@ -185,7 +188,7 @@ class SimulatedCluster(Cluster):
         manager._ip = "127.0.0.1"
         worker_state_machine.TaskState.__hash__ = _hash_by_key  # by identity, sets iterate differently in every run
         manager.addr_suffixes = itertools.count(1)
-        self._repeat()
+        self._repeat("start")
 
         async def start() -> distributed.Scheduler:
             scheduler = await lean.LeanScheduler(protocol="inproc://", dashboard=False, port=0)
@@ -200,7 +203,7 @@ class SimulatedCluster(Cluster):
         assert self._scheduler is not None
         address = self._scheduler.address
 
-        def worker(index: int) -> distributed.Worker:
+        def start(index: int) -> distributed.Worker:
             pools = {
                 "default": VirtualThreadPoolExecutor(
                     CLOCK, nthreads, delay=self._calibration.worker_us / 1e6, charging=lambda: self._charging
@@ -210,7 +213,7 @@ class SimulatedCluster(Cluster):
             return PulsedWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
 
         with lean.cheap_start():
-            self._workers = list(await asyncio.gather(*[worker(index) for index in range(count)]))
+            self._workers = list(await asyncio.gather(*[start(index) for index in range(count)]))
         self._pulse = asyncio.ensure_future(pulse(self._scheduler, self._workers))
 
     def _stop_dask(self) -> None:
@@ -257,28 +260,22 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 
 
 @contextmanager
-def recorded_durations(durations: Mapping[str, float]) -> Iterator[None]:
-    """Make each task of a known prefix take its recorded virtual seconds."""
-    if not durations:
-        yield
-        return
-    from dask.utils import key_split
-    from distributed import worker as module
-
-    name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(module, name))
-    original = getattr(module, name)
+def task_durations(durations: Mapping[str, float]) -> Iterator[None]:
+    """Make each task of a known prefix take its recorded virtual seconds, and every task at least `SHORTEST_TASK_S`."""
+    name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
+    original = getattr(worker, name)
 
     def charged(*args: Any, **kwargs: Any) -> Any:
         message = original(*args, **kwargs)
-        seconds = durations.get(key_split(module.thread_state.key))
-        if seconds is not None:
-            missing = max(seconds - (message["stop"] - message["start"]), 0.0)
+        least = max(durations.get(key_split(worker.thread_state.key), 0.0) if durations else 0.0, SHORTEST_TASK_S)
+        missing = least - (message["stop"] - message["start"])
+        if missing > 0:
             CLOCK.sleep(missing)
             message["stop"] += missing
         return message
 
-    setattr(module, name, charged)
+    setattr(worker, name, charged)
     try:
         yield
     finally:
-        setattr(module, name, original)
+        setattr(worker, name, original)

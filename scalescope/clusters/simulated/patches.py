@@ -32,7 +32,7 @@ _condition_wait = threading.Condition.wait
 _thread_start = threading.Thread.start
 _thread_join = threading.Thread.join
 _identifiers: dict[str, random.Random] = {}
-_seed = 0
+_seed = ""
 _installed = False
 
 
@@ -59,10 +59,15 @@ def installed() -> bool:
     return _installed
 
 
-def seed(value: int) -> None:
-    """Make identifiers and the global random numbers of this process repeat."""
+def seed(value: int, phase: str) -> None:
+    """Make identifiers and the global random numbers of this process repeat.
+
+    Args:
+        value: The seed.
+        phase: Of the trial; identifiers of different phases differ.
+    """
     global _seed
-    _seed = value
+    _seed = f"{value} {phase}"
     _identifiers.clear()
     random.seed(value)
     numpy_random = sys.modules.get("numpy.random")

@@ -1,0 +1,118 @@
+"""From the records of a trial to its metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Floats, Tables
+from scalescope.analysis.worker_time import divide
+from scalescope.model.trial import Metrics
+
+
+def measure(tables: Tables, *, threads: int, elapsed_s: float) -> Metrics:
+    """Compute what one trial measured.
+
+    The makespan begins when the first task is known to the scheduler (`runnable`, or `assigned`) and ends with the last
+    computation (`stop`): what the scheduler learns later (`done`) is bookkeeping. Work counts attempts whose result was
+    used; attempts that erred or were lost are worker time `lost`.
+
+    Args:
+        tables: The records of the trial (`scalescope.model.records`): `tasks` and `workers` are read.
+        threads: P, the threads asked for: workers × threads per worker.
+        elapsed_s: The workload's call as its caller saw it, in seconds.
+
+    Raises:
+        CaptureError: No task was recorded, none finished, or a column is missing: a measured nothing is never a result.
+    """
+    attempts = Attempts.read(tables)
+    useful = attempts.useful
+    durations = (attempts.stop - attempts.start)[useful]
+    work_s = float(durations.sum())
+    span_s = float(max(attempts.span[useful].max(), durations.max()))
+    ideal_s = max(work_s / threads, span_s)
+    return Metrics(
+        makespan_s=attempts.makespan,
+        elapsed_s=elapsed_s,
+        work_s=work_s,
+        span_s=span_s,
+        ideal_s=ideal_s,
+        efficiency=ideal_s / attempts.makespan,
+        parallelism=work_s / span_s if span_s > 0 else 0.0,
+        tasks=len(durations),
+        widest_stage=max(Counter(_used(attempts.group, attempts)).values()),
+        workers_used=len(np.unique(attempts.worker)),
+        peak_parallelism=peak(attempts.start, attempts.stop),
+        mean_parallelism=work_s / attempts.makespan,
+        peak_runnable=peak(attempts.runnable[useful], attempts.stop[useful]),
+        worker_time_s=divide(attempts, threads=threads).total(),
+    )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All tasks of one task group: the partitions of one operation.
+
+    Tasks of `client.map` and `client.submit` form one group per function name, whatever their number of calls.
+
+    Attributes:
+        group: Its name, by dask's own rule.
+        prefix: The name without the token that makes it unique.
+        tasks: Tasks that finished.
+        workers: Workers they ran on.
+        work_s: Sum of their durations, in seconds.
+        longest_s: The longest of them, in seconds.
+        begin_s: When the first started, in seconds since the first task of the trial was known.
+        end_s: When the last ended, likewise.
+    """
+
+    group: str
+    prefix: str
+    tasks: int
+    workers: int
+    work_s: float
+    longest_s: float
+    begin_s: float
+    end_s: float
+
+
+def stages(tables: Tables) -> tuple[Stage, ...]:
+    """All stages of a trial, in the order in which they began.
+
+    Raises:
+        CaptureError: As `measure`.
+    """
+    attempts = Attempts.read(tables)
+    useful = attempts.useful
+    groups = dict(zip(_used(attempts.group, attempts), _used(attempts.prefix, attempts), strict=True))
+    index = {group: i for i, group in enumerate(groups)}
+    code = np.fromiter(map(index.__getitem__, _used(attempts.group, attempts)), np.int64, int(useful.sum()))
+    start, stop, count = attempts.start[useful], attempts.stop[useful], len(groups)
+    begin, end, longest = np.full(count, np.inf), np.zeros(count), np.zeros(count)
+    np.minimum.at(begin, code, start)
+    np.maximum.at(end, code, stop)
+    np.maximum.at(longest, code, stop - start)
+    work = np.bincount(code, weights=stop - start, minlength=count)
+    tasks = np.bincount(code, minlength=count)
+    pairs = np.unique(code * len(attempts.addresses) + attempts.worker[useful])
+    workers = np.bincount(pairs // len(attempts.addresses), minlength=count)
+    found = [
+        Stage(group, prefix, *map(int, (tasks[i], workers[i])), *map(float, (work[i], longest[i], begin[i], end[i])))
+        for i, (group, prefix) in enumerate(groups.items())
+    ]
+    return tuple(sorted(found, key=lambda stage: (stage.begin_s, stage.end_s, stage.group)))
+
+
+def peak(start: Floats, stop: Floats) -> int:
+    """Most of the half-open intervals [start, stop) that hold one instant in common."""
+    begins = np.sort(start)
+    ended = np.searchsorted(np.sort(stop), begins, side="right")
+    return int((np.arange(1, len(begins) + 1) - ended).max(initial=0))
+
+
+def _used(names: Sequence[str], attempts: Attempts) -> Sequence[str]:
+    return names if bool(attempts.useful.all()) else list(compress(names, attempts.useful.tolist()))

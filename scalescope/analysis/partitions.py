@@ -1,0 +1,77 @@
+"""How libraries divide items into partitions where nobody says otherwise.
+
+A rule is named as a cause only where it predicts the partitions that were measured (`matching`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PartitionRule:
+    """A library's default.
+
+    Attributes:
+        library: Whose.
+        text: What it does, as the predicate of a sentence that begins with the library.
+        formula: The number of partitions, as a formula.
+        size: Items per partition, for a number of items from 1 on.
+        remedy: The option to set, without a full stop.
+        link: Where it is discussed or was introduced.
+    """
+
+    library: str
+    text: str
+    formula: str
+    size: Callable[[int], int]
+    remedy: str
+    link: str
+
+    def partitions(self, items: int) -> int:
+        """The number of partitions for a number of items."""
+        return math.ceil(items / self.size(items)) if items > 0 else 1
+
+
+BEAM_OPTION = "pass Beam --dask_npartitions=<number of items>"
+BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
+
+BEAM_128 = PartitionRule(
+    library="Apache Beam",
+    text="puts 128 items in a partition",
+    formula="ceil(items / max(128, ceil(sqrt(items) / 10))), Apache Beam from 2.63 on",
+    size=lambda items: max(128, math.ceil(math.sqrt(items) / 10)),
+    remedy=BEAM_OPTION,
+    link="https://github.com/apache/beam/pull/33805",
+)
+BAG_ROOT = PartitionRule(
+    library="dask.bag.from_sequence",
+    text="groups more than 100 items by a default of its own",
+    formula="ceil(items / ceil(sqrt(items) / 10)) above 100 items, dask from mid-2023 on",
+    size=lambda items: 1 if items <= 100 else max(1, math.ceil(math.sqrt(items) / math.sqrt(100))),
+    remedy=BAG_OPTION,
+    link="https://github.com/dask/dask/pull/10294",
+)
+BAG_100 = PartitionRule(
+    library="dask.bag.from_sequence",
+    text="makes about 100 partitions of 200 items or more",
+    formula="ceil(items / floor(items / 100)) from 100 items on, dask before mid-2023",
+    size=lambda items: 1 if items < 100 else items // 100,
+    remedy=BAG_OPTION,
+    link="https://github.com/dask/dask/issues/10291",
+)
+RULES = (BEAM_128, BAG_ROOT, BAG_100)
+
+
+def matching(counts: Iterable[tuple[int, int]]) -> PartitionRule | None:
+    """The rule that predicts every measured count exactly, or None.
+
+    Args:
+        counts: Pairs of items and partitions measured.
+    """
+    pairs = tuple(counts)
+    return next(
+        (rule for rule in RULES if pairs and all(rule.partitions(items) == found for items, found in pairs)), None
+    )

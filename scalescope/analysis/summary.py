@@ -1,0 +1,221 @@
+"""From the trials of a sweep to one row per point."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median, median_low
+
+from scalescope.model.fields import Scalar
+from scalescope.model.sweep import ITEMS, THREADS, Point
+from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why trials are not data points.
+
+    Attributes:
+        state: `failed` or `invalid`.
+        text: The reason, as the trials give it.
+        count: Trials that give it.
+    """
+
+    state: TrialState
+    text: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and its 95 % interval over repeats.
+
+    Attributes:
+        mean: Geometric mean; arithmetic where a value is zero.
+        low: Lower end; None where there are fewer than two repeats or a value is zero.
+        high: Upper end; likewise.
+    """
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether all repeats agree to the last bit, as on a virtual clock."""
+        return self.low is not None and self.low == self.high
+
+
+@dataclass(frozen=True)
+class PointSummary:
+    """What the valid trials of a point measured, and what became of the others. Warm-ups are left out.
+
+    Attributes:
+        point: What was run.
+        valid: Data points.
+        failed: Trials of which the workload raised.
+        invalid: Trials that the machine spoilt.
+        reasons: Why, most frequent first.
+        warnings: About the quality of the capture, of all valid trials, each once.
+        metrics: Medians of the valid trials (of counts the lower one, so that it was measured); worker time as the
+            mean, so that it adds up; None without valid trials.
+        efficiency: Mean and interval, on the log scale and cut at 1; None without valid trials.
+    """
+
+    point: Point
+    valid: int = 0
+    failed: int = 0
+    invalid: int = 0
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[str, ...] = ()
+    metrics: Metrics | None = None
+    efficiency: Estimate | None = None
+
+    def share(self, *parts: str) -> float:
+        """The share of worker time in these parts of `WORKER_TIME`, from 0 to 1; 0 without valid trials."""
+        if self.metrics is None:
+            return 0.0
+        total = sum(self.metrics.worker_time_s.values())
+        return sum(self.metrics.worker_time_s.get(part, 0.0) for part in parts) / total if total > 0 else 0.0
+
+    def seconds(self, *parts: str) -> float:
+        """Thread-seconds in these parts, over all valid trials."""
+        if self.metrics is None:
+            return 0.0
+        return self.valid * sum(self.metrics.worker_time_s.get(part, 0.0) for part in parts)
+
+
+def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
+    """One summary per point, ordered by workers, threads, items and then the other parameters."""
+    by_point: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if not trial.warmup:
+            by_point.setdefault(trial.point.id, []).append(trial)
+    return tuple(sorted(map(_summary, by_point.values()), key=lambda summary: order(summary.point)))
+
+
+def order(point: Point) -> tuple[object, ...]:
+    """Sorts points by workers, threads, items and then all else; one without items comes first."""
+    rest = settings(point)
+    items = -1 if point.items is None else point.items
+    return (point.workers, point.threads_per_worker, items, tuple(_comparable(rest[name]) for name in sorted(rest)))
+
+
+def varied(points: Iterable[Point]) -> tuple[str, ...]:
+    """Names of what differs between points, besides workers and items: threads, parameters, Dask configuration."""
+    seen: dict[str, set[tuple[int, float, str]]] = {}
+    for point in points:
+        for name, value in settings(point).items():
+            seen.setdefault(name, set()).add(_comparable(value))
+    return tuple(name for name, values in seen.items() if len(values) > 1)
+
+
+def settings(point: Point) -> dict[str, Scalar]:
+    """All that a point sets besides workers and items."""
+    rest = {name: value for name, value in point.params.items() if name != ITEMS}
+    return {THREADS: point.threads_per_worker, **rest, **point.dask_config}
+
+
+def label(point: Point, names: Iterable[str] = ()) -> str:
+    """A point in words: workers, items, and what else is in `names`."""
+    parts = [plural(point.workers, "worker")]
+    if point.items is not None:
+        parts.append(plural(point.items, "item"))
+    values = settings(point)
+    return ", ".join(parts + [f"{name}={values[name]}" for name in names if name in values])
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def percent(share: float) -> str:
+    """`12 %` for 0.12."""
+    return f"{100 * share:.0f} %"
+
+
+def interval(values: Sequence[float]) -> Estimate:
+    """Mean of positive values and its 95 % t-interval over repeats, both on the log scale.
+
+    On the log scale because ratios of times spread multiplicatively; the interval then never leaves the positive
+    numbers.
+
+    Raises:
+        ValueError: There is no value.
+    """
+    if not values:
+        raise ValueError("a mean needs at least one value")
+    if min(values) == max(values):
+        return Estimate(values[0], *((values[0], values[0]) if len(values) > 1 and values[0] > 0 else ()))
+    if min(values) <= 0:
+        return Estimate(fmean(values))
+    from scipy.special import stdtrit  # importing it takes longer than all else here
+
+    logs = [math.log(value) for value in values]
+    mean, count = fmean(logs), len(logs)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in logs) / (count - 1))
+    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
+    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def _summary(trials: Sequence[Trial]) -> PointSummary:
+    states = Counter(trial.state for trial in trials)
+    reasons = Counter((trial.state, trial.reason) for trial in trials if trial.state is not TrialState.VALID)
+    valid = [trial for trial in trials if trial.counts]
+    measured = [trial.metrics for trial in valid if trial.metrics is not None]
+    return PointSummary(
+        point=trials[0].point,
+        valid=states[TrialState.VALID],
+        failed=states[TrialState.FAILED],
+        invalid=states[TrialState.INVALID],
+        reasons=tuple(Reason(state, text, count) for (state, text), count in reasons.most_common()),
+        warnings=tuple(dict.fromkeys(warning for trial in valid for warning in trial.warnings)),
+        metrics=_typical(measured) if measured else None,
+        efficiency=_at_most_one(interval([metrics.efficiency for metrics in measured])) if measured else None,
+    )
+
+
+def _at_most_one(estimate: Estimate) -> Estimate:
+    """Cut the interval where efficiency ends; two noisy repeats alone would reach far beyond."""
+    if estimate.high is None or estimate.high <= 1:
+        return estimate
+    return replace(estimate, high=max(estimate.mean, 1.0))
+
+
+def _typical(measured: Sequence[Metrics]) -> Metrics:
+    def middle(read: Callable[[Metrics], float]) -> float:
+        return median(map(read, measured))
+
+    def count(read: Callable[[Metrics], int]) -> int:
+        return median_low(map(read, measured))
+
+    return Metrics(
+        makespan_s=middle(lambda m: m.makespan_s),
+        elapsed_s=middle(lambda m: m.elapsed_s),
+        work_s=middle(lambda m: m.work_s),
+        span_s=middle(lambda m: m.span_s),
+        ideal_s=middle(lambda m: m.ideal_s),
+        efficiency=middle(lambda m: m.efficiency),
+        parallelism=middle(lambda m: m.parallelism),
+        tasks=count(lambda m: m.tasks),
+        widest_stage=count(lambda m: m.widest_stage),
+        workers_used=count(lambda m: m.workers_used),
+        peak_parallelism=count(lambda m: m.peak_parallelism),
+        mean_parallelism=middle(lambda m: m.mean_parallelism),
+        peak_runnable=count(lambda m: m.peak_runnable),
+        worker_time_s={part: fmean(m.worker_time_s.get(part, 0.0) for m in measured) for part in WORKER_TIME},
+    )
+
+
+def _comparable(value: Scalar) -> tuple[int, float, str]:
+    """Values of different types side by side: nothing, truth values, numbers, texts."""
+    if value is None:
+        return (0, 0.0, "")
+    if isinstance(value, str):
+        return (3, 0.0, value)
+    return (1 if isinstance(value, bool) else 2, float(value), "")

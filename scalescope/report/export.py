@@ -1,0 +1,94 @@
+"""The same report for programs and web pages: JSON, Markdown, rows of a table."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from scalescope.analysis.summary import PointSummary, label, summarise, varied
+from scalescope.model.finding import Verdict
+from scalescope.model.sweep import Sweep
+from scalescope.model.trial import Trial, TrialState
+from scalescope.report import rows
+from scalescope.report.rows import markdown_text
+
+SCHEMA = 1
+"""Raised whenever a key of `to_json` changes its meaning or goes."""
+
+
+def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str, Any]:
+    """Everything the terminal shows, unrounded: `verdict`, `points`, `trials`, `cluster`, `sweep`."""
+    states = Counter(trial.state for trial in trials if not trial.warmup)
+    return {
+        "schema": SCHEMA,
+        "sweep": {"id": sweep.id, **sweep.to_mapping()},
+        "verdict": {
+            "line": verdict.line,
+            "severity": str(verdict.severity),
+            "findings": [finding.to_mapping() for finding in verdict.findings],
+        },
+        "points": [rows.row(summary) for summary in summarise(trials)],
+        "trials": {str(state): states[state] for state in TrialState},
+        "cluster": list(rows.cluster_lines(sweep, trials)),
+    }
+
+
+def to_rows(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> list[dict[str, str]]:
+    """The table of points as the terminal shows it, one mapping of headings to cells per point; safe as HTML."""
+    summaries = summarise(trials)
+    shown = rows.columns(summaries)
+    return [
+        {
+            html.escape(column.title): html.escape(cell)
+            for column, cell in zip(shown, rows.cells(summary, shown), strict=True)
+        }
+        for summary in summaries
+    ]
+
+
+def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
+    """The whole report as Markdown; text from outside is escaped for Markdown and HTML."""
+    summaries = summarise(trials)
+    blocks = [
+        f"**{markdown_text(verdict.line)}**",
+        _table(summaries),
+        _worker_time(summaries, verdict),
+        _items(
+            "Also found",
+            [
+                f"{finding.severity}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
+                for finding in verdict.findings[1:]
+            ],
+        ),
+        _items("Trials that do not count", rows.reasons(summaries)),
+        _items("Quality of the capture", rows.warnings(summaries)),
+        "\n\n".join(markdown_text(line) for line in rows.cluster_lines(sweep, trials)),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _table(summaries: Sequence[PointSummary]) -> str:
+    if not summaries:
+        return ""
+    shown = rows.columns(summaries)
+    lines = [[column.title for column in shown], *(rows.cells(summary, shown) for summary in summaries)]
+    text = ["| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines]
+    text.insert(1, "|" + " ---: |" * len(shown))
+    return "\n".join(text) + f"\n\n{markdown_text(rows.legend(shown))}"
+
+
+def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:
+    point = rows.worst_point(summaries, verdict)
+    if point is None or point.metrics is None:
+        return ""
+    parts = ", ".join(f"{part.title} {part.percent} %" for part in rows.worker_time_parts(point.metrics))
+    where = label(point.point, varied(summary.point for summary in summaries))
+    return f"**Worker time** at {markdown_text(where)}: {parts}."
+
+
+def _items(title: str, items: Sequence[str]) -> str:
+    if not items:
+        return ""
+    return f"**{title}**\n\n" + "\n".join(f"- {markdown_text(item)}" for item in items)

@@ -1,0 +1,126 @@
+"""Runs Apache Beam pipelines on the cluster of a client, with any Beam from 2.47 on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from scalescope.errors import UsageError
+from scalescope.model.workload import Parameter
+from scalescope.workloads._common import partition_parameters, require
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CLIENT_NAME = "scalescope-beam"
+"""Of Beam's own client: tells it from ours in the scheduler's log, and when it is to be closed."""
+
+
+def beam_partition_parameters() -> tuple[Parameter, Parameter]:
+    """Beam's own partition options as parameters."""
+    return partition_parameters("Beam's rule (since 2.63, 128 items in each)")
+
+
+def run_pipeline(
+    client: Client, build: Callable[[Any, Any], object], *, workload: str, partitions: dict[str, int]
+) -> list[Any]:
+    """Run a pipeline to its end on Beam's DaskRunner.
+
+    Args:
+        client: Whose scheduler the pipeline is sent to.
+        build: Given the module `apache_beam` and a pipeline, adds the transforms.
+        workload: Who asks, for errors.
+        partitions: Beam's options `npartitions` or `partition_size`, or none.
+
+    Returns:
+        The elements of the last collection.
+
+    Raises:
+        UsageError: Beam is not installed, or too old for a partition option that is given.
+    """
+    with _root_logger_kept():
+        beam = require("apache_beam", workload=workload, distribution="apache-beam", extra="beam")
+        runner = require(
+            "apache_beam.runners.dask.dask_runner", workload=workload, distribution="apache-beam", extra="beam"
+        )
+    flags = [
+        f"--dask_client_address={client.scheduler.address}",
+        f"--dask_client_name={CLIENT_NAME}",
+        *_partition_flags(beam, runner, partitions),
+    ]
+    options = beam.options.pipeline_options.PipelineOptions(flags)
+    pipeline = beam.Pipeline(runner=runner.DaskRunner(), options=options)
+    build(beam, pipeline)
+    with _beam_clients_closed(), _own_receivers(client.scheduler.address):
+        result = pipeline.run()
+        with result.client.as_current():  # its wait takes the default client to be its own
+            result.wait_until_finish()
+            return list(result.client.gather(result.futures[-1]))
+
+
+def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list[str]:
+    """Beam's command line for `partitions`.
+
+    Raises:
+        UsageError: This Beam has no such option; it would be ignored without a word.
+    """
+    known = runner.DaskOptions([])
+    for name in partitions:
+        if not hasattr(known, name):
+            raise UsageError(
+                f"Apache Beam {beam.__version__} has no option --dask_{name}",
+                where=f"params.{name}",
+                cause="its Dask runner always lets Dask choose the partitions",
+                next_step=f"leave out {name}, or take Beam 2.63 or newer",
+            )
+    return [f"--dask_{name}={value}" for name, value in partitions.items()]
+
+
+@contextmanager
+def _root_logger_kept() -> Iterator[None]:
+    """Importing Beam may log on the root logger, which then gets a handler that prints all of distributed's records."""
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@contextmanager
+def _beam_clients_closed() -> Iterator[None]:
+    """Beam's runner opens a client of its own, makes it the default one, and leaves it open, also when it fails."""
+    import distributed
+
+    try:
+        yield
+    finally:
+        for client in list(distributed.Client._instances):
+            if client.id.startswith(f"Client-{CLIENT_NAME}-"):
+                client.close()
+
+
+@contextmanager
+def _own_receivers(address: str) -> Iterator[None]:
+    """Give every task receivers of its own where tasks do not travel as bytes.
+
+    Beam puts one list into the tasks of all partitions of a ParDo, to which each appends what it emits. Tasks that
+    travel over a network get copies of it; those of an in-process cluster share it, and would hand all that was emitted
+    so far on to the next stage.
+    """
+    from apache_beam.runners.dask import transform_evaluator
+
+    name = "apply_dofn_to_bundle"
+    original = getattr(transform_evaluator, name, None)  # older Beams keep no such list
+    if original is None or not address.startswith("inproc://"):
+        yield
+        return
+    from scalescope.workloads import _beam_dofns
+
+    setattr(transform_evaluator, name, _beam_dofns.apply_dofn_to_bundle)
+    try:
+        yield
+    finally:
+        setattr(transform_evaluator, name, original)

@@ -1,0 +1,92 @@
+"""What runs on the workers of a Beam workload.
+
+A module of its own because it imports Apache Beam, so that these classes are pickled by reference and the rest of the
+package imports without Beam.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.runners.dask import transform_evaluator
+from distributed.protocol import pickle
+
+from scalescope.errors import UsageError
+from scalescope.workloads import beam_files
+
+_shared = getattr(transform_evaluator, "apply_dofn_to_bundle", None)
+
+
+def apply_dofn_to_bundle(items: Iterable[Any], *arguments: Any) -> Any:
+    """Beam's function of this name, on copies of its arguments: what a task that came over a network would have."""
+    assert _shared is not None
+    return _shared(items, *pickle.loads(pickle.dumps(arguments)))
+
+
+class _Fresh(beam.DoFn):  # type: ignore[misc]
+    """Carries an identifier of the run, which Dask makes part of the task keys."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self.token = token
+
+
+class Sleep(_Fresh):
+    """Stands for work on one element; counts the stages that an item went through."""
+
+    def __init__(self, seconds: float, token: str) -> None:
+        super().__init__(token)
+        self.seconds = seconds
+
+    def process(self, element: tuple[int, int]) -> Iterator[tuple[int, int]]:
+        """Sleep, and count the stage."""
+        item, stages = element
+        time.sleep(self.seconds)
+        yield item, stages + 1
+
+
+class Read(_Fresh):
+    """Path to path and content."""
+
+    def process(self, element: str) -> Iterator[tuple[str, bytes]]:
+        """Read one file."""
+        try:
+            yield element, Path(element).read_bytes()
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"a worker does not see the file {element}",
+                where="params.directory",
+                cause="the folder is not shared between the client's machine and the workers'",
+                next_step="give a directory on a shared file system as parameter `directory`",
+            ) from error
+
+
+class Compute(_Fresh):
+    """Path and content to path and what was computed."""
+
+    def __init__(self, size: int, device: str, token: str) -> None:
+        super().__init__(token)
+        self.size = size
+        self.device = device
+
+    def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Square a matrix made of the content."""
+        path, content = element
+        total, device = beam_files.square_and_sum(beam_files.matrix(content, self.size), self.device)
+        yield path, {"sum": total, "device": device}
+
+
+class Write(_Fresh):
+    """Path and what was computed to the path of the result."""
+
+    def process(self, element: tuple[str, dict[str, Any]]) -> Iterator[str]:
+        """Write one file."""
+        path, computed = element
+        result = beam_files.result_path(path)
+        Path(result).write_text(json.dumps(computed), encoding="utf-8")
+        yield result

@@ -1,0 +1,74 @@
+"""`array-matmul`: a product of two matrices in blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scalescope.model.workload import Parameter, Workload
+from scalescope.workloads._common import fresh, require, wrong
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+NAME = "array-matmul"
+
+
+def run(client: Client, *, items: int = 4, chunk: int = 256, seed: int = 0) -> dict[str, Any]:
+    """Multiply two square matrices of `items` x `items` blocks, and check the product by Freivalds' method.
+
+    `items` squared blocks of the product, each the sum of `items` products of blocks.
+
+    Raises:
+        WrongAnswer: The product, applied to a vector, is not what its factors give.
+    """
+    da = require("dask.array", workload=NAME, distribution="dask", extra="arrays")
+    np = require("numpy", workload=NAME, distribution="numpy", extra="arrays")
+    token = fresh()
+
+    def random(which: int, dimensions: int) -> Any:
+        return da.map_blocks(
+            block,
+            chunks=((chunk,) * items,) * dimensions,
+            dtype=np.float64,
+            meta=np.empty((0,) * dimensions),
+            chunk=chunk,
+            seed=[seed, which],
+            token_of_run=token,
+        )
+
+    left, right, vector = random(0, 2), random(1, 2), random(2, 1)
+    product, factors = client.gather(client.compute([(left @ right) @ vector, left @ (right @ vector)]))
+    check(product, factors)
+    return {"rows": items * chunk, "sum": float(product.sum())}
+
+
+def block(*, chunk: int, seed: list[int], token_of_run: str, block_id: tuple[int, ...]) -> Any:
+    """One block of random numbers in [0, 1). `token_of_run` makes the task's key that of this run alone."""
+    import numpy as np
+
+    return np.random.default_rng([*seed, *block_id]).random((chunk,) * len(block_id))
+
+
+def check(product: Any, factors: Any) -> None:
+    """(AB)v = A(Bv) for a random v, but for rounding (R. Freivalds, Probabilistic machines can use less time, 1977).
+
+    All numbers are positive, so that rounding stays near the machine's precision.
+    """
+    import numpy as np
+
+    if product.shape != factors.shape or not np.allclose(product, factors, rtol=1e-9, atol=0):
+        raise wrong(NAME, "the product times a vector differs from its factors times that vector")
+
+
+WORKLOAD = Workload(
+    name=NAME,
+    version=1,
+    summary="dask.array product of two matrices: compute, and blocks that travel between workers.",
+    run=run,
+    parameters=(
+        Parameter("items", 4, "Blocks along each side of the matrices.", "int", minimum=1),
+        Parameter("chunk", 256, "Rows, and columns, of a block of 8-byte numbers.", "int", minimum=1),
+        Parameter("seed", 0, "Seed of the random matrices.", "int", minimum=0),
+    ),
+    packages=("dask", "numpy"),
+)

@@ -1,0 +1,82 @@
+"""`dataframe-shuffle`: every worker sends something to every other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scalescope.model.workload import Parameter, Workload
+from scalescope.workloads._common import fresh, require, wrong
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+NAME = "dataframe-shuffle"
+METHODS = ("p2p", "tasks")
+
+
+def run(
+    client: Client, *, items: int = 16, rows: int = 10_000, groups: int = 1_000, method: str = "p2p"
+) -> dict[str, Any]:
+    """Shuffle a data frame by a key, and sum up each partition.
+
+    Raises:
+        WrongAnswer: Rows were lost or doubled, a value changed, or rows of one key are in two partitions.
+    """
+    import dask
+
+    for module, distribution in (("pandas", "pandas"), ("pyarrow", "pyarrow")):
+        require(module, workload=NAME, distribution=distribution, extra="arrays")
+    dd = require("dask.dataframe", workload=NAME, distribution="dask", extra="arrays")
+    with client.as_current(), dask.config.set({"dataframe.shuffle.method": method}):
+        arguments = {"rows": rows, "groups": groups, "token_of_run": fresh()}
+        empty = partition(0, rows=0, groups=groups, token_of_run="")
+        frame = dd.from_map(partition, range(items), meta=empty, **arguments)
+        summary = frame.shuffle("key").map_partitions(summarise, meta=summarise(empty))
+        parts = client.gather(client.compute(summary))
+    check(parts, items=items, rows=rows, groups=groups)
+    return {"rows": items * rows, "partitions": len(parts)}
+
+
+def partition(index: int, *, rows: int, groups: int, token_of_run: str) -> Any:
+    """One partition before the shuffle: rows are numbered throughout, the key is the number modulo `groups`.
+
+    `token_of_run` makes the task's key that of this run alone.
+    """
+    import numpy as np
+    import pandas as pd
+
+    number = np.arange(index * rows, (index + 1) * rows, dtype=np.int64)
+    return pd.DataFrame({"key": number % groups, "value": number})
+
+
+def summarise(frame: Any) -> Any:
+    """One row of a partition after the shuffle: its rows, the sum of its values, its different keys."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {"rows": [len(frame)], "total": [int(frame["value"].sum())], "keys": [int(frame["key"].nunique())]}
+    )
+
+
+def check(parts: Any, *, items: int, rows: int, groups: int) -> None:
+    """The parts add up to the numbers from 0, and no key is in two of them."""
+    count = items * rows
+    expected = {"rows": count, "total": count * (count - 1) // 2, "keys": min(count, groups)}
+    got = {name: int(parts[name].sum()) for name in expected}
+    if got != expected:
+        raise wrong(NAME, f"the partitions add up to {got} instead of {expected}")
+
+
+WORKLOAD = Workload(
+    name=NAME,
+    version=1,
+    summary="dask.dataframe shuffle by a key: all-to-all transfer.",
+    run=run,
+    parameters=(
+        Parameter("items", 16, "Partitions.", "int", minimum=1),
+        Parameter("rows", 10_000, "Rows of each partition, of 16 bytes.", "int", minimum=1),
+        Parameter("groups", 1_000, "Different keys.", "int", minimum=1),
+        Parameter("method", "p2p", "How dask shuffles: between workers, or in tasks.", "str", choices=METHODS),
+    ),
+    packages=("dask", "pandas", "pyarrow"),
+)

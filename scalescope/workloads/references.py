@@ -1,0 +1,199 @@
+"""Functions of the user's own as workloads."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.sweep import digest
+from scalescope.model.workload import Parameter, Workload
+
+FORMS = "`package.module:function` or `path.py:function`"
+_KINDS = ("int", "float", "str", "bool")
+
+
+def load_function(reference: str) -> Workload:
+    """The workload that a reference with a colon names.
+
+    Parameters come from the signature, their help from the `Args:` section of a Google-style docstring, the summary
+    from its first line. The attributes `version` (a whole number) and `modelled` (whether its tasks only sleep for the
+    time they stand for) of the function are read where there are any.
+
+    Raises:
+        InvalidField: The module, the file or the function is not there, or the function cannot be a workload.
+    """
+    place, _, name = reference.rpartition(":")
+    if not place or not name.isidentifier():
+        raise _bad(reference, FORMS)
+    module = _from_file(place, reference) if place.endswith(".py") else _from_module(place, reference)
+    function = getattr(module, name, None)
+    if function is None:
+        functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise _bad(reference, f"a function of {place}; {fields.suggest(name, functions)}")
+    return describe(reference, function)
+
+
+def describe(reference: str, function: Any) -> Workload:
+    """The metadata of a function, read off its signature and its docstring.
+
+    Raises:
+        InvalidField: It is not callable, takes no client, or takes parameters that a sweep cannot give.
+    """
+    if not callable(function):
+        raise _bad(reference, f"a function; this is a {type(function).__name__}")
+    if inspect.iscoroutinefunction(function):
+        raise _bad(reference, "an ordinary function, not `async def`")
+    documented = inspect.cleandoc(function.__doc__ or "")
+    summary = documented.partition("\n")[0].strip()
+    return Workload(
+        name=reference,
+        version=fields.integer("workload.version", getattr(function, "version", 1), minimum=1),
+        summary=summary or f"Function {reference.rpartition(':')[2]} of the user's own.",
+        run=function,
+        parameters=_parameters(reference, function, _documented_arguments(documented)),
+        modelled=fields.boolean("workload.modelled", getattr(function, "modelled", False)),
+    )
+
+
+def _bad(reference: str, allowed: str, next_step: str = "") -> InvalidField:
+    return InvalidField("workload", reference, allowed, next_step=next_step)
+
+
+# -------------------------------------------------------------------------- modules
+
+
+def _from_module(name: str, reference: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise _bad(
+                reference,
+                f"a module that can be imported; there is no {error.name!r}",
+                next_step="install it, add its folder to PYTHONPATH, or name its file: path.py:function",
+            ) from error
+        raise _import_failed(reference, error) from error
+    except (ValueError, TypeError) as error:  # an empty or a relative name
+        raise _bad(reference, FORMS) from error
+    except (Exception, SystemExit) as error:
+        raise _import_failed(reference, error) from error
+
+
+def _from_file(place: str, reference: str) -> ModuleType:
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise _bad(reference, f"a file that exists; there is no {path}")
+    # Its functions must reach workers by value, since they need not have the file. That cloudpickle is told so does not
+    # suffice: distributed tries pickle first, and turns to cloudpickle only where it finds `__main__` in the result.
+    name = f"__main__{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest(str(path))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise _import_failed(reference, error) from error
+
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def _import_failed(reference: str, error: BaseException) -> InvalidField:
+    return _bad(
+        reference,
+        f"a module that imports without an error; importing it raised {type(error).__name__}: {error}",
+        next_step=f"mend what `python -c 'import ...'` of it shows, with {sys.executable}",
+    )
+
+
+# ----------------------------------------------------------------------- signatures
+
+
+def _parameters(reference: str, function: Callable[..., Any], helps: dict[str, str]) -> tuple[Parameter, ...]:
+    try:
+        signature = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise _bad(reference, f"a function with a signature that Python can read: {error}") from error
+    client, rest = (signature[0], signature[1:]) if signature else (None, [])
+    if client is None or client.kind not in (client.POSITIONAL_ONLY, client.POSITIONAL_OR_KEYWORD):
+        raise _bad(reference, "a function whose first argument is the client, as in `def run(client, *, items=100)`")
+    if client.default is not client.empty:
+        raise _bad(
+            reference, f"a function whose first argument is the client; {client.name!r} has a default, which it cannot"
+        )
+    parameters = []
+    for parameter in rest:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise _bad(
+                reference,
+                f"a function that names all its parameters; `**{parameter.name}` hides what a sweep may give",
+                next_step=f"replace `**{parameter.name}` by the parameters themselves, with defaults",
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise _bad(
+                reference, f"a function whose parameters can be given by name; {parameter.name!r} is positional only"
+            )
+        if parameter.kind is not parameter.VAR_POSITIONAL and _can_be_given(parameter):
+            parameters.append(_parameter(parameter, helps.get(parameter.name, "")))
+    return tuple(parameters)
+
+
+def _can_be_given(parameter: inspect.Parameter) -> bool:
+    """Whether JSON can carry its default; others keep it."""
+    return parameter.default is parameter.empty or isinstance(parameter.default, bool | int | float | str | None)
+
+
+def _parameter(parameter: inspect.Parameter, help_: str) -> Parameter:
+    required = parameter.default is parameter.empty
+    default = None if required else parameter.default
+    kind, optional = _kind(parameter.annotation, default)
+    described = Parameter(parameter.name, None, help_, kind, optional=optional or (default is None and not required))
+    if required:
+        return Parameter(parameter.name, None, help_, kind, optional=optional, required=True)
+    checked = described.check(default, section="workload")
+    return Parameter(parameter.name, checked, help_, kind, optional=described.optional)
+
+
+def _kind(annotation: object, default: object) -> tuple[str, bool]:
+    """Kind, and whether None is allowed, of an annotation; of the default where there is none."""
+    if annotation is inspect.Parameter.empty:
+        name = type(default).__name__
+        return (name if name in _KINDS else "any"), default is None
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"\b(typing|t)\.", "", text)
+    wrapped = re.fullmatch(r"Optional\[(.*)\]", text.strip())
+    names = {part.strip() for part in (f"{wrapped[1]} | None" if wrapped else text).split("|")}
+    optional = "None" in names
+    names.discard("None")
+    if names == {"int", "float"}:
+        return "float", optional
+    kind = names.pop() if len(names) == 1 else "any"
+    return (kind, optional) if kind in _KINDS else ("any", optional)
+
+
+def _documented_arguments(docstring: str) -> dict[str, str]:
+    """Help per name from the `Args:` section of a Google-style docstring that `inspect.cleandoc` has dressed."""
+    found = re.search(r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+\S.*(?:\n|$)|[ \t]*\n)+)", docstring, re.M)
+    if found is None:
+        return {}
+    section = inspect.cleandoc("\n" + found[1])
+    helps: dict[str, str] = {}
+    for entry in re.split(r"\n(?=\S)", section):
+        name, colon, text = entry.partition(":")
+        if colon:
+            helps[name.split("(")[0].strip().lstrip("*")] = " ".join(text.split())
+    return helps

@@ -1,0 +1,68 @@
+"""`tree-reduce`: parallel leaves, then ever fewer tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from scalescope.model.workload import Parameter, Workload
+from scalescope.workloads._common import wrong
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+NAME = "tree-reduce"
+
+
+def run(
+    client: Client, *, items: int = 100, seconds: float = 1.0, split_every: int = 8, reduce_seconds: float = 0.1
+) -> dict[str, Any]:
+    """Add up leaves in a tree of fan-in `split_every`.
+
+    Raises:
+        WrongAnswer: The sum is not that of the leaves.
+    """
+    level = client.map(leaf, range(items), seconds=seconds, key="leaf", pure=False)
+    depth = 0
+    while len(level) > 1:
+        depth += 1
+        groups = [level[start : start + split_every] for start in range(0, len(level), split_every)]
+        level = client.map(reduce, groups, seconds=reduce_seconds, key=f"reduce{depth}", pure=False)
+    check(client.gather(level[0]), items=items)
+    return {"items": items, "depth": depth}
+
+
+def leaf(value: int, seconds: float) -> int:
+    """A task without dependencies."""
+    time.sleep(seconds)
+    return value
+
+
+def reduce(values: Sequence[int], seconds: float) -> int:
+    """A task that waits for several."""
+    time.sleep(seconds)
+    return sum(values)
+
+
+def check(result: int, *, items: int) -> None:
+    """The leaves are 0 to items - 1."""
+    expected = items * (items - 1) // 2
+    if result != expected:
+        raise wrong(NAME, f"the sum is {result!r} instead of {expected}")
+
+
+WORKLOAD = Workload(
+    name=NAME,
+    version=1,
+    summary="Sleeping leaves and a tree of reductions: how much the narrow end of a graph costs.",
+    run=run,
+    parameters=(
+        Parameter("items", 100, "Leaves.", "int", minimum=1),
+        Parameter("seconds", 1.0, "Seconds that each leaf sleeps.", "float", minimum=0),
+        Parameter("split_every", 8, "Results that one reduction takes in.", "int", minimum=2),
+        Parameter("reduce_seconds", 0.1, "Seconds that each reduction sleeps.", "float", minimum=0),
+    ),
+    packages=("dask",),
+    modelled=True,
+)

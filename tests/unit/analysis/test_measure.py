@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.analysis.measure import measure, peak, stages
+from scalescope.errors import CaptureError
+
+TWO = {"a": {}, "b": {}}
+
+
+def test_two_workers_with_known_tasks(records):
+    tables = records(
+        [
+            {"worker": "a", "start": 0, "stop": 4, "done": 9},
+            {"worker": "b", "start": 0, "stop": 2},
+            {"worker": "b", "runnable": 2, "start": 3, "stop": 5, "span": 4, "group": "sum-1", "prefix": "sum"},
+        ],
+        TWO,
+    )
+    metrics = measure(tables, threads=2, elapsed_s=7.5)
+    assert (metrics.makespan_s, metrics.elapsed_s) == (5, 7.5)
+    assert (metrics.work_s, metrics.span_s, metrics.ideal_s) == (8, 4, 4)
+    assert metrics.efficiency == pytest.approx(4 / 5)
+    assert metrics.parallelism == 2
+    assert metrics.mean_parallelism == pytest.approx(8 / 5)
+    assert (metrics.tasks, metrics.widest_stage, metrics.workers_used) == (3, 2, 2)
+    assert (metrics.peak_parallelism, metrics.peak_runnable) == (2, 2)
+    assert sum(metrics.worker_time_s.values()) == pytest.approx(2 * 5)
+    assert metrics.worker_time_s["busy"] == pytest.approx(8)
+
+
+def test_the_makespan_begins_when_the_first_task_is_known(records):
+    tables = records([{"worker": "a", "assigned": 1, "runnable": 0.5, "start": 2, "stop": 3}], TWO)
+    assert measure(tables, threads=2, elapsed_s=3).makespan_s == pytest.approx(2.5)
+
+
+def test_ideal_is_bound_by_the_span_where_the_graph_is_a_chain(records):
+    chain = [{"worker": "a", "runnable": i, "start": i, "stop": i + 1, "span": i + 1} for i in range(4)]
+    metrics = measure(records(chain, TWO), threads=2, elapsed_s=4)
+    assert (metrics.ideal_s, metrics.efficiency, metrics.parallelism) == (4, 1, 1)
+    assert metrics.peak_runnable == 1
+
+
+def test_waiting_tasks_count_as_runnable_but_not_as_running(records):
+    tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(3)], {"a": {}})
+    metrics = measure(tables, threads=1, elapsed_s=3)
+    assert (metrics.peak_parallelism, metrics.peak_runnable) == (1, 3)
+
+
+def test_attempts_that_erred_or_were_lost_are_no_work(records):
+    tables = records(
+        [
+            {"key": "x", "worker": "a", "start": 0, "stop": 1, "status": 1},
+            {"key": "x", "worker": "a", "assigned": 1, "start": 1, "stop": 3, "retries": 1},
+            {"key": "y", "worker": "b", "start": 0, "stop": 0, "done": 2, "status": 2},
+            {"key": "y", "worker": "", "status": 2},
+        ],
+        TWO,
+    )
+    metrics = measure(tables, threads=2, elapsed_s=3)
+    assert (metrics.work_s, metrics.tasks, metrics.makespan_s) == (2, 1, 3)
+    assert metrics.worker_time_s["lost"] == pytest.approx(1 + 2)
+
+
+def test_a_task_computed_again_because_its_worker_died_is_counted_once(records):
+    tables = records(
+        [
+            {"key": "x", "worker": "a", "start": 0, "stop": 2},
+            {"key": "x", "worker": "b", "runnable": 3, "start": 3, "stop": 5},
+        ],
+        {"a": {"left": 3.0}, "b": {}},
+    )
+    metrics = measure(tables, threads=2, elapsed_s=5)
+    assert (metrics.tasks, metrics.work_s) == (1, 2)
+    assert metrics.worker_time_s["lost"] == pytest.approx(2 + 2)
+
+
+def test_the_same_key_computed_twice_on_purpose_is_work_twice(records):
+    tables = records([{"key": "x", "worker": "a", "start": 2 * i, "stop": 2 * i + 1} for i in range(2)], {"a": {}})
+    assert measure(tables, threads=1, elapsed_s=3).tasks == 2
+
+
+def test_numpy_columns_and_lists_do_as_well_as_arrays(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 4}], TWO)
+    other = {
+        "tasks": {name: np.asarray(values) for name, values in tables["tasks"].items()},
+        "workers": {name: list(values) for name, values in tables["workers"].items()},
+    }
+    assert measure(other, threads=2, elapsed_s=1) == measure(tables, threads=2, elapsed_s=1)
+
+
+def test_tasks_that_take_no_time_have_no_parallelism(records):
+    metrics = measure(records([{"worker": "a", "start": 1, "stop": 1}], TWO), threads=2, elapsed_s=1)
+    assert (metrics.work_s, metrics.parallelism, metrics.efficiency, metrics.makespan_s) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        [],
+        [{"worker": "", "status": 2}],
+        [{"worker": "a", "start": 0, "stop": 1, "status": 1}],
+        [{"worker": "a", "start": 0, "stop": 0}],
+    ],
+    ids=["no task", "none began", "none finished", "no time passed"],
+)
+def test_a_measured_nothing_is_never_a_result(records, tasks):
+    with pytest.raises(CaptureError):
+        measure(records(tasks, TWO), threads=2, elapsed_s=1)
+
+
+def test_a_missing_or_short_column_is_named(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 1}], TWO)
+    without = {**tables, "tasks": {k: v for k, v in tables["tasks"].items() if k != "span"}}
+    with pytest.raises(CaptureError, match="span"):
+        measure(without, threads=2, elapsed_s=1)
+    short = {**tables, "tasks": {**tables["tasks"], "key": []}}
+    with pytest.raises(CaptureError, match="differ in length"):
+        measure(short, threads=2, elapsed_s=1)
+    with pytest.raises(CaptureError, match="workers"):
+        measure({"tasks": tables["tasks"]}, threads=2, elapsed_s=1)
+
+
+def test_stages_are_task_groups_in_the_order_in_which_they_begin(records):
+    group = {"group": "read-1", "prefix": "read"}
+    tables = records(
+        [
+            {"worker": "b", "start": 3, "stop": 6, "group": "sum-1", "prefix": "sum"},
+            {"worker": "a", "start": 0, "stop": 1, **group},
+            {"worker": "b", "start": 1, "stop": 3, **group},
+            {"worker": "b", "start": 0, "stop": 1, "status": 1, **group},
+        ],
+        TWO,
+    )
+    first, second = stages(tables)
+    assert (first.group, first.prefix, first.tasks, first.workers) == ("read-1", "read", 2, 2)
+    assert (first.work_s, first.longest_s, first.begin_s, first.end_s) == (3, 2, 0, 3)
+    assert (second.group, second.tasks, second.work_s) == ("sum-1", 1, 3)
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted), min_size=1)
+
+
+@settings(deadline=None)
+@given(INTERVALS)
+def test_peak_counts_half_open_intervals(intervals):
+    start, stop = (np.array(column, dtype=float) for column in zip(*intervals, strict=True))
+    assert peak(start, stop) == max(sum(a <= t < b for a, b in intervals) for t in range(10))
+
+
+@settings(deadline=None)
+@given(INTERVALS)
+def test_the_order_of_the_rows_does_not_matter(records, intervals):
+    rows = [{"worker": "a", "start": a + 1, "stop": b + 1} for a, b in intervals]
+    both = [measure(records(order, TWO), threads=2, elapsed_s=1) for order in (rows, rows[::-1])]
+    for name, value in both[0].to_mapping().items():
+        assert both[1].to_mapping()[name] == pytest.approx(value)
+
+
+def test_a_bound_holds_for_a_greedy_schedule(records):
+    # Graham (1969): a greedy schedule ends within T1/P + T∞.
+    for durations in itertools.product([1, 2, 5], repeat=4):
+        free = [0.0, 0.0]
+        rows = []
+        for seconds in durations:
+            worker = free.index(min(free))
+            rows.append({"worker": "ab"[worker], "start": free[worker], "stop": free[worker] + seconds})
+            free[worker] += seconds
+        metrics = measure(records(rows, TWO), threads=2, elapsed_s=1)
+        assert metrics.ideal_s <= metrics.makespan_s <= metrics.work_s / 2 + metrics.span_s
+        assert metrics.worker_time_s["busy"] == pytest.approx(metrics.work_s)

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.worker_time import divide, worker_time
+from scalescope.model.trial import WORKER_TIME
+
+
+def parts(tables: dict[str, Any], threads: int) -> dict[str, float]:
+    """The parts that are not zero."""
+    return {part: pytest.approx(s) for part, s in worker_time(tables, threads=threads).total().items() if s > 1e-9}
+
+
+def workers(*names: str, **given: Any) -> dict[str, dict[str, Any]]:
+    return {name: dict(given) for name in names}
+
+
+def test_all_busy(records):
+    tables = records([{"worker": name, "start": 0, "stop": 3} for name in "ab"], workers("a", "b"))
+    assert parts(tables, 2) == {"busy": 6}
+
+
+def test_one_task_for_three_workers_leaves_two_without_a_runnable_task(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 3}], workers("a", "b", "c"))
+    assert parts(tables, 3) == {"busy": 3, "no_runnable_task": 6}
+
+
+def test_a_task_that_waits_while_a_thread_is_idle_is_the_price_of_scheduling(records):
+    tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(3)], workers("a", "b"))
+    # Until 2 a task waits; from then on b was idle already when the last task started.
+    assert parts(tables, 2) == {"busy": 3, "not_assigned": 2, "no_runnable_task": 1}
+
+
+def test_idle_threads_share_the_few_waiting_tasks(records):
+    tables = records(
+        [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "start": 2, "stop": 3}], workers("a", "b", "c", "d")
+    )
+    result = worker_time(tables, threads=4)
+    assert result.workers == ("a", "b", "c", "d", "")
+    assert result.parts["not_assigned"].tolist() == pytest.approx([0, 2 / 3, 2 / 3, 2 / 3, 0])
+    assert result.parts["no_runnable_task"].tolist() == pytest.approx([1, 4 / 3, 7 / 3, 7 / 3, 0])
+
+
+def test_threads_that_end_early_after_the_last_start_are_the_tail(records):
+    tables = records(
+        [{"worker": "a", "start": 0, "stop": 1}, {"worker": "b", "start": 0, "stop": 5}], workers("a", "b", "c")
+    )
+    assert parts(tables, 3) == {"busy": 6, "tail": 4, "no_runnable_task": 5}
+
+
+def test_a_narrow_last_stage_is_not_a_tail(records):
+    wide = [{"worker": name, "start": 0, "stop": 1} for name in "abcd"]
+    narrow = [{"worker": "a", "runnable": 1, "start": 1, "stop": 9}]
+    assert parts(records(wide + narrow, workers(*"abcd")), 4) == {"busy": 12, "no_runnable_task": 24}
+
+
+def test_overheads_lie_before_the_start_in_the_order_of_a_worker(records):
+    task = {"worker": "a", "start": 9, "stop": 10, "transfer": 3.0, "deserialize": 2.0, "disk_read": 1.0}
+    assert parts(records([task], workers("a")), 1) == {
+        "busy": 1,
+        "transfer": 3,
+        "serialisation": 2,
+        "spill": 1,
+        "not_assigned": 3,
+    }
+
+
+def test_overheads_do_not_begin_before_the_task_was_assigned(records):
+    task = {"worker": "a", "assigned": 8, "start": 10, "stop": 11, "transfer": 7.0, "deserialize": 1.0}
+    assert parts(records([task], workers("a")), 1) == {
+        "busy": 1,
+        "transfer": 1,
+        "serialisation": 1,
+        "not_assigned": 8,
+    }
+
+
+def test_a_transfer_behind_a_computation_costs_nothing(records):
+    tables = records(
+        [{"worker": "a", "start": 0, "stop": 5}, {"worker": "a", "start": 5, "stop": 6, "transfer": 4.0}], workers("a")
+    )
+    assert parts(tables, 1) == {"busy": 6}
+
+
+def test_spilling_follows_the_computation(records):
+    tables = records(
+        [{"worker": "a", "start": 0, "stop": 1, "disk_write": 2.0}, {"worker": "a", "start": 4, "stop": 5}],
+        workers("a"),
+    )
+    assert parts(tables, 1) == {"busy": 2, "spill": 2, "not_assigned": 1}
+
+
+def test_a_worker_that_joins_late_and_one_that_never_comes(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"joined": 4.0}})
+    result = worker_time(tables, threads=3)
+    assert result.parts["late_start"].tolist() == pytest.approx([0, 4, 10])
+    assert result.total()["no_runnable_task"] == pytest.approx(6)
+
+
+def test_a_worker_that_leaves_is_lost_from_then_on(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"left": 4.0}})
+    result = worker_time(tables, threads=2)
+    assert result.parts["lost"].tolist() == pytest.approx([0, 6, 0])
+    assert result.total()["no_runnable_task"] == pytest.approx(4)
+
+
+def test_a_replacement_ends_the_loss(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"left": 4.0}, "c": {"joined": 6.0}})
+    assert parts(tables, 2) == {"busy": 10, "lost": 2, "no_runnable_task": 8}
+
+
+def test_more_tasks_than_threads_are_clipped(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 2} for _ in range(5)], workers("a", nthreads=2))
+    assert parts(tables, 2) == {"busy": 4}
+
+
+def test_more_workers_than_asked_for_are_scaled_down(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 2}], workers("a", "b", "c", "d"))
+    assert parts(tables, 2) == {"busy": 1, "no_runnable_task": 3}
+
+
+def test_a_worker_that_only_a_task_names_has_one_thread(records):
+    tables = records([{"worker": "ghost", "start": 0, "stop": 2}], {})
+    assert parts(tables, 2) == {"busy": 2, "late_start": 2}
+
+
+def test_per_worker_parts_add_up_to_the_worker(records):
+    tables = records(
+        [{"worker": "a", "start": 1, "stop": 2}, {"worker": "b", "start": 0, "stop": 4}], workers("a", "b")
+    )
+    result = worker_time(tables, threads=2)
+    assert sum(result.parts[part] for part in WORKER_TIME).tolist() == pytest.approx([4, 4, 0])
+
+
+# ------------------------------------------------------------------ arbitrary records
+
+NAMES = ["a", "b", "c", "ghost"]
+SMALL = st.integers(0, 8)
+
+
+@st.composite
+def tasks(draw: st.DrawFn, times: st.SearchStrategy[Any]) -> dict[str, Any]:
+    return {
+        "key": f"k-{draw(st.integers(0, 5))}",
+        "worker": draw(st.sampled_from(NAMES)),
+        "runnable": draw(times),
+        "assigned": draw(times),
+        "start": draw(times),
+        "stop": draw(times),
+        "done": draw(times),
+        "transfer": draw(st.sampled_from([0.0, 0.0, 1.0, 3.0])),
+        "deserialize": draw(st.sampled_from([0.0, 0.0, 1.0])),
+        "disk_read": draw(st.sampled_from([0.0, 0.0, 1.0])),
+        "disk_write": draw(st.sampled_from([0.0, 0.0, 2.0])),
+        "status": draw(st.sampled_from([0, 0, 0, 1, 2])),
+        "retries": draw(st.sampled_from([0, 0, 1])),
+    }
+
+
+def members(times: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, dict[str, Any]]]:
+    row = st.fixed_dictionaries({"nthreads": st.integers(0, 3), "joined": times, "left": times})
+    return st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), row)
+
+
+def trials(times: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    # The last task makes sure that there is something to measure.
+    anchor = {"worker": "a", "runnable": 0, "start": 0, "stop": 1}
+    return st.tuples(
+        st.lists(tasks(times), max_size=12).map(lambda rows: [*rows, anchor]), members(times), st.integers(1, 8)
+    )
+
+
+@settings(deadline=None)
+@given(trials(st.floats(0, 1e4, allow_subnormal=False)))
+def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
+    rows, present, threads = trial
+    attempts = Attempts.read(records(rows, present))
+    result = divide(attempts, threads=threads)
+    assert tuple(result.parts) == WORKER_TIME
+    assert all((seconds >= 0).all() for seconds in result.parts.values())
+    assert sum(result.total().values()) == pytest.approx(threads * attempts.makespan, rel=1e-9)
+
+
+@settings(deadline=None)
+@given(trials(SMALL))
+def test_every_part_agrees_with_the_definition_second_by_second(records, trial):
+    rows, present, threads = trial
+    attempts = Attempts.read(records(rows, present))
+    expected = by_the_second(attempts, threads)
+    assert divide(attempts, threads=threads).total() == pytest.approx(expected, abs=1e-9)
+
+
+def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
+    """The definition, written down for whole seconds: slow, and nothing like the real thing."""
+    total: dict[str, float] = dict.fromkeys(WORKER_TIME, 0.0)
+    rows = attempts.members
+    last_start = int(attempts.start.max())
+    base: dict[int, int] = {}
+    for second in range(round(attempts.makespan)):
+        capacity: dict[int, int] = defaultdict(int)
+        gone = coming = 0
+        for worker, nthreads, joined, left in zip(rows.worker, rows.nthreads, rows.joined, rows.left, strict=True):
+            if joined > second:
+                coming += nthreads
+            elif max(left, joined) <= second:
+                gone += nthreads
+            else:
+                capacity[worker] += nthreads
+        present = sum(capacity.values())
+        missing = max(threads - present, 0)
+        total["lost"] += min(missing, gone)
+        total["late_start"] += missing - min(missing, gone)
+
+        wanted: dict[int, dict[str, int]] = {worker: dict.fromkeys(WORKER_TIME, 0) for worker in range(len(NAMES) + 1)}
+        waiting = 0
+        for i in range(len(attempts.start)):
+            state = state_at(attempts, i, second)
+            waiting += state == "waiting"
+            if state in WORKER_TIME:
+                wanted[attempts.worker[i]][state] += 1
+        scale = min(1.0, threads / present) if present else 1.0
+        idle: dict[int, int] = {}
+        for worker, room in capacity.items():
+            for part in ("busy", "lost", "serialisation", "spill", "transfer"):
+                taken = min(wanted[worker][part], room)
+                total[part] += scale * taken
+                room -= taken
+            idle[worker] = room
+        assigned = min(waiting, sum(idle.values()))
+        share = assigned / sum(idle.values()) if any(idle.values()) else 0.0
+        if second == last_start:
+            base = {worker: capacity[worker] - count for worker, count in idle.items()}
+        for worker, count in idle.items():
+            freed = base.get(worker, 0) - (capacity[worker] - count)
+            tail = min(max(freed, 0), count) if second >= last_start else 0
+            total["not_assigned"] += scale * share * count
+            total["tail"] += scale * (1 - share) * tail
+            total["no_runnable_task"] += scale * (1 - share) * (count - tail)
+    return total
+
+
+def state_at(attempts: Attempts, i: int, second: int) -> str:
+    start, stop = attempts.start[i], attempts.stop[i]
+    floor = attempts.prepared_from[i]
+    read = max(start - attempts.disk_read[i], floor)
+    deserialize = max(read - attempts.deserialize[i], floor)
+    transfer = max(deserialize - attempts.transfer[i], floor)
+    if start <= second < stop:
+        return "busy" if attempts.useful[i] else "lost"
+    if read <= second < start or stop <= second < stop + attempts.disk_write[i]:
+        return "spill"
+    if deserialize <= second < read:
+        return "serialisation"
+    if transfer <= second < deserialize:
+        return "transfer"
+    return "waiting" if attempts.runnable[i] <= second < transfer else ""
+
+
+def test_many_workers_are_sorted_as_few_are(records):
+    # More workers than fit into 16 bits would sort another way; 300 do not fit into 8.
+    names = [f"w{i}" for i in range(300)]
+    tables = records(
+        [{"worker": name, "start": i % 7, "stop": i % 7 + 1} for i, name in enumerate(names)], workers(*names)
+    )
+    result = worker_time(tables, threads=300)
+    assert result.parts["busy"].tolist() == pytest.approx([1.0] * 300 + [0.0])
+    assert np.sum([seconds.sum() for seconds in result.parts.values()]) == pytest.approx(300 * 7)

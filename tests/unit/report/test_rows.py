@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.analysis.summary import Estimate, summarise
+from scalescope.report import rows
+
+AMOUNTS = st.lists(st.floats(0, 1e12, allow_subnormal=False), min_size=1, max_size=12)
+
+
+@given(AMOUNTS, st.integers(0, 200))
+def test_apportioned_numbers_add_up_and_are_off_by_less_than_one(amounts, total):
+    result = rows.apportion(amounts, total)
+    whole = sum(amounts)
+    assert sum(result) == (total if whole > 0 else 0)
+    for amount, number in zip(amounts, result, strict=True):
+        assert abs(number - (amount / whole * total if whole else 0)) < 1 + 1e-6
+        assert number >= 0
+
+
+def test_apportion_gives_the_rest_to_the_largest_remainders():
+    assert rows.apportion([1, 1, 1], 100) == [34, 33, 33]
+    assert rows.apportion([0.7, 99.2, 0.1], 100) == [1, 99, 0]
+    assert rows.apportion([0, 0], 100) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (0.0123, "0.0123"),
+        (0.5, "0.500"),
+        (1.2345, "1.23"),
+        (12.345, "12.3"),
+        (123.4, "123"),
+        (12345.6, "12,346"),
+        (1e-9, "0.000000"),
+    ],
+)
+def test_seconds_have_three_digits_that_count(value, text):
+    assert rows.seconds(value) == text
+
+
+def test_estimates():
+    assert rows.estimate(None) == "–"
+    assert rows.estimate(Estimate(0.5)) == "0.50"
+    assert rows.estimate(Estimate(0.5, 0.5, 0.5)) == "0.50"
+    assert rows.estimate(Estimate(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
+
+
+def test_columns_are_those_that_say_something(trial):
+    def titles(*trials):
+        return [column.title for column in rows.columns(summarise(trials))]
+
+    assert titles(trial(1, 1, 1))[:3] == ["workers", "items", "tasks"]
+    assert "valid" not in titles(trial(1, 1, 1))
+    assert "valid" in titles(trial(1, 1, 1), trial(1, 1, 1, repeat=1))
+    varied = titles(*[trial(1, 1, 1, params={"seconds": s, "same": 1}) for s in (1, 2)])
+    assert varied[:3] == ["workers", "items", "seconds"]
+    assert "same" not in varied
+
+
+def test_the_percentages_of_worker_time_add_up_to_a_hundred(trial):
+    metrics = trial(7, 7, 3, stretch=1.1).metrics
+    parts = rows.worker_time_parts(metrics)
+    assert sum(part.percent for part in parts) == 100
+    assert [part.name for part in parts] == ["busy", "no_runnable_task", "not_assigned"]
+
+
+def test_worker_time_is_shown_where_the_first_finding_points(trial, finished):
+    run = finished(trial(1, 1, 1), trial(200, 200, 2), trial(100, 100, 1))
+    summaries = summarise(run.trials)
+    worst = rows.worst_point(summaries, run.verdict)
+    assert worst.point.id == run.verdict.findings[0].points[0]
+    assert rows.worst_point(summaries, None).point.workers == 100
+    assert rows.worst_point([], run.verdict) is None
+
+
+def test_a_speedup_needs_both_sides(trial, finished):
+    comparison = rows.compare(finished(trial(4, 4, 1)), finished(trial(4, 4, 4), trial(5, 5, 5)))
+    assert [pair.speedup for pair in comparison.pairs] == [4.0, None]
+    assert comparison.names == ()
+
+
+def test_clusters_that_differ_have_a_line_each(trial, finished):
+    run = finished(trial(1, 1, 1), trial(2, 2, 2, facts={"cluster": {"kind": "virtual"}}), trial(3, 3, 3))
+    assert rows.cluster_lines(run.sweep, run.trials) == (
+        "Cluster: simulated, virtual clock. Shows how the real scheduler divides work. "
+        "Cannot show contention between processes.",
+        "Cluster: virtual.",
+    )
+
+
+def test_markdown_text_cannot_be_misread():
+    assert rows.markdown_text("a|b\n<img> *x* [y](z) `c`") == r"a\|b &lt;img&gt; \*x\* \[y\](z) \`c\`"
+
+
+def test_long_reasons_are_cut(trial):
+    from scalescope.model.trial import TrialState
+
+    long = "\n".join(f"line {i} " + "x" * 200 for i in range(50))
+    (text,) = rows.reasons(summarise([trial(1, 1, 1, state=TrialState.FAILED, reason=long)]))
+    assert len(text) < 700
+    assert text.endswith("…")

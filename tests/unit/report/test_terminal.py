@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from textwrap import dedent
+
+from scalescope.model.trial import TrialState
+from scalescope.report.terminal import print_run, render, render_comparison
+
+
+def golden(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+def show(run, printed, width: int = 100) -> str:
+    return printed(render(run.sweep, run.trials, run.verdict, width=width), width)
+
+
+def test_a_healthy_sweep(trial, finished, printed):
+    run = finished(trial(1, 1, 1), trial(10, 10, 10), workload="futures-map")
+    assert show(run, printed) == golden(
+        """
+        ✓ No fault found: workers are used well at all 2 points (at least 100 % of the worker time busy).
+
+        workers  items  tasks  parts  used  peak  mean  time s  ideal s  efficiency  T1/T∞   busy
+        ─────────────────────────────────────────────────────────────────────────────────────────
+              1      1      1      1     1     1   1.0    1.00     1.00        1.00    1.0  100 %
+             10     10     10     10    10    10  10.0    1.00     1.00        1.00   10.0  100 %
+        parts: tasks of the widest stage; used: workers that ran a task; peak: most tasks at once; mean:
+        tasks at once on average; ideal s: max(T1/P, T∞); efficiency: ideal / time of the graph as it was
+        built; busy: share of worker time
+
+        Worker time at 1 worker, 1 item: 1.00 thread-seconds
+        ████████████████████████████████████████████████████████████████████████████████████████████████████
+        █ busy 100 %
+
+        Cluster: simulated, virtual clock. Shows how the real scheduler divides work. Cannot show contention
+        between processes.
+        """
+    )
+
+
+def test_idle_workers_come_first_with_the_remedy(trial, finished, printed):
+    run = finished(
+        trial(10, 10, 1, stretch=1.25),
+        trial(300, 300, 3),
+        trial(300, 300, 3, repeat=1, stretch=1.2, warnings=("memory was sampled twice only",)),
+    )
+    assert show(run, printed) == golden(
+        """
+        ✗ 300 workers asked for, 3 used: Apache Beam puts 128 items in a partition, so 300 items are 3
+          partitions.
+          Fix: pass Beam --dask_npartitions=<number of items>.
+          https://github.com/apache/beam/pull/33805
+
+        workers  items  tasks  parts  used  peak  mean  time s  ideal s        efficiency  busy  valid
+        ──────────────────────────────────────────────────────────────────────────────────────────────
+             10     10      1      1     1     1   0.8    12.5     10.0              0.80   8 %    1/1
+            300    300      3      3     3     3   2.8     110      100  0.91 (0.29–1.00)   1 %    2/2
+        parts: tasks of the widest stage; used: workers that ran a task; peak: most tasks at once; mean:
+        tasks at once on average; ideal s: max(T1/P, T∞); efficiency: ideal / time of the graph as it was
+        built; busy: share of worker time; in brackets: 95 % interval over repeats
+
+        Worker time at 300 workers, 300 items: 33,000 thread-seconds
+        █···································································································
+        █ busy 1 %   · no runnable task 99 %   ? runnable, not assigned 0 %
+
+        Quality of the capture
+        - memory was sampled twice only
+
+        Cluster: simulated, virtual clock. Shows how the real scheduler divides work. Cannot show contention
+        between processes.
+        """
+    )
+
+
+def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
+    run = finished(
+        trial(4, 4, 4),
+        trial(4, 4, 4, repeat=1),
+        trial(8, 8, 8, state=TrialState.FAILED, reason="ValueError: [bold]no[/bold]\n  where: here"),
+        trial(8, 8, 8, repeat=1, state=TrialState.INVALID, reason="lost 1 of 8 workers"),
+        workload="mine.py:run",
+    )
+    assert show(run, printed) == golden(
+        """
+        ✗ 1 of 4 trials failed in the workload, first at 8 workers, 8 items: ValueError: [bold]no[/bold].
+          Fix: run that point alone and mend the workload; performance of a wrong answer means nothing.
+
+        workers  items  tasks  parts  used  peak  mean  time s  ideal s  efficiency  T1/T∞   busy  valid
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+              4      4      4      4     4     4   4.0    1.00     1.00        1.00    4.0  100 %    2/2
+              8      8      –      –     –     –     –       –        –           –      –      –    0/2
+        parts: tasks of the widest stage; used: workers that ran a task; peak: most tasks at once; mean:
+        tasks at once on average; ideal s: max(T1/P, T∞); efficiency: ideal / time of the graph as it was
+        built; busy: share of worker time; repeats agree exactly
+
+        Worker time at 4 workers, 4 items: 4.00 thread-seconds
+        ████████████████████████████████████████████████████████████████████████████████████████████████████
+        █ busy 100 %
+
+        ! 1 of 4 trials did not count because the machine misbehaved, first at 8 workers, 8 items: lost 1 of
+          8 workers.
+          Fix: run the same sweep again; where the host is overloaded, on fewer workers or on the simulated
+          cluster.
+
+        Trials that do not count
+        - 1 × failed at 8 workers, 8 items: ValueError: [bold]no[/bold]
+            where: here
+        - 1 × invalid at 8 workers, 8 items: lost 1 of 8 workers
+
+        Cluster: simulated, virtual clock. Shows how the real scheduler divides work. Cannot show contention
+        between processes.
+        """
+    )
+
+
+def test_nothing_measured(finished, printed):
+    assert show(finished(), printed) == golden(
+        """
+        ✗ Nothing was measured: no trial was run.
+          Fix: run the sweep again.
+
+        Cluster: simulated.
+        """
+    )
+
+
+def test_a_narrow_terminal_keeps_the_columns_that_matter_whole(trial, finished, printed):
+    run = finished(*[trial(w, 3000, 3000, params={"seconds": s}) for w in (100, 300) for s in (0.1, 10.0)])
+    text = show(run, printed, 80)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "…" not in text
+    assert "workers  items  seconds  tasks  parts  used  time s  ideal s  efficiency   busy" in text
+    wide = show(run, printed, 120)
+    assert "workers  items  seconds  tasks  parts  used  peak  mean  time s  ideal s  efficiency  T1/T∞   busy" in wide
+
+
+def test_two_runs_side_by_side(trial, finished, printed):
+    default = finished(trial(10, 10, 1), trial(300, 300, 3), trial(7, 7, 1))
+    remedy = finished(*[trial(n, n, n, params={"npartitions": "items"}) for n in (10, 300, 20)])
+    table = render_comparison(default, remedy, ("default", "npartitions=items"), width=100)
+    assert printed(table) == golden(
+        """
+        A: default
+        B: npartitions=items
+
+        workers  items  A time s  A used  A busy  A eff.  B time s  B used  B busy  B eff.  speed-up
+        ────────────────────────────────────────────────────────────────────────────────────────────
+              7      7      7.00       1    14 %    1.00         –       –       –       –         –
+             10     10      10.0       1    10 %    1.00      1.00      10   100 %    1.00     10.0×
+             20     20         –       –       –       –      1.00      20   100 %    1.00         –
+            300    300       100       3     1 %    1.00      1.00     300   100 %    1.00      100×
+        """
+    )
+
+
+def test_runs_are_matched_by_what_differs_within_one_of_them(trial, finished, printed):
+    left = finished(*[trial(4, 4, 4, params={"seconds": s, "seed": 1}) for s in (1, 2)])
+    right = finished(*[trial(4, 4, 2, params={"seconds": s, "seed": 2}) for s in (1, 2)])
+    lines = printed(render_comparison(left, right, ("one", "two"), width=100)).splitlines()
+    assert lines[3].split()[:3] == ["workers", "items", "seconds"]
+    assert [line.split()[2] for line in lines[5:]] == ["1", "2"]
+    assert all(line.endswith("0.500×") for line in lines[5:])
+
+
+def test_an_unfinished_run_gets_a_verdict_on_what_is_known(trial, finished, printed):
+    run = replace(finished(trial(1, 1, 1)), verdict=None)
+    text = printed(lambda console: print_run(console, run))
+    assert text.startswith("This run has not finished: what follows is what is known so far.")
+    assert "No fault found" in text
+    assert "not finished" not in printed(lambda console: print_run(console, finished(trial(1, 1, 1))))

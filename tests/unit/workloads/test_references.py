@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import pytest
+
+from scalescope import workloads
+from scalescope.errors import InvalidField
+from scalescope.model.workload import Parameter
+from scalescope.workloads.references import describe
+
+if TYPE_CHECKING:
+    from .conftest import Place
+
+USER_FILE = '''"""A file of the user's own."""
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+OFFSET = 1000
+
+
+@dataclasses.dataclass
+class Answer:
+    value: int
+
+
+def helper(value, factor):
+    return Answer(OFFSET + value * factor)
+
+
+def run(client: Client, *, items: int = 3, factor: int = 2):
+    """Adds up numbers.
+
+    More about it.
+
+    Args:
+        client: Where it runs.
+        items: How many
+            numbers.
+        factor (int): What each is multiplied by.
+
+    Returns:
+        The sum.
+    """
+    answers = client.gather(client.map(helper, range(items), factor=factor, pure=False))
+    return {"sum": sum(answer.value for answer in answers)}
+
+
+def over_a_bag(client, items=3):
+    import dask.bag
+
+    bag = dask.bag.from_sequence(range(items), npartitions=items).map(helper, factor=1).map(lambda answer: answer.value)
+    return client.gather(client.compute(bag))
+
+
+run.version = 7
+run.modelled = True
+answer = 42
+'''
+
+
+@pytest.fixture
+def user_file(tmp_path: Path) -> Path:
+    path = tmp_path / "my workloads-1.py"
+    path.write_text(USER_FILE)
+    return path
+
+
+def test_function_in_a_file(user_file: Path) -> None:
+    workload = workloads.load(f"{user_file}:run")
+    assert workload.name == f"{user_file}:run"
+    assert workload.version == 7
+    assert workload.modelled is True
+    assert workload.summary == "Adds up numbers."
+    assert workload.packages == ()
+    assert workload.parameters == (
+        Parameter("items", 3, "How many numbers.", "int"),
+        Parameter("factor", 2, "What each is multiplied by.", "int"),
+    )
+
+
+def test_path_relative_to_the_working_directory(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(user_file.parent)
+    assert workloads.load(f"./{user_file.name}:run").summary == "Adds up numbers."
+
+
+def test_function_in_a_module() -> None:
+    workload = workloads.load("scalescope.workloads.futures_map:run")
+    assert [parameter.name for parameter in workload.parameters] == ["items", "seconds", "stages"]
+    assert [parameter.kind for parameter in workload.parameters] == ["int", "float", "int"]
+    assert workload.version == 1
+    assert workload.modelled is False
+
+
+def test_runs_in_process(user_file: Path, inproc: Place) -> None:
+    assert workloads.load(f"{user_file}:run").run(inproc.client, items=3, factor=2) == {"sum": 3006}
+
+
+def test_workers_need_not_have_the_file(user_file: Path, processes: Place) -> None:
+    run = workloads.load(f"{user_file}:run").run
+    over_a_bag = workloads.load(f"{user_file}:over_a_bag").run
+    user_file.unlink()
+    assert run(processes.client, items=3, factor=2) == {"sum": 3006}
+    assert over_a_bag(processes.client, items=3) == [1000, 1001, 1002]
+
+
+def test_a_graph_with_its_functions_is_pickled_by_value(user_file: Path) -> None:
+    """As distributed pickles graphs, which holds for a scheduler in another process too."""
+    from distributed.protocol import pickle
+
+    run = workloads.load(f"{user_file}:run").run
+    graph = pickle.dumps({"key": (run.__globals__["helper"], [run.__globals__["Answer"](1)])})
+    code = "import pickle, sys; f, args = pickle.load(sys.stdin.buffer)['key']; print(f(args[0].value, 2))"
+    done = subprocess.run([sys.executable, "-c", code], input=graph, capture_output=True, check=True)
+    assert done.stdout.strip() == b"Answer(value=1002)"
+
+
+def test_an_edited_file_is_read_again(user_file: Path) -> None:
+    workloads.load(f"{user_file}:run")
+    user_file.write_text(USER_FILE.replace("version = 7", "version = 8"))
+    assert workloads.load(f"{user_file}:run").version == 8
+
+
+# ------------------------------------------------------------------------------------------- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("beam-prado", "did you mean 'beam-pardo'"),
+        ("", "text that is not empty"),
+        ("no_such_module_anywhere:run", "there is no 'no_such_module_anywhere'"),
+        ("scalescope.no_such_part:run", "there is no 'scalescope.no_such_part'"),
+        ("no/such/file.py:run", "there is no .*no/such/file.py"),
+        ("scalescope.workloads.futures_map:rum", "did you mean 'run'"),
+        ("scalescope.workloads.futures_map:NAME", "a function; this is a str"),
+        ("scalescope.workloads:", "`package.module:function`"),
+        (":run", "`package.module:function`"),
+        ("..workloads:run", "`package.module:function`"),
+        ("scalescope.workloads:a.b", "`package.module:function`"),
+    ],
+)
+def test_bad_reference(reference: str, message: str) -> None:
+    with pytest.raises(InvalidField, match=message) as caught:
+        workloads.load(reference)
+    assert caught.value.field == "workload"
+    assert caught.value.value == reference
+
+
+def test_unknown_name_says_what_to_do() -> None:
+    with pytest.raises(InvalidField, match=r"next: `scalescope workloads` .* `path.py:function`"):
+        workloads.load("mine")
+
+
+def test_missing_function_in_a_file(user_file: Path) -> None:
+    with pytest.raises(InvalidField, match="did you mean 'over_a_bag'"):
+        workloads.load(f"{user_file}:over_bag")
+    with pytest.raises(InvalidField, match="this is a int"):
+        workloads.load(f"{user_file}:answer")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("1 / 0", "raised ZeroDivisionError: division by zero"),
+        ("def run(client:", "raised SyntaxError"),
+        ("import no_such_package", "raised ModuleNotFoundError: No module named 'no_such_package'"),
+        ("raise SystemExit(3)", "raised SystemExit: 3"),
+    ],
+)
+@pytest.mark.parametrize("as_module", [False, True])
+def test_error_while_importing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str, as_module: bool
+) -> None:
+    name = f"broken_{abs(hash(source))}"
+    path = tmp_path / f"{name}.py"
+    path.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = set(sys.modules)
+    with pytest.raises(InvalidField, match=message) as caught:
+        workloads.load(f"{name}:run" if as_module else f"{path}:run")
+    assert caught.value.__cause__ is not None
+    assert caught.value.next_step
+    assert not [module for module in set(sys.modules) - loaded if name in module]
+
+
+def _no_client() -> None: ...
+def _client_by_name(*, client: Any) -> None: ...
+def _client_with_default(items: int = 3) -> None: ...
+def _hidden(client: Any, **params: Any) -> None: ...
+def _positional(client: Any, items: int = 3, /) -> None: ...
+async def _asynchronous(client: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (_no_client, "first argument is the client"),
+        (_client_by_name, "first argument is the client"),
+        (_client_with_default, "'items' has a default"),
+        (_hidden, r"`\*\*params` hides"),
+        (_positional, "'items' is positional only"),
+        (_asynchronous, "async def"),
+        (range, "signature that Python can read"),
+    ],
+)
+def test_function_that_cannot_be_a_workload(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(InvalidField, match=message):
+        describe("mine:run", function)
+
+
+@pytest.mark.parametrize(("name", "value"), [("version", "2"), ("version", 0), ("modelled", 1)])
+def test_bad_attribute(name: str, value: object) -> None:
+    def run(client: Any) -> None: ...
+
+    setattr(run, name, value)
+    with pytest.raises(InvalidField, match=f"workload.{name}"):
+        describe("mine:run", run)
+
+
+def test_default_that_its_annotation_excludes() -> None:
+    def run(client: Any, items: int = "many") -> None: ...  # type: ignore[assignment]
+
+    with pytest.raises(InvalidField, match=r"workload\.items = 'many'"):
+        describe("mine:run", run)
+
+
+# ------------------------------------------------------------------------------------------- signatures
+
+
+def test_kinds_from_annotations_and_defaults() -> None:
+    def run(
+        client: Any,
+        a: int,
+        b: float = 1,
+        c: str | None = None,
+        d: Optional[int] = 3,  # noqa: UP045
+        e=2,  # type: ignore[no-untyped-def]
+        f=None,  # type: ignore[no-untyped-def]
+        g: int | float = 1,
+        h: bool = True,
+        i: int | str = "x",
+        j: tuple[int, ...] = (1, 2),
+        *others: int,
+        k: list[int],
+    ) -> None: ...
+
+    workload = describe("mine:run", run)
+    assert workload.parameters == (
+        Parameter("a", None, "", "int", required=True),
+        Parameter("b", 1.0, "", "float"),
+        Parameter("c", None, "", "str", optional=True),
+        Parameter("d", 3, "", "int", optional=True),
+        Parameter("e", 2, "", "int"),
+        Parameter("f", None, "", "any", optional=True),
+        Parameter("g", 1.0, "", "float"),
+        Parameter("h", True, "", "bool"),
+        Parameter("i", "x", "", "any"),
+        Parameter("k", None, "", "any", required=True),
+    )
+    assert workload.summary == "Function run of the user's own."
+
+
+def test_annotations_that_are_objects(tmp_path: Path) -> None:
+    path = tmp_path / "old.py"
+    path.write_text(
+        "from typing import Optional\n"
+        "class Client: ...\n"
+        "def run(client: Client, a: int, b: Optional[float] = None, c: int | None = None): ...\n"
+    )
+    assert workloads.load(f"{path}:run").parameters == (
+        Parameter("a", None, "", "int", required=True),
+        Parameter("b", None, "", "float", optional=True),
+        Parameter("c", None, "", "int", optional=True),
+    )
+
+
+def test_required_parameter_is_asked_for() -> None:
+    def run(client: Any, path: str) -> None:
+        """Reads.
+
+        Args:
+            path: File to read.
+        """
+
+    with pytest.raises(InvalidField, match=r"params.path .*File to read\."):
+        describe("mine:run", run).bind({})
+
+
+def test_callable_object() -> None:
+    class Job:
+        """A job."""
+
+        def __call__(self, client: Any, items: int = 2) -> None: ...
+
+    assert describe("mine:job", Job()).parameters == (Parameter("items", 2, "", "int"),)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from scalescope import workloads
+from scalescope.errors import InvalidField
+from scalescope.model.sweep import Sweep
+from scalescope.model.workload import Workload
+
+NAMES = [
+    "futures-map",
+    "bag-map",
+    "beam-pardo",
+    "beam-files",
+    "array-matmul",
+    "dataframe-shuffle",
+    "tree-reduce",
+]
+BUILTIN = pytest.mark.parametrize("workload", workloads.builtin(), ids=lambda workload: workload.name)
+
+
+def test_all_are_there_once() -> None:
+    assert [workload.name for workload in workloads.builtin()] == NAMES
+
+
+@BUILTIN
+def test_loads_by_name(workload: Workload) -> None:
+    assert workloads.load(workload.name) is workload
+
+
+@BUILTIN
+def test_metadata_and_function_agree(workload: Workload) -> None:
+    client, *rest = inspect.signature(workload.run).parameters.values()
+    assert client.name == "client"
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
+    assert {parameter.name: parameter.default for parameter in rest} == {
+        parameter.name: parameter.default for parameter in workload.parameters
+    }
+
+
+@BUILTIN
+def test_metadata_is_complete(workload: Workload) -> None:
+    assert workload.version >= 1
+    assert re.fullmatch(r"\S.*\.", workload.summary)
+    assert workload.packages
+    items = workload.parameter("items")
+    assert items is not None
+    assert items.kind == "int"
+    assert items.minimum in (0, 1)
+    for parameter in workload.parameters:
+        assert re.fullmatch(r"\S.*\.", parameter.help), parameter.name
+        assert not parameter.required
+        assert parameter.kind in ("int", "float", "str", "any")
+        if parameter.kind in ("int", "float"):
+            assert parameter.minimum is not None, parameter.name
+
+
+@BUILTIN
+def test_defaults_are_allowed_and_json(workload: Workload) -> None:
+    bound = workload.bind({})
+    assert json.loads(json.dumps(bound)) == bound
+    assert workload.bind(bound) == bound
+
+
+@BUILTIN
+def test_run_is_importable(workload: Workload) -> None:
+    module = sys.modules[workload.run.__module__]
+    assert module.run is workload.run
+    assert module.WORKLOAD is workload
+
+
+def test_modelled_ones_are_those_that_sleep() -> None:
+    assert {workload.name for workload in workloads.builtin() if workload.modelled} == {
+        "futures-map",
+        "bag-map",
+        "beam-pardo",
+        "tree-reduce",
+    }
+
+
+def test_can_be_swept() -> None:
+    sweep = Sweep(workload="beam-pardo", axes={"items": (1, 2), "npartitions": (None, "items", 7), "workers": (3,)})
+    assert len(sweep.expand(workloads.load("beam-pardo"))) == 6
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "item", "10", ""])
+@pytest.mark.parametrize("name", ["bag-map", "beam-pardo", "beam-files"])
+def test_bad_partition_count_is_refused_before_anything_runs(name: str, value: object) -> None:
+    with pytest.raises(InvalidField, match=r"params\.npartitions = .* 'items'"):
+        workloads.load(name).bind({"npartitions": value})
+
+
+@BUILTIN
+def test_negative_items_are_refused(workload: Workload) -> None:
+    with pytest.raises(InvalidField, match=r"params\.items = -1"):
+        workload.bind({"items": -1})
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = ["apache_beam", "numpy", "pandas", "dask", "torch", "pyarrow", "prefect"]
+    code = f"import sys, scalescope.workloads; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
