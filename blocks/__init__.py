@@ -1,1 +1,21 @@
-"""Prefect blocks: validated, savable configuration that builds plain specifications for the library."""
+"""Prefect blocks: validated configuration that can be saved, and builds the plain specifications of the library.
+
+Registered as a Prefect collection (`prefect block register -m blocks`); a flow takes a saved block by its name, such
+as `cluster="simulated-cluster/prod"` or `store="result-store/team"`.
+"""
+
+from __future__ import annotations
+
+from blocks.clusters import ClusterBlock, LocalCluster, SimulatedCluster, VirtualCluster
+from blocks.resolve import cluster, store
+from blocks.store import ResultStore
+
+__all__ = [
+    "ClusterBlock",
+    "LocalCluster",
+    "ResultStore",
+    "SimulatedCluster",
+    "VirtualCluster",
+    "cluster",
+    "store",
+]

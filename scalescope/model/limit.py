@@ -38,13 +38,18 @@ class EmulationLimit:
         """For people."""
         return f"trustworthy up to {workers} workers for tasks of at least {self.shortest_task_s(workers):.2g} s"
 
-    def beyond(self, workers: int, task_s: float) -> str:
-        """Why tasks of this mean length on this many busy workers cannot be trusted, or an empty string."""
-        if task_s >= self.shortest_task_s(workers):
+    def beyond(self, tasks: int, makespan_s: float) -> str:
+        """Why a trial with so many tasks in this time cannot be trusted, or an empty string.
+
+        Its bookkeeping, tasks × `seconds_per_task`, may have been added to the makespan.
+        """
+        share = tasks * self.seconds_per_task / makespan_s
+        if share <= self.tolerance:
             return ""
         return (
-            f"beyond what this host can emulate: {workers} workers at once with tasks of {task_s:.2g} s; "
-            f"{self.sentence(workers)}"
+            f"beyond what this host can emulate: the bookkeeping of {tasks} tasks takes it "
+            f"{tasks * self.seconds_per_task:.2g} s, {share:.0%} of a makespan of {makespan_s:.2g} s "
+            f"(at most {self.tolerance:.0%} is trusted); take longer or fewer tasks, or the simulated cluster"
         )
 
     def to_mapping(self) -> dict[str, Any]:

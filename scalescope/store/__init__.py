@@ -1,1 +1,6 @@
 """Where results are kept: SQL for what is queried, Parquet for raw records."""
+
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+__all__ = ["RunState", "Store", "SweepRun"]

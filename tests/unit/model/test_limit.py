@@ -15,16 +15,17 @@ def test_a_host_that_needs_a_millisecond_per_task() -> None:
     assert limit.shortest_task_s(300) == pytest.approx(1.2)
     assert limit.most_workers(1.0) == 250
     assert limit.beyond(200, 1.0) == ""
-    assert "300 workers at once with tasks of 1 s" in limit.beyond(300, 1.0)
+    assert limit.beyond(2000, 10.0) == ""
+    assert "300 tasks takes it 0.3 s, 30% of a makespan of 1 s" in limit.beyond(300, 1.0)
 
 
-@given(positive, counts, positive)
-def test_both_ways_of_saying_it_agree(cost: float, workers: int, task_s: float) -> None:
+@given(positive, counts, st.integers(1, 10), positive)
+def test_waves_of_tasks_are_judged_like_one_wave(cost: float, workers: int, waves: int, task_s: float) -> None:
     limit = EmulationLimit(cost)
-    if limit.beyond(workers, task_s):
-        assert workers > limit.most_workers(task_s)
+    if limit.beyond(waves * workers, waves * task_s):
+        assert task_s < limit.shortest_task_s(workers) * (1 + 1e-9)
     else:
-        assert workers <= limit.most_workers(task_s) + 1
+        assert task_s >= limit.shortest_task_s(workers) * (1 - 1e-9)
 
 
 @given(positive, counts)

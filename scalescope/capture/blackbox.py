@@ -1,0 +1,102 @@
+"""Keeps the log records of a worker where they outlive its process.
+
+Each record goes to a file by one raw `write`, so that it is in the kernel's hands before the process can die; Python's
+`faulthandler` writes to the same file. `scalescope.capture.logs` reads it. The source text of this module is what is
+sent to workers and nannies: the standard library and `distributed` alone.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import inspect
+import json
+import logging
+import os
+import platform
+import time
+from typing import Any
+
+from distributed.diagnostics.plugin import NannyPlugin, WorkerPlugin
+
+RECORD_CHARACTERS = 10_000
+
+
+class BlackBox(WorkerPlugin):  # type: ignore[misc]
+    """Writes the log records of the process of a worker to a file of its own.
+
+    Only for workers that have a process each.
+
+    Args:
+        folder: Outside the worker's local directory, which its nanny deletes.
+    """
+
+    name = "scalescope-black-box"
+    idempotent = True
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.handler: _RawHandler | None = None
+
+    def setup(self, worker: Any) -> None:
+        """Open the file, and attach to the root logger and to `distributed`, which does not pass its records on."""
+        os.makedirs(self.folder, exist_ok=True)
+        name = f"{platform.node()}-{os.getpid()}-{time.time_ns()}.log"
+        self.handler = _RawHandler(os.path.join(self.folder, name))
+        self.handler.write({"worker": worker.address, "pid": os.getpid(), "time": time.time()})
+        for logger in (logging.getLogger(), logging.getLogger("distributed")):
+            logger.addHandler(self.handler)
+        faulthandler.enable(file=self.handler.descriptor, all_threads=True)
+
+    def teardown(self, worker: Any) -> None:
+        """Detach and close the file."""
+        if self.handler is None:
+            return
+        for logger in (logging.getLogger(), logging.getLogger("distributed")):
+            logger.removeHandler(self.handler)
+        faulthandler.disable()
+        os.close(self.handler.descriptor)
+        self.handler = None
+
+
+class ExitCodes(NannyPlugin):  # type: ignore[misc]
+    """Logs an event of topic `worker-exit` when a worker's process ends."""
+
+    name = "scalescope-exit-codes"
+    idempotent = True
+    restart = False
+
+    def setup(self, nanny: Any) -> None:
+        """Take the nanny's own callback's place, and call it."""
+        self.attribute = "_on_worker_exit" if hasattr(nanny, "_on_worker_exit") else "_on_exit"
+        original = getattr(nanny, self.attribute)
+
+        async def on_exit(exitcode: int) -> None:
+            message = {"worker": nanny.worker_address, "nanny": nanny.address, "exitcode": exitcode}
+            logged = nanny.log_event("worker-exit", message)
+            if inspect.isawaitable(logged):
+                await logged
+            await original(exitcode)
+
+        setattr(nanny, self.attribute, on_exit)
+
+    def teardown(self, nanny: Any) -> None:
+        """Give the nanny its own callback back."""
+        nanny.__dict__.pop(self.attribute, None)
+
+
+class _RawHandler(logging.Handler):
+    """One line of JSON a record, by one `write` of an appending file descriptor."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, entry: dict[str, Any]) -> None:
+        os.write(self.descriptor, json.dumps(entry).encode() + b"\n")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = f"{record.name} {self.format(record)}"[:RECORD_CHARACTERS]
+            self.write({"time": record.created, "level": record.levelname, "text": text})
+        except Exception:  # noqa: BLE001  # as every handler of the standard library: never fail the code that logs
+            self.handleError(record)

@@ -1,0 +1,221 @@
+"""Facts of this host and this Python, and how busy the host was with other things. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import socket
+import sys
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+_PROC = Path("/proc")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def facts() -> dict[str, Any]:
+    """What a reader of a result must know of the machine; None where this platform does not say.
+
+    Memory is in bytes, the load average is that of the last minute, `cgroup_cpus` is a limit in CPUs.
+    """
+    return {
+        "hostname": socket.gethostname(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "cpus": os.cpu_count(),
+        "usable_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "cpu_model": _after_colon(_PROC / "cpuinfo", "model name"),
+        "memory_bytes": _kilobytes(_PROC / "meminfo", "MemTotal"),
+        "available_bytes": _kilobytes(_PROC / "meminfo", "MemAvailable"),
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "cgroup_cpus": _cgroup_cpus(),
+        "cgroup_memory_bytes": _cgroup_memory(),
+    }
+
+
+def packages() -> dict[str, str]:
+    """Version of every distribution that this Python finds, by normalised name."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name:  # a folder without metadata has none; the first on the path is the one that is imported
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
+    return dict(sorted(found.items()))
+
+
+def packages_digest(versions: dict[str, str]) -> str:
+    """A short digest of a package list: equal for equal environments."""
+    lines = "\n".join(f"{name}=={version}" for name, version in sorted(versions.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Where the CPU time of the host went, as shares of all its CPUs.
+
+    Attributes:
+        ours: Used by our processes.
+        others: Used by all other processes and the kernel.
+        stolen: Taken by the hypervisor for other machines.
+        idle: Not used.
+        cpus: What the shares are of.
+        seconds: Length of the interval.
+    """
+
+    ours: float
+    others: float
+    stolen: float
+    idle: float
+    cpus: int
+    seconds: float
+
+    def to_mapping(self) -> dict[str, float | int]:
+        """As JSON carries it."""
+        return asdict(self)
+
+
+class HostLoad:
+    """Measures where the CPU time of the host goes while the body runs, from `/proc`.
+
+    Ours are the processes of the given trees, with the children that they have waited for. CPU time of a process that
+    leaves its tree (a daemon) counts as other processes'. Resolution is one tick of the kernel, 10 ms of one CPU.
+
+    Args:
+        roots: Process ids; each stands for itself and its descendants. This process by default.
+
+    Attributes:
+        load: The result; None where it could not be measured.
+        reason: Why not.
+    """
+
+    def __init__(self, roots: Iterable[int] | None = None) -> None:
+        self.roots = {os.getpid()} if roots is None else set(roots)
+        self.load: Load | None = None
+        self.reason = "not measured yet"
+        self._before: _Ticks | None = None
+
+    def __enter__(self) -> HostLoad:
+        self._before = self._look()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        after = self._look()
+        if self._before is None or after is None:
+            return
+        elapsed = after.total - self._before.total
+        if elapsed <= 0:
+            self.reason = "the interval is shorter than a tick of the kernel"
+            return
+        ours = min(max(after.ours - self._before.ours, 0), elapsed)
+        idle, stolen = after.idle - self._before.idle, after.stolen - self._before.stolen
+        others = max(elapsed - idle - stolen - ours, 0)
+        cpus = os.cpu_count() or 1
+        self.reason = ""
+        self.load = Load(
+            ours=ours / elapsed,
+            others=others / elapsed,
+            stolen=stolen / elapsed,
+            idle=idle / elapsed,
+            cpus=cpus,
+            seconds=elapsed / _ticks_per_second() / cpus,
+        )
+
+    def _look(self) -> _Ticks | None:
+        try:
+            return _Ticks.read(self.roots)
+        except (OSError, ValueError, IndexError) as error:
+            self.reason = f"this platform does not say where CPU time goes: {error}"
+            return None
+
+
+@dataclass(frozen=True)
+class _Ticks:
+    """Cumulated CPU time, in ticks of the kernel, over all CPUs."""
+
+    total: int
+    idle: int
+    stolen: int
+    ours: int
+
+    @classmethod
+    def read(cls, roots: Collection[int]) -> _Ticks:
+        with (_PROC / "stat").open() as file:
+            user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = map(
+                int, file.readline().split()[1:9]
+            )
+        total = user + nice + system + idle + waiting + interrupts + soft_interrupts + stolen
+        return cls(total, idle + waiting, stolen, sum(_tree_ticks(roots)))
+
+
+def _tree_ticks(roots: Collection[int]) -> list[int]:
+    """CPU time of every process of the trees, with that of children already waited for."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            # the name of a process, in parentheses, may contain anything
+            values = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        parents[int(entry.name)] = int(values[1])
+        ticks[int(entry.name)] = sum(map(int, values[11:15]))  # utime, stime, cutime, cstime
+    return [spent for process, spent in ticks.items() if _descends(process, roots, parents)]
+
+
+def _descends(process: int, roots: Collection[int], parents: dict[int, int]) -> bool:
+    while process:
+        if process in roots:
+            return True
+        process = parents.get(process, 0)
+    return False
+
+
+def _ticks_per_second() -> int:
+    return os.sysconf("SC_CLK_TCK")
+
+
+def _after_colon(path: Path, name: str) -> str | None:
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return None
+    match = re.search(rf"^{re.escape(name)}\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _kilobytes(path: Path, name: str) -> int | None:
+    value = _after_colon(path, name)
+    return int(value.split()[0]) * 1024 if value else None
+
+
+def _cgroup_cpus() -> float | None:
+    """The limit of this container in CPUs, of version 2 or 1 of control groups; None without one."""
+    quota, _, period = _first_line(_CGROUP / "cpu.max").partition(" ")
+    if not quota:
+        quota = _first_line(_CGROUP / "cpu" / "cpu.cfs_quota_us")
+        period = _first_line(_CGROUP / "cpu" / "cpu.cfs_period_us")
+    if not quota.isdigit() or not period.isdigit() or int(period) == 0:  # "max", "-1" or nothing
+        return None
+    return int(quota) / int(period)
+
+
+def _cgroup_memory() -> int | None:
+    limit = _first_line(_CGROUP / "memory.max") or _first_line(_CGROUP / "memory" / "memory.limit_in_bytes")
+    if not limit.isdigit() or int(limit) >= 1 << 60:  # version 1 says "no limit" with a huge number
+        return None
+    return int(limit)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().partition("\n")[0]
+    except OSError:
+        return ""

@@ -1,0 +1,64 @@
+"""Reads what black boxes kept of workers that are gone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from scalescope.model import spool
+from scalescope.model.spool import Columns
+
+TAIL_BYTES = 256 * 1024
+
+
+def read(folder: Path, workers: Collection[str]) -> Columns:
+    """The last log records of these workers, as rows of `records.LOGS`.
+
+    Lines that are no records come from `faulthandler` or from C, and have level `FAULT` and the time of the record
+    before.
+
+    Args:
+        folder: Where `BlackBox` wrote.
+        workers: Addresses.
+    """
+    columns: dict[str, Any] = spool.empty("logs")
+    for path in sorted(folder.glob("*.log")):
+        first, lines = _tail(path)
+        worker = str(first.get("worker", ""))
+        if worker not in workers:
+            continue
+        when = float(first.get("time", 0.0))
+        for entry in lines:
+            when = float(entry.get("time", when))
+            columns["worker"].append(worker)
+            columns["time"].append(when)
+            columns["level"].append(str(entry["level"]))
+            columns["text"].append(str(entry["text"]))
+    return columns
+
+
+def _tail(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """The first line, and at most the last `TAIL_BYTES` of the others."""
+    with path.open("rb") as stream:
+        first = stream.readline()
+        begin = stream.tell()
+        size = stream.seek(0, os.SEEK_END)
+        start = max(begin, size - TAIL_BYTES)
+        stream.seek(start)
+        if start > begin:
+            stream.readline()  # the rest of a line cut in two
+        rest = stream.read()
+    return _entry(first), (_entry(line) for line in rest.splitlines())
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        entry = None
+    if isinstance(entry, dict) and ("worker" in entry or {"level", "text"} <= entry.keys()):
+        return entry
+    return {"level": "FAULT", "text": line.decode("utf-8", "replace")}

@@ -1,0 +1,131 @@
+"""Memory of the scheduler and the workers over a trial.
+
+Resident memory comes from each process's own system monitor, every half second by default, and is gathered once at the
+end: heartbeats are up to 2.5 s apart with 300 workers and miss short peaks. Managed and spilled bytes are what the
+scheduler knew of a worker about then; it hears of them by heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client
+
+from scalescope.capture import remote
+from scalescope.capture.shipping import Shipment
+from scalescope.model import spool
+from scalescope.model.spool import Columns
+
+OFF_INTERVAL_S = 60.0
+"""A system monitor that looks less often than this is off, as in clusters of many workers in few processes."""
+
+
+@dataclass
+class Gathered:
+    """Rows of `records.MEMORY`, and what to say of them."""
+
+    columns: Columns = field(default_factory=lambda: spool.empty("memory"))
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def gather(
+    client: Client, since: float, managed: Iterable[tuple[float, str, int, int]] = (), *, timeout_s: float = 20.0
+) -> Gathered:
+    """Collect the samples that all system monitors took since a time.
+
+    Workers that share a process share its memory: it is given once, under the first of them.
+
+    Args:
+        client: Of the cluster.
+        since: Seconds since the epoch, on the scheduler's clock.
+        managed: Time, worker, managed and spilled bytes, in order of time.
+        timeout_s: Limit of the whole.
+    """
+    gathered = Gathered()
+    shipment = Shipment(remote, "memory_samples")
+
+    async def collect() -> tuple[dict[str, Any], dict[str, Any]]:
+        scheduler = await client._run_on_scheduler(shipment, since)
+        first = scheduler["first_worker"]
+        if first is None:
+            return scheduler, {}
+        probe = await client._run(shipment, since, workers=[first], on_error="return")
+        if all(_is_off(sample) for sample in probe.values()):
+            return scheduler, probe
+        return scheduler, await client._run(shipment, since, on_error="return")
+
+    async def limited() -> tuple[dict[str, Any], dict[str, Any]]:
+        return await asyncio.wait_for(collect(), timeout_s)
+
+    try:
+        scheduler, workers = client.sync(limited)
+    except Exception as error:  # noqa: BLE001  # whatever went wrong over there: the trial goes on, and says so
+        why = str(error) or f"it took longer than {timeout_s:g} s"
+        gathered.warnings.append(f"memory over the trial could not be gathered: {why}")
+        return gathered
+    silent = [worker for worker, sample in workers.items() if isinstance(sample, BaseException)]
+    if silent:
+        gathered.warnings.append(f"memory of {len(silent)} workers could not be gathered, such as {silent[0]}")
+    if workers and all(_is_off(sample) for sample in workers.values()):
+        gathered.notes.append("workers do not monitor their memory on this cluster")
+    samples = {
+        key: sample
+        for key, sample in {"scheduler": scheduler, **workers}.items()
+        if key not in silent and not _is_off(sample)
+    }
+    _merge(gathered.columns, samples, _by_worker(managed))
+    shared = len(samples) - len({sample["process"] for sample in samples.values()})
+    if shared:
+        gathered.notes.append(f"{shared} workers share a process with another; its memory is given once")
+    return gathered
+
+
+def _is_off(sample: Any) -> bool:
+    return isinstance(sample, dict) and sample["interval_s"] > OFF_INTERVAL_S
+
+
+def _merge(
+    columns: Columns,
+    samples: Mapping[str, Mapping[str, Any]],
+    managed: Mapping[str, tuple[list[float], list[int], list[int]]],
+) -> None:
+    processes = set()
+    for worker, sample in samples.items():
+        if sample["process"] in processes:
+            continue
+        processes.add(sample["process"])
+        times, sizes = _numbers("d", sample["time"], sample["order"]), _numbers("q", sample["rss"], sample["order"])
+        known_times, known_managed, known_spilled = managed.get(worker, ([], [], []))
+        latest = [bisect_right(known_times, when) - 1 for when in times]
+        columns["worker"] += [worker] * len(times)
+        columns["time"] += times
+        columns["rss"] += sizes
+        columns["managed"] += array("q", [known_managed[at] if at >= 0 else 0 for at in latest])
+        columns["spilled"] += array("q", [known_spilled[at] if at >= 0 else 0 for at in latest])
+
+
+def _by_worker(
+    managed: Iterable[tuple[float, str, int, int]],
+) -> dict[str, tuple[list[float], list[int], list[int]]]:
+    series: dict[str, tuple[list[float], list[int], list[int]]] = {}
+    for when, worker, in_memory, spilled in managed:
+        times, kept, on_disk = series.setdefault(worker, ([], [], []))
+        times.append(when)
+        kept.append(in_memory)
+        on_disk.append(spilled)
+    return series
+
+
+def _numbers(kind: str, raw: bytes, order: str) -> array[Any]:
+    numbers = array(kind)
+    numbers.frombytes(raw)
+    if order != sys.byteorder:
+        numbers.byteswap()
+    return numbers

@@ -1,0 +1,508 @@
+"""What the scheduler knows of every task attempt of a trial, kept as columns until the client has them.
+
+The source text of this module is what is sent to the scheduler (`scalescope.capture.shipping`), which may run another
+Python and has no `scalescope`: it must import the standard library and `distributed` alone, and must run on every
+release of `distributed` since 2023.5. Hooks are called by keyword, so their argument names are upstream's.
+
+The scheduler calls `transition` about six times a task. That path is a closure over local names, which appends to
+arrays and does nothing else: see `_Attempts.hook`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import sys
+import time
+import zlib
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+PROTOCOL = 1
+HELD_ROWS = 5_000_000
+HELD_EVENTS = 100_000
+CHUNK_ROWS = 200_000
+EVENT_CHARACTERS = 4_000
+EXCEPTION_CHARACTERS = 2_000
+
+FINISHED, ERRED, LOST = 0, 1, 2
+
+_ROW = struct.Struct("=iiiiqqdddddd")
+_FIELDS = {
+    "worker": (0, "i"),
+    "prefix": (4, "i"),
+    "group": (8, "i"),  # -1: its name is the key
+    "outcome": (12, "i"),  # status, and 256 times the retries
+    "thread": (16, "q"),
+    "nbytes": (24, "q"),
+    "runnable": (32, "d"),
+    "assigned": (40, "d"),
+    "start": (48, "d"),
+    "stop": (56, "d"),
+    "done": (64, "d"),
+    "span": (72, "d"),
+}
+"""Offset in a row and type code of each field; every offset is a multiple of the field's size."""
+
+_SECONDS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
+
+
+class Recorder(SchedulerPlugin):  # type: ignore[misc]
+    """Records what happens between `begin` and `finish`, and hands it out in numbered chunks by `drain`.
+
+    These and `uninstall` are remote calls of the scheduler, under `scalescope_` and their name. A chunk is sent again
+    until it is acknowledged, and nothing is dropped before that.
+
+    Args:
+        held_rows: Most task rows held for the client; what comes beyond is counted as dropped.
+        held_events: The same for structured events.
+        lag_interval_s: Seconds between two looks at the event loop, and the finest stall that is seen; None does not
+            look.
+    """
+
+    name = "scalescope-recorder"
+    idempotent = False
+
+    def __init__(
+        self, *, held_rows: int = HELD_ROWS, held_events: int = HELD_EVENTS, lag_interval_s: float | None = 0.02
+    ) -> None:
+        self.held_rows = held_rows
+        self.held_events = held_events
+        self.lag_interval_s = lag_interval_s
+        self.scheduler: Any = None
+        self.recording = 0
+        self.active = False
+        self.attempts: _Attempts | None = None
+        self.events: list[tuple[float, str, str]] = []
+        self.members: list[tuple[Any, ...]] = []
+        self.lag: list[tuple[float, float]] = []
+        self.memory: list[tuple[float, str, int, int]] = []
+        self.events_dropped = 0
+        self.sequence = 0
+        self.sent: dict[str, Any] | None = None
+        self.summary: dict[str, Any] | None = None
+        self._managed: dict[str, tuple[int, int]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._worst = 0.0
+        self._since = 0.0
+        self._erred_handler: Callable[..., Any] | None = None
+
+    # ---------------------------------------------------------------- the scheduler's hooks
+
+    async def start(self, scheduler: Any) -> None:
+        """Take the place of a recorder that an earlier client left."""
+        earlier = scheduler.plugins.get(self.name)
+        if earlier is not None and earlier is not self:
+            earlier.uninstall()
+        self.scheduler = scheduler
+        for command in (self.begin, self.drain, self.finish, self.uninstall):
+            scheduler.handlers[f"scalescope_{command.__name__}"] = command
+        # A task that may be retried is released without a word to plugins about its error: only this handler sees it.
+        self._erred_handler = scheduler.stream_handlers["task-erred"]
+        scheduler.stream_handlers["task-erred"] = self._task_erred
+
+    async def close(self) -> None:
+        """Stop looking at the loop of a scheduler that closes."""
+        self._stop()
+
+    def restart(self, scheduler: Any) -> None:
+        """The scheduler forgot all tasks, and its own counts with them."""
+        if self.attempts is not None:
+            self.attempts.restarted = True
+
+    def add_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """A worker arrived."""
+        if self.active:
+            self.members.append(self._arrival(worker))
+
+    def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any) -> None:
+        """A worker left."""
+        if self.active:
+            self.members.append((time.time(), "left", worker, stimulus_id))
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """A structured event of any topic."""
+        if not self.active or self.attempts is None:
+            return
+        if topic == "stealing":
+            self.attempts.stolen(msg)
+        self._event(topic, msg)
+
+    # ---------------------------------------------------------------- remote calls
+
+    def begin(self) -> dict[str, Any]:
+        """Start a fresh recording; what an earlier one left is discarded."""
+        self._stop()
+        self.recording += 1
+        self.sequence, self.sent, self.summary = 0, None, None
+        self.events, self.lag, self.memory, self.events_dropped = [], [], [], 0
+        self._managed = {}
+        self.members = [self._arrival(address) for address in self.scheduler.workers]
+        self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
+        self.transition = self.attempts.hook()  # an attribute of the instance: no method to bind
+        self.active = True
+        if self.lag_interval_s is not None:
+            self._worst, self._since = 0.0, asyncio.get_running_loop().time()
+            self._watch(self.lag_interval_s, self._since)
+        return {"protocol": PROTOCOL, "recording": self.recording, "time": time.time()}
+
+    def drain(self, ack: int = 0) -> dict[str, Any]:
+        """Return the chunk after the one that is acknowledged; the same again until then."""
+        if self.attempts is None:
+            raise RuntimeError("nothing was recorded: begin was not called")
+        if self.sent is None or ack == self.sent["seq"]:
+            self.sequence += 1
+            self.sent = {
+                "recording": self.recording,
+                "seq": self.sequence,
+                "order": sys.byteorder,
+                "tasks": self.attempts.take(CHUNK_ROWS),
+                "events": self.events,
+                "members": self.members,
+                "lag": self.lag,
+                "memory": self.memory,
+            }
+            self.sent["last"] = not self.active and not self.attempts.keys
+            self.events, self.members, self.lag, self.memory = [], [], [], []
+        return self.sent
+
+    async def finish(self, settle_s: float = 5.0) -> dict[str, Any]:
+        """Wait until no task is running, at most `settle_s`; stop recording and return the totals."""
+        attempts = self.attempts
+        if attempts is None:
+            raise RuntimeError("nothing was recorded: begin was not called")
+        if self.summary is None:
+            ended = time.time()
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + settle_s
+            while attempts.running and loop.time() < deadline:
+                await asyncio.sleep(0.02)
+            self._stop()
+            self.summary = {
+                "recording": self.recording,
+                "time": ended,
+                "events_dropped": self.events_dropped,
+                **attempts.totals(),
+            }
+        return self.summary
+
+    def uninstall(self) -> None:
+        """Leave the scheduler as it was found."""
+        self._stop()
+        self.attempts = None
+        scheduler = self.scheduler
+        for command in ("begin", "drain", "finish", "uninstall"):
+            scheduler.handlers.pop(f"scalescope_{command}", None)
+        if scheduler.stream_handlers.get("task-erred") == self._task_erred:
+            scheduler.stream_handlers["task-erred"] = self._erred_handler
+        if scheduler.plugins.get(self.name) is self:
+            scheduler.remove_plugin(name=self.name)
+
+    # ---------------------------------------------------------------- inside
+
+    def _stop(self) -> None:
+        self.active = False
+        self.__dict__.pop("transition", None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._note_lag()
+
+    def _arrival(self, address: str) -> tuple[Any, ...]:
+        state = self.scheduler.workers[address]
+        return (time.time(), "joined", address, str(state.name), state.host, state.nthreads)
+
+    def _task_erred(self, **message: Any) -> None:
+        attempts = self.attempts
+        if attempts is not None:
+            attempts.erring = message
+        try:
+            self._erred_handler(**message)  # type: ignore[misc]
+        finally:
+            if attempts is not None:
+                attempts.erring = None
+
+    def _event(self, topic: str, message: Any) -> None:
+        if len(self.events) >= self.held_events:
+            self.events_dropped += 1
+        else:
+            self.events.append((time.time(), str(topic), as_json(message)))
+
+    def _watch(self, interval_s: float, due: float) -> None:
+        """Look how late the event loop calls this; about once a second, note the worst and the workers' memory."""
+        loop = asyncio.get_running_loop()
+        at = loop.time()
+        self._worst = max(self._worst, at - due)
+        if at - self._since >= 1.0:
+            self._note_lag()
+            self._sample_memory(time.time())
+            self._since = at
+        self._timer = loop.call_later(interval_s, self._watch, interval_s, at + interval_s)
+
+    def _note_lag(self) -> None:
+        self.lag.append((time.time(), self._worst))
+        self._worst = 0.0
+
+    def _sample_memory(self, now: float) -> None:
+        """Managed and spilled bytes of every worker, as its last heartbeat gave them; only what changed."""
+        for address, state in self.scheduler.workers.items():
+            spilled = state.metrics.get("spilled_bytes")
+            on_disk = int(spilled.get("disk", 0)) if isinstance(spilled, dict) else 0
+            sample = (int(state.nbytes), on_disk)
+            if self._managed.get(address) != sample:
+                self._managed[address] = sample
+                self.memory.append((now, address, *sample))
+
+
+class _Numbers(dict):  # type: ignore[type-arg]
+    """Numbers for texts, in the order in which they are first asked for."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
+        return number
+
+
+class _Attempts:
+    """Task attempts of one recording.
+
+    A row is packed into one buffer with every field at a fixed place, which costs a third of appending to a column each
+    and cannot leave the columns out of step; `take` slices the columns out of it.
+
+    Attributes:
+        running: Attempts that have not ended, by key: task, worker, when runnable, when assigned.
+        erring: The message of the error that the scheduler is handling, or None.
+        foreign: Attempts that ended but began before the recording.
+        dropped: Attempts beyond the limit.
+        unassigned: Rows of tasks that failed without having been given to a worker.
+    """
+
+    def __init__(self, scheduler: Any, held_rows: int, event: Callable[[str, Any], None]) -> None:
+        self.scheduler = scheduler
+        self.held_rows = held_rows
+        self.event = event
+        self.running: dict[Any, tuple[Any, str, float, float]] = {}
+        self.erring: dict[str, Any] | None = None
+        self.foreign = 0
+        self.dropped = 0
+        self.unassigned = 0
+        self.taken = 0
+        self.restarted = False
+        self.keys: list[Any] = []
+        self.rows = bytearray()
+        self.workers, self.prefixes, self.groups = _Numbers(), _Numbers(), _Numbers()
+        # row, seconds of transfer, deserialize, disk-read, disk-write; rows without any are left out
+        self.seconds: list[tuple[float, ...]] = []
+        self.assigned_before = _entered_processing(scheduler)
+
+    def hook(self) -> Callable[..., None]:
+        """The function that the scheduler calls on every transition: a closure over local names, for speed."""
+        tasks, now = self.scheduler.tasks, time.time
+        running = self.running
+        ready: dict[Any, float] = {}
+        depth: dict[Any, float] = {}
+        tried: dict[Any, int] = {}
+        record = self._recorder(depth, tried)
+
+        def transition(key: Any, start: str, finish: str, *args: Any, **details: Any) -> None:
+            if finish == "processing":
+                if start != "processing":  # it stays there when it finished on a worker that has left
+                    assigned = now()
+                    task = tasks[key]
+                    runnable = assigned if start == "waiting" else ready.pop(key, assigned)
+                    running[key] = (task, task.processing_on.address, runnable, assigned)
+            elif start == "processing":
+                attempt = running.pop(key, None)
+                if attempt is None:
+                    self.foreign += 1
+                else:
+                    record(key, finish, attempt, details)
+            elif finish == "forgotten":
+                depth.pop(key, None)
+                if tried:
+                    tried.pop(key, None)
+            elif finish == "queued" or finish == "no-worker":
+                if start == "waiting":
+                    ready[key] = now()
+            elif start == "queued" or start == "no-worker":
+                runnable = ready.pop(key, 0.0)
+                if finish == "erred" and details.get("cause") == key:  # no worker could take it
+                    self.unassigned += 1
+                    record(key, finish, (tasks[key], "", runnable, 0.0), details)
+
+        return transition
+
+    def _recorder(self, depth: dict[Any, float], tried: dict[Any, int]) -> Callable[..., None]:
+        """The function that adds a row for an attempt that ended.
+
+        Args:
+            depth: Longest dependency path that ends with each finished task, in seconds.
+            tried: Attempts of a task that erred or whose worker died.
+        """
+        present, now = self.scheduler.workers, time.time
+        depth_of = depth.get
+        keys, rows, pack = self.keys, self.rows, _ROW.pack
+        workers, prefixes, groups = self.workers, self.prefixes, self.groups
+        held_rows = self.held_rows
+
+        def record(
+            key: Any,
+            finish: str,
+            attempt: tuple[Any, str, float, float],
+            details: dict[str, Any],
+        ) -> None:
+            nonlocal rows
+            done = now()
+            if len(keys) >= held_rows:
+                self.dropped += 1
+                return
+            task, given_to, runnable, assigned = attempt
+            if finish == "memory":
+                status = FINISHED
+            elif finish == "erred":
+                status = ERRED
+            elif self.erring is not None and self.erring["key"] == key:  # it will be retried
+                status, details = ERRED, self.erring
+            else:
+                status = LOST
+            worker = details.get("worker") or given_to
+            begin = end = 0.0
+            seconds = None
+            for entry in details.get("startstops") or ():
+                action = entry["action"]
+                if action == "compute":
+                    begin = entry["start"]
+                    end = entry["stop"]
+                elif action in _SECONDS:
+                    seconds = seconds or [0.0, 0.0, 0.0, 0.0]
+                    seconds[_SECONDS[action]] += entry["stop"] - entry["start"]
+            span = end - begin if end > begin else 0.0
+            dependencies = task.dependencies
+            if dependencies:
+                span += max([depth_of(dependency.key, 0.0) for dependency in dependencies])
+            group = task.group.name
+            retries = tried.get(key, 0) if tried else 0
+            rows += pack(
+                workers[worker],
+                prefixes[task.prefix.name],
+                -1 if group == key else groups[group],
+                status | min(retries, 127) << 8,
+                details.get("thread") or 0,
+                details.get("nbytes") or 0,
+                runnable,
+                assigned,
+                begin,
+                end,
+                done,
+                span,
+            )
+            if seconds is not None:
+                self.seconds.append((len(keys), *seconds))
+            keys.append(key)
+            if status == FINISHED:
+                depth[key] = span
+                return
+            if status == ERRED or worker not in present:
+                tried[key] = retries + 1
+            if status == ERRED:
+                self.event("task-erred", describe_error(key, worker, details.get("exception_text")))
+
+        return record
+
+    def stolen(self, message: Any) -> None:
+        """A task went to another worker before it ran; the scheduler makes no transition of that."""
+        if not isinstance(message, (tuple, list)) or len(message) < 5 or message[0] != "confirm":
+            return
+        attempt = self.running.get(message[1])
+        if attempt is not None:
+            self.running[message[1]] = (attempt[0], message[4], attempt[2], time.time())
+
+    def take(self, limit: int) -> dict[str, Any]:
+        """Remove at most `limit` rows and return them as compressed columns, with the names behind the numbers."""
+        count = min(len(self.keys), limit)
+        if len(self.rows) != len(self.keys) * _ROW.size:
+            raise RuntimeError(f"the recorder holds {len(self.rows)} bytes for {len(self.keys)} keys")
+        raw = bytes(self.rows[: count * _ROW.size])
+        texts = [str(key) for key in self.keys[:count]]
+        taken = {
+            "rows": count,
+            "keys": zlib.compress("".join(texts).encode("utf-8", "surrogatepass"), 1),
+            "lengths": zlib.compress(array("i", map(len, texts)).tobytes(), 1),
+            "columns": {name: (kind, zlib.compress(column, 1)) for name, kind, column in _columns(raw)},
+            "seconds": [entry for entry in self.seconds if entry[0] < count],
+            "workers": list(self.workers),
+            "prefixes": list(self.prefixes),
+            "groups": list(self.groups),
+        }
+        del self.keys[:count]
+        del self.rows[: count * _ROW.size]
+        self.seconds[:] = [(entry[0] - count, *entry[1:]) for entry in self.seconds if entry[0] >= count]
+        self.taken += count
+        if not self.keys:
+            for numbers in (self.workers, self.prefixes, self.groups):
+                numbers.clear()
+        return taken
+
+    def totals(self) -> dict[str, Any]:
+        """What must have been recorded, by the scheduler's own count too."""
+        after = _entered_processing(self.scheduler)
+        assigned = None
+        if after is not None and self.assigned_before is not None and not self.restarted:
+            assigned = after - self.assigned_before
+        return {
+            "rows": self.taken + len(self.keys),
+            "unassigned": self.unassigned,
+            "dropped": self.dropped,
+            "foreign": self.foreign,
+            "unfinished": len(self.running),
+            "unfinished_keys": [str(key) for key in list(self.running)[:5]],
+            "restarted": self.restarted,
+            "assigned": assigned,
+        }
+
+
+def _columns(raw: bytes) -> list[tuple[str, str, bytes]]:
+    """Name, type code and bytes of every column of packed rows."""
+    columns = []
+    for kind in "iqd":
+        numbers = array(kind)
+        numbers.frombytes(raw)
+        stride = _ROW.size // numbers.itemsize
+        for name, (offset, column_kind) in _FIELDS.items():
+            if column_kind == kind:
+                columns.append((name, kind, numbers[offset // numbers.itemsize :: stride].tobytes()))
+    return columns
+
+
+def _entered_processing(scheduler: Any) -> int | None:
+    """How often the scheduler gave a task to a worker since it started, by its own count; None where it keeps none."""
+    try:
+        return sum(int(prefix.state_counts["processing"]) for prefix in scheduler.task_prefixes.values())
+    except AttributeError:
+        return None
+
+
+def describe_error(key: Any, worker: str, exception_text: str | None) -> dict[str, str]:
+    """The message of a `task-erred` event."""
+    text = exception_text or "KilledWorker: the workers that ran it died, or none could take it"
+    return {"key": str(key), "worker": worker, "exception": text[:EXCEPTION_CHARACTERS]}
+
+
+def as_json(message: Any) -> str:
+    """JSON of anything, of bounded length: too long a message becomes `{"truncated": length, "text": its start}`."""
+    try:
+        text = json.dumps(message, default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps({"text": repr(message)})
+    if len(text) > EVENT_CHARACTERS:
+        text = json.dumps({"truncated": len(text), "text": text[:EVENT_CHARACTERS]})
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, value))
+    return repr(value)[:EVENT_CHARACTERS]

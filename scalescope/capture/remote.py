@@ -1,0 +1,58 @@
+"""Functions that run on the scheduler or on workers.
+
+The source text of this module is what is sent to them: the standard library and `distributed` alone.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from array import array
+from typing import Any
+
+
+def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
+    """Resident memory of this process since a time, from the system monitor of a worker or the scheduler.
+
+    Args:
+        since: Seconds since the epoch, on the scheduler's clock.
+        dask_worker: The server, which `distributed` fills in; on the scheduler it is the scheduler.
+
+    Returns:
+        Identity of the process, address of some worker (asked of the scheduler), `interval_s` of the monitor, times (on
+        the scheduler's clock) and bytes as raw items.
+    """
+    monitor = dask_worker.monitor
+    delay = getattr(dask_worker, "scheduler_delay", 0.0)
+    callback = dask_worker.periodic_callbacks.get("monitor")
+    samples = [
+        (when + delay, int(resident))
+        for when, resident in zip(monitor.quantities["time"], monitor.quantities["memory"])  # noqa: B905  # Python 3.9
+        if when + delay >= since
+    ]
+    return {
+        "process": f"{platform.node()} {os.getpid()}",
+        "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
+        "interval_s": callback.callback_time / 1000 if callback else float("inf"),
+        "order": sys.byteorder,
+        "time": array("d", [when for when, _ in samples]).tobytes(),
+        "rss": array("q", [resident for _, resident in samples]).tobytes(),
+    }
+
+
+def attach_task_stream(dask_scheduler: Any = None) -> dict[str, Any]:
+    """Have the scheduler keep the task stream that its performance report shows.
+
+    Returns:
+        Whether it did so before, and where its system monitor stands.
+    """
+    before = "task-stream" in dask_scheduler.plugins
+    dask_scheduler.get_task_stream(start=0, stop=0)
+    return {"before": before, "last_count": dask_scheduler.monitor.count}
+
+
+def detach_task_stream(dask_scheduler: Any = None) -> None:
+    """Undo `attach_task_stream`, which costs every task some microseconds."""
+    if "task-stream" in dask_scheduler.plugins:
+        dask_scheduler.remove_plugin(name="task-stream")

@@ -1,0 +1,388 @@
+"""Records trials on an open cluster: the client's side of the recorder, and what is gathered when a trial ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from distributed import Client
+
+from scalescope.capture import blackbox, chunks, clock, logs, memory, recorder
+from scalescope.capture.reports import OnDemand
+from scalescope.capture.shipping import Shipment, register
+from scalescope.errors import CaptureError
+from scalescope.model import spool
+from scalescope.model.spool import Columns
+
+CLOCK_ERROR_S = 0.05
+"""Beyond this, clocks that disagree are worth a warning: short tasks would be misplaced."""
+
+SETTLE_S = 5.0
+CALL_TIMEOUT_S = 60.0
+_ATTEMPTS = 3
+
+T = TypeVar("T")
+
+
+@dataclass
+class Recording:
+    """What became of the recording of one trial; complete when `Capture.trial` has been left.
+
+    Attributes:
+        complete: Whether every task attempt is in the spool, by the scheduler's own count.
+        reason: Why not; empty when it is.
+        warnings: About the quality of the record, in sentences.
+        notes: What is not there because the cluster has it not, in sentences.
+        tasks: Attempts recorded: those finished, erred and lost.
+        finished: Attempts that gave a result.
+        erred: Attempts that raised, or whose task was given up.
+        lost: Attempts whose worker died, or that were called off.
+        t_begin: When recording began, in seconds on the scheduler's clock.
+        t_end: When the workload had returned, likewise.
+        clock_error_s: Largest impossible interval between times of the scheduler and of a worker, in seconds.
+        workers_left: Addresses of workers that left meanwhile.
+        received_bytes: Of task records, as sent by the scheduler.
+        spooled_bytes: Of the task table, as written.
+        files: Performance report and profile, where they were asked for.
+    """
+
+    complete: bool = False
+    reason: str = "the trial has not ended"
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tasks: int = 0
+    finished: int = 0
+    erred: int = 0
+    lost: int = 0
+    t_begin: float = 0.0
+    t_end: float = 0.0
+    clock_error_s: float = 0.0
+    workers_left: list[str] = field(default_factory=list)
+    received_bytes: int = 0
+    spooled_bytes: int = 0
+    files: dict[str, str] = field(default_factory=dict)
+
+
+class Capture:
+    """Installs the recorder on a cluster's scheduler, and records trials one after another.
+
+    Only tasks that are given to a worker within a trial belong to it. What is installed is sent by value: scheduler and
+    workers need `distributed` alone.
+
+    Args:
+        client: Of the cluster; not closed here. Not asynchronous.
+        drain_interval_s: Seconds between two calls that fetch records while a trial runs, from a thread; None fetches
+            them at the end, starts no thread and does not watch the event loop, as a simulated cluster needs it.
+        log_folder: Where workers keep log records that outlive them; only for workers that have a process each and a
+            nanny. None keeps none.
+        held_rows: Most task rows that the scheduler holds until they are fetched.
+        settle_s: Seconds to wait for tasks that still run when the workload has returned.
+
+    Raises:
+        CaptureError: The recorder could not be installed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        drain_interval_s: float | None = 2.0,
+        log_folder: Path | None = None,
+        held_rows: int = recorder.HELD_ROWS,
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        self.client = client
+        self.drain_interval_s = drain_interval_s
+        self.log_folder = log_folder
+        self.settle_s = settle_s
+        self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
+        lag_interval_s = None if drain_interval_s is None else 0.02
+        try:
+            register(client, recorder, "Recorder", held_rows=held_rows, lag_interval_s=lag_interval_s)
+            kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))
+            self._install(clock, "SameHostClock", kernel=kernel)
+            if log_folder is not None:
+                self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
+                self._install(blackbox, "ExitCodes", nanny=True)
+        except Exception as error:
+            raise CaptureError(
+                "the recorder could not be installed",
+                where=str(client.scheduler.addr if client.scheduler else client),
+                cause=f"{type(error).__name__}: {error}",
+                next_step="check that the scheduler runs distributed 2023.5 or later and allows plugins (pickle)",
+            ) from error
+
+    def _install(self, module: Any, attribute: str, *, nanny: bool = False, **arguments: Any) -> None:
+        register(self.client, module, attribute, **arguments)
+        self._installed.append((getattr(module, attribute).name, nanny))
+
+    @contextmanager
+    def trial(
+        self, spool_path: Path, *, performance_report: bool = False, profile: bool = False
+    ) -> Iterator[Recording]:
+        """Record what the cluster does while the body runs.
+
+        The rest is fetched when the body ends, also when it raises. Faults of the capture after it has begun are not
+        raised: they are in `Recording.complete`, `reason` and `warnings`.
+
+        Args:
+            spool_path: File of raw records (`scalescope.model.spool`), overwritten.
+            performance_report: Write Dask's report beside it; it costs every task some microseconds, and is refused
+                above 100,000 tasks.
+            profile: Write the statistical profile beside it.
+
+        Raises:
+            CaptureError: Recording could not begin.
+        """
+        recording = Recording()
+        extras = OnDemand(self.client, spool_path, performance_report=performance_report, profile=profile)
+        with _opened(spool_path) as stream:
+            run = _Run(self, recording, stream)
+            run.begin()
+            told_to_stop = True
+            try:
+                extras.begin()
+                yield recording
+                told_to_stop = False
+            except Exception:
+                told_to_stop = False
+                raise
+            finally:
+                run.end(settle_s=0.0 if told_to_stop else self.settle_s)
+                if not told_to_stop:
+                    extras.end(start=recording.t_begin, tasks=recording.tasks)
+                recording.warnings += extras.warnings
+                recording.files |= extras.files
+
+    def close(self) -> None:
+        """Remove what was installed, as far as the cluster is still there."""
+        with suppress(OSError, TimeoutError, RuntimeError, ValueError):
+            self._call("uninstall")
+        while self._installed:
+            name, nanny = self._installed.pop()
+            with suppress(OSError, TimeoutError, RuntimeError, ValueError):
+                self.client.unregister_worker_plugin(name, nanny=nanny)
+
+    def _call(self, command: str, *, timeout_s: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
+        """Call the recorder on the scheduler."""
+
+        async def call() -> Any:
+            remote_call = getattr(self.client.scheduler, f"scalescope_{command}")
+            return await asyncio.wait_for(remote_call(**arguments), timeout_s)
+
+        return self.client.sync(call)
+
+
+class _Run:
+    """One recording: fetches chunks, writes them, and checks at the end that none is missing."""
+
+    def __init__(self, capture: Capture, recording: Recording, stream: BinaryIO) -> None:
+        self.capture = capture
+        self.recording = recording
+        self.stream = stream
+        self.number = 0
+        self.acknowledged = 0
+        self.members: list[tuple[Any, ...]] = []
+        self.managed: list[tuple[float, str, int, int]] = []
+        self.broken = ""
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # ---------------------------------------------------------------- from the first task to the last
+
+    def begin(self) -> None:
+        """Start a fresh recording, and the thread that drains it."""
+        reply = self._remote("begin")
+        if reply["protocol"] != recorder.PROTOCOL:
+            raise CaptureError(f"the scheduler's recorder speaks protocol {reply['protocol']}, not {recorder.PROTOCOL}")
+        self.number = reply["recording"]
+        self.recording.t_begin = reply["time"]
+        if self.capture.drain_interval_s is not None:
+            self._thread = threading.Thread(target=self._keep_draining, name="scalescope-drain", daemon=True)
+            self._thread.start()
+
+    def end(self, *, settle_s: float) -> None:
+        """Fetch what is left, and say whether the record is complete."""
+        recording = self.recording
+        try:
+            self._join()
+            limit_s = CALL_TIMEOUT_S + settle_s
+            summary = self._retry(lambda: self._remote("finish", timeout_s=limit_s, settle_s=settle_s))
+            recording.t_end = summary["time"]
+            while not self._retry(self._drain):
+                pass
+            self._write_rest()
+            self._judge(summary)
+        except CaptureError as error:
+            recording.complete = False
+            recording.reason = f"{error.what}: {error.cause}" if error.cause else error.what
+
+    def _keep_draining(self) -> None:
+        interval_s = self.capture.drain_interval_s
+        while not self._stop.wait(interval_s) and not self.broken:
+            with suppress(CaptureError):  # the same chunk is asked for again, and at the end in earnest
+                self._drain()
+
+    def _join(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(CALL_TIMEOUT_S + 10)
+            if self._thread.is_alive():
+                raise CaptureError("the thread that fetches records is stuck", cause="the scheduler does not answer")
+
+    # ---------------------------------------------------------------- chunks
+
+    def _drain(self) -> bool:
+        """Fetch and store the next chunk. Returns whether it is the last."""
+        chunk = self._remote("drain", ack=self.acknowledged)
+        if (chunk["recording"], chunk["seq"]) != (self.number, self.acknowledged + 1):
+            self.broken = (
+                f"expected chunk {self.acknowledged + 1} of recording {self.number}, got {chunk['seq']} of "
+                f"{chunk['recording']}: another client records on this scheduler"
+            )
+        if not self.broken:
+            try:
+                self._store(chunk)
+                self.acknowledged = chunk["seq"]
+            except CaptureError as error:
+                self.broken = error.what
+            except OSError as error:
+                self.broken = f"records could not be written: {error}"
+        if self.broken:
+            raise CaptureError("the task record is not complete", cause=self.broken)
+        return bool(chunk["last"])
+
+    def _store(self, chunk: Mapping[str, Any]) -> None:
+        recording = self.recording
+        sent = chunk["tasks"]
+        if sent["rows"]:
+            columns = chunks.decode_tasks(sent, chunk["order"])
+            recording.spooled_bytes += spool.write_chunk(self.stream, "tasks", columns)
+            recording.received_bytes += chunks.sent_bytes(sent)
+            recording.tasks += sent["rows"]
+            for outcome, name in enumerate(("finished", "erred", "lost")):
+                setattr(recording, name, getattr(recording, name) + columns["status"].count(outcome))
+            recording.clock_error_s = max(recording.clock_error_s, chunks.clock_error(columns))
+        if chunk["events"]:
+            times, topics, messages = zip(*chunk["events"], strict=True)
+            events = {"time": array("d", times), "topic": list(topics), "message": list(messages)}
+            spool.write_chunk(self.stream, "events", events)
+        if chunk["lag"]:
+            times, seconds = zip(*chunk["lag"], strict=True)
+            lag = {"process": ["scheduler"] * len(times), "time": array("d", times), "seconds": array("f", seconds)}
+            spool.write_chunk(self.stream, "lag", lag)
+        self.members += chunk["members"]
+        self.managed += chunk["memory"]
+
+    def _write_rest(self) -> None:
+        """Tables that are known only at the end."""
+        recording = self.recording
+        workers = _workers(self.members)
+        recording.workers_left = [
+            address for address, left in zip(workers["worker"], workers["left"], strict=True) if left
+        ]
+        gathered = memory.gather(self.capture.client, recording.t_begin, self.managed)
+        recording.warnings += gathered.warnings
+        recording.notes += gathered.notes
+        try:
+            spool.write_chunk(self.stream, "workers", workers)
+            spool.write_chunk(self.stream, "memory", gathered.columns)
+            if self.capture.log_folder is not None:
+                left = set(recording.workers_left)
+                spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))
+        except OSError as error:
+            raise CaptureError("records could not be written", cause=str(error)) from error
+
+    def _judge(self, summary: Mapping[str, Any]) -> None:
+        recording = self.recording
+        recording.reason = _why_incomplete(summary, recording.tasks)
+        recording.complete = not recording.reason
+        recording.warnings += _doubts(summary, recording.clock_error_s)
+
+    # ---------------------------------------------------------------- calls
+
+    def _remote(self, command: str, **arguments: Any) -> Any:
+        try:
+            reply = self.capture._call(command, **arguments)
+        except Exception as error:
+            raise CaptureError(
+                f"the scheduler's recorder did not answer {command!r}",
+                cause=str(error) or type(error).__name__,
+                next_step="look whether the scheduler is alive",
+            ) from error
+        if reply is None:
+            raise CaptureError(f"the scheduler knows no recorder for {command!r}", cause="it was removed or replaced")
+        return reply
+
+    def _retry(self, call: Callable[[], T]) -> T:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return call()
+            except CaptureError:
+                if self.broken:
+                    raise
+        return call()
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise CaptureError(
+            "the file of raw records cannot be written", where=str(path), cause=str(error), next_step="check the folder"
+        ) from error
+
+
+def _workers(members: list[tuple[Any, ...]]) -> Columns:
+    """Rows of `records.WORKERS` from arrivals and departures, in the order in which workers came."""
+    columns = spool.empty("workers")
+    present: dict[str, int] = {}
+    for when, what, address, *details in members:
+        if what == "joined":
+            present[address] = len(columns["worker"])
+            name, host, nthreads = details
+            row = {"worker": address, "name": name, "host": host, "nthreads": nthreads, "joined": when}
+            for column, values in columns.items():
+                values.append(row.get(column, "" if isinstance(values, list) else 0))
+        elif address in present:
+            row_number = present.pop(address)
+            columns["left"][row_number] = when
+            columns["reason"][row_number] = details[0]
+    return columns
+
+
+def _why_incomplete(summary: Mapping[str, Any], received: int) -> str:
+    """Compare what arrived with what the recorder and the scheduler counted."""
+    if summary["dropped"]:
+        return f"{summary['dropped']:,} task attempts were beyond the limit of rows held by the scheduler"
+    if received != summary["rows"]:
+        return f"{summary['rows'] - received:,} of {summary['rows']:,} task attempts did not arrive"
+    if summary["restarted"]:
+        return "the scheduler was restarted during the trial, and its own count of tasks with it"
+    ended = summary["rows"] - summary["unassigned"] + summary["unfinished"]
+    if summary["assigned"] is not None and summary["assigned"] != ended:
+        return f"the scheduler assigned {summary['assigned']:,} task attempts, {ended:,} are in the record"
+    return ""
+
+
+def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
+    """What does not make the record incomplete, but should be known."""
+    doubts = []
+    if summary["unfinished"]:
+        keys = ", ".join(summary["unfinished_keys"])
+        doubts.append(f"{summary['unfinished']} tasks still ran when the trial was closed, such as {keys}")
+    if summary["foreign"]:
+        doubts.append(f"{summary['foreign']} tasks that began before the trial ended in it; they are not in the record")
+    if summary["assigned"] is None and not summary["restarted"]:
+        doubts.append("this release of distributed keeps no count of its own to check the task record against")
+    if summary["events_dropped"]:
+        doubts.append(f"{summary['events_dropped']:,} events were beyond the limit of events held by the scheduler")
+    if clock_error_s > CLOCK_ERROR_S:
+        doubts.append(f"clocks of workers and scheduler disagree by at least {clock_error_s * 1000:.0f} ms")
+    return doubts

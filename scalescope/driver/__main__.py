@@ -1,0 +1,17 @@
+"""`python -m scalescope.driver`: serve requests on standard input until it ends.
+
+Worker processes started by `multiprocessing` import this module too, under another name: nothing may happen then.
+"""
+
+import os
+
+if __name__ == "__main__":
+    if os.environ.get("SCALESCOPE_CLOCK") == "virtual":
+        # Before anything else is imported, so that no module keeps a reference to a real clock.
+        from scalescope.clusters.simulated import patches
+
+        patches.install()
+
+    from scalescope.driver.server import main
+
+    main()

@@ -1,0 +1,127 @@
+"""What is known of a trial, and what it is worth: pure functions."""
+
+from __future__ import annotations
+
+import json
+import math
+import traceback
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalescope.errors import ScalescopeError
+from scalescope.model.trial import TrialState
+
+MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
+"""Characters kept of an error's message, of its traceback (the end), and of a result as JSON."""
+
+
+@dataclass
+class Attempt:
+    """What is known of a trial so far.
+
+    Attributes:
+        problem: What the machine did wrong.
+        raised: What the workload did wrong, in a sentence.
+        changes: Which workers were lost or came during the trial.
+        missing: Why the capture is incomplete.
+        error: `type`, `message` and `traceback` of the first exception.
+        elapsed_s: The workload's call, in seconds on the cluster's clock.
+        result: What it returned.
+        warnings: About the quality of the capture.
+        facts: For readers of the result.
+    """
+
+    problem: str = ""
+    raised: str = ""
+    changes: str = ""
+    missing: str = ""
+    error: dict[str, str] | None = None
+    elapsed_s: float | None = None
+    result: Any = None
+    warnings: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def judge(attempt: Attempt) -> tuple[TrialState, str]:
+    """The state of a trial, and why it is not valid.
+
+    What the machine did wrong comes before what the workload did wrong, because it may be the cause of it.
+    """
+    if attempt.problem:
+        return TrialState.INVALID, attempt.problem
+    if attempt.changes:
+        return TrialState.INVALID, "; then ".join(part for part in (attempt.changes, attempt.raised) if part)
+    if attempt.raised:
+        return TrialState.FAILED, attempt.raised
+    if attempt.missing:
+        return TrialState.INVALID, f"the capture is incomplete: {attempt.missing}"
+    return TrialState.VALID, ""
+
+
+def changes(
+    before: Mapping[str, tuple[str, int, str]],
+    after: Mapping[str, tuple[str, int, str]],
+    left: Collection[str] = (),
+) -> str:
+    """Which workers were lost or came, in a sentence; empty when none was.
+
+    Args:
+        before: Address -> name, threads and status, as the scheduler knew them.
+        after: The same, later.
+        left: Addresses of workers that left in between, by the record of the trial.
+    """
+    lost = [before[address][0] for address in before if address not in after or address in left]
+    came = [after[address][0] for address in after if address not in before]
+    came += [address for address in left if address not in before and address not in after]
+    if not lost and not came:
+        return ""
+    parts = []
+    if lost:
+        parts.append(f"lost {len(lost)} of {len(before)} workers during the trial ({_some(lost)})")
+    if came:
+        parts.append(f"{len(came)} workers came during the trial ({_some(came)})")
+    return " and ".join(parts)
+
+
+def checked_result(result: Any) -> tuple[Any, str]:
+    """What a workload returned, or why it cannot be kept."""
+    try:
+        text = json.dumps(result, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return None, f"the workload returned what JSON cannot carry: {error}"
+    if len(text) > RESULT_LIMIT:
+        return None, f"the workload returned {len(text)} characters of JSON; at most {RESULT_LIMIT} are kept"
+    return result, ""
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """`type`, `message` and `traceback` of an exception, cut to a size that a report can show.
+
+    The exception itself is not kept: its frames hold the workload's futures.
+    """
+    full = traceback.TracebackException.from_exception(error)
+    text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
+    if len(text) > MESSAGE_LIMIT:
+        text = text[:MESSAGE_LIMIT] + " ..."
+    trace = "".join(full.format())
+    if len(trace) > TRACEBACK_LIMIT:
+        trace = "... " + trace[-TRACEBACK_LIMIT:]
+    return {"type": type(error).__qualname__, "message": text, "traceback": trace}
+
+
+def plain(value: Any) -> Any:
+    """`value` with what JSON cannot carry replaced: numbers that are not finite by null, the rest by text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")

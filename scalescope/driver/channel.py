@@ -1,0 +1,67 @@
+"""The driver's side of its standard streams, and clocks that a virtual clock does not touch."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import UTC, datetime
+
+from scalescope.driver.protocol import Message, encode
+
+
+def take_over_streams() -> tuple[int, Channel]:
+    """Keep the standard streams for the protocol alone.
+
+    From now on standard input is empty and standard output goes to standard error, for everything else in this process
+    and its children: a stray `print` or `input` cannot corrupt the protocol. The private copies are not inherited by
+    child processes, so the parent sees the end of replies as soon as the driver ends.
+
+    Returns:
+        The descriptor to read requests from, and the channel for replies.
+    """
+    requests, replies = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, Channel(replies)
+
+
+class Channel:
+    """Sends replies, whole lines from any thread.
+
+    Args:
+        descriptor: Where to; owned by the channel.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        """Send one message.
+
+        Nothing is sent, and nothing raised, when the parent no longer listens: what has to be done about that is the
+        business of `Lifeline`, which notices it too.
+
+        Raises:
+            DriverError: The message holds something that JSON cannot carry.
+        """
+        data = memoryview(encode(message))
+        with self._lock:
+            while data:
+                try:
+                    data = data[os.write(self._descriptor, data) :]
+                except BrokenPipeError:
+                    return
+
+
+def real_seconds() -> float:
+    """A monotonic clock in real seconds, also where a virtual clock replaces those of the standard library."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def utc_now() -> str:
+    """The wall clock in UTC, ISO 8601; real time too."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,494 @@
+"""The parent's side: start a driver, have it run trials, and be rid of it whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import scalescope
+from scalescope import errors
+from scalescope.driver.channel import utc_now
+from scalescope.driver.protocol import (
+    Close,
+    Closed,
+    Failed,
+    Message,
+    Open,
+    Opened,
+    Progress,
+    Ready,
+    Reply,
+    RunTrial,
+    TrialDone,
+    decode_reply,
+    encode,
+)
+from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
+from scalescope.model.cluster import ClusterSpec
+from scalescope.model.sweep import PlannedTrial
+from scalescope.model.trial import TrialState
+
+LOG = "driver.log"
+CLOSE_TIMEOUT_S = 20.0
+TERMINATE_TIMEOUT_S = 5.0
+"""Seconds that a driver has to end after SIGTERM, before it is killed."""
+
+SILENCE_MARGIN_S = 30.0
+"""Seconds beyond a phase's own limit after which a driver that says nothing is taken to be stuck."""
+
+_FIRST_WORD_S = 120.0
+_TAIL_LINES, _TAIL_CHARACTERS = 20, 4_000
+_POLL_S = 0.1
+_DEATH_WAIT_S = 15.0  # longer than a driver takes that closes its cluster first
+
+_HINTS = {
+    signal.SIGKILL: "somebody killed it, or the kernel did because memory ran out: see `dmesg`",
+    signal.SIGSEGV: "a compiled extension crashed; the stack is in the log",
+    signal.SIGABRT: "a compiled extension gave up; the stack is in the log",
+    signal.SIGTERM: "somebody ended it",
+}
+
+
+T = TypeVar("T", Ready, Opened, TrialDone)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial.
+
+    Attributes:
+        state: What it is worth.
+        reason: Why it is not valid; empty when it is.
+        started_at: Wall clock in UTC, ISO 8601.
+        real_s: Real seconds that it took.
+        elapsed_s: The workload's call in seconds on the cluster's clock; None when it did not return.
+        warnings: About the quality of the capture.
+        facts: What the driver knows of it.
+        spool: Folder of its raw records (`records.spool` in the format of `scalescope.model.spool`).
+        result: What the workload returned.
+        error: `type`, `message` and `traceback` of what was raised, if anything was.
+    """
+
+    state: TrialState
+    reason: str
+    started_at: str
+    real_s: float
+    elapsed_s: float | None
+    warnings: tuple[str, ...]
+    facts: Mapping[str, Any]
+    spool: Path
+    result: Any = None
+    error: Mapping[str, str] | None = field(default=None)
+
+
+class Driver:
+    """A driver process with an open cluster. Use `start`, and as a context manager, or call `close`.
+
+    The process leads a session of its own: Ctrl-C in the terminal reaches only the parent, which closes it in order. It
+    ends by itself when the parent disappears.
+
+    Attributes:
+        pid: Of the process, and of its process group.
+        facts: Of the cluster, as it opened.
+        host: Facts of the machine.
+        versions: Of the interpreter and the packages that decide what is measured.
+        packages: Every distribution installed in its environment, with its version.
+        log: Path of the file that takes its standard error, and its workers'.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], *, folder: Path, on_progress: Callable[[str], None] | None = None
+    ) -> None:
+        self.pid = process.pid
+        self.log = folder / LOG
+        self.facts: dict[str, Any] = {}
+        self.host: dict[str, Any] = {}
+        self.versions: dict[str, str] = {}
+        self.packages: dict[str, str] = {}
+        self._process = process
+        self._folder = folder
+        self._on_progress = on_progress
+        self._log_start = self.log.stat().st_size
+        self._replies: queue.Queue[Reply | DriverError] = queue.Queue()
+        self._turn = threading.Lock()
+        self._reaping = threading.Lock()
+        self._ending = False
+        self._closed = False
+        self._phase = ""
+        self._reader = threading.Thread(target=self._read, name=f"driver-{self.pid}-replies", daemon=True)
+        self._reader.start()
+
+    @classmethod
+    def start(
+        cls,
+        spec: ClusterSpec,
+        *,
+        seed: int = 0,
+        folder: Path,
+        python: str = sys.executable,
+        environ: Mapping[str, str] | None = None,
+        dask_config: Mapping[str, Any] | None = None,
+        on_progress: Callable[[str], None] | None = None,
+        start_timeout_s: float = 120,
+    ) -> Driver:
+        """Start a driver and open a cluster in it.
+
+        Args:
+            spec: Which cluster.
+            seed: Of whatever is random in it.
+            folder: For its log and the spools of its trials; made if it does not exist.
+            python: Interpreter of the environment to run in.
+            environ: Environment variables besides those of this process.
+            dask_config: Dask configuration of the first trial, so that the cluster need not be opened twice.
+            on_progress: Called with a sentence whenever the driver begins something.
+            start_timeout_s: Real seconds until the driver runs, and again until the cluster is open.
+
+        Raises:
+            DriverError: The process did not start, or died, or was not ready in time.
+            ClusterError: The cluster could not be opened.
+        """
+        folder = folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        driver = cls(_spawn(spec, folder, python, environ or {}), folder=folder, on_progress=on_progress)
+        try:
+            driver._open(spec, seed, dict(dask_config or {}), start_timeout_s)
+        except BaseException:
+            driver.close(timeout_s=2)
+            raise
+        return driver
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can run another trial."""
+        return not (self._ending or self._closed or self._exited())
+
+    def run(
+        self,
+        planned: PlannedTrial,
+        workload: str,
+        *,
+        timeout_s: float,
+        options: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Run one trial. When the driver dies in it, the outcome is invalid and says so, and `alive` is false.
+
+        The driver answers before it has cleared up after the trial; it does so while the caller stores the outcome.
+
+        Args:
+            planned: Point, repeat and key.
+            workload: Reference of the workload, as the driver's environment can load it.
+            timeout_s: Real seconds after which the trial is stopped; the driver ends then.
+            options: What else to record, as keyword arguments of `Capture.trial`.
+
+        Raises:
+            DriverError: The driver had ended before, and the trial has not begun.
+        """
+        with self._turn:
+            if not self.alive:
+                raise DriverError(
+                    "the driver cannot run another trial",
+                    where=f"driver process {self.pid}",
+                    cause="it was closed" if self._closed else "it has ended",
+                    next_step="start a new driver for the remaining trials",
+                )
+            spool = _fresh(self._folder / "spool" / planned.key)
+            began, started_at = time.monotonic(), utc_now()
+            self._phase = ""
+            try:
+                return self._run(planned, workload, timeout_s, dict(options or {}), spool)
+            except InfrastructureError as error:
+                self._ending = True
+                self._end(grace_s=0)
+                if not self._phase:  # it ended while it cleared up after the trial before
+                    raise
+                return Outcome(
+                    state=TrialState.INVALID,
+                    reason=str(error),
+                    started_at=started_at,
+                    real_s=time.monotonic() - began,
+                    elapsed_s=None,
+                    warnings=(),
+                    facts={},
+                    spool=spool,
+                    error={"type": type(error).__name__, "message": str(error), "traceback": ""},
+                )
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Close the cluster and end the process: politely, then with SIGTERM, then with SIGKILL for its whole group.
+
+        May be called at any time, from any thread, and again.
+
+        Args:
+            timeout_s: Seconds for the polite end.
+        """
+        self._ending = True
+        if not self._closed:
+            assert self._process.stdin is not None
+            with contextlib.suppress(OSError, ValueError):  # it may be gone already, or its stream closed
+                self._process.stdin.write(encode(Close()))
+                self._process.stdin.close()
+        self._end(grace_s=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------- talking
+
+    def _open(self, spec: ClusterSpec, seed: int, dask_config: dict[str, Any], timeout_s: float) -> None:
+        ready = self._expect(Ready, timeout_s, timeout_s)
+        self.host, self.packages = dict(ready.host), dict(ready.packages)
+        self.versions = {"python": ready.python, **ready.versions}
+        self._send(Open(spec.to_mapping(), str(self._folder), seed, dask_config))
+        self.facts = dict(self._expect(Opened, timeout_s, timeout_s).facts)
+
+    def _run(
+        self, planned: PlannedTrial, workload: str, timeout_s: float, options: dict[str, Any], spool: Path
+    ) -> Outcome:
+        point = planned.point.to_mapping()
+        self._send(
+            RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(spool), options)
+        )
+        done = self._expect(TrialDone, _FIRST_WORD_S)
+        if done.key != planned.key:
+            raise DriverError(
+                f"the driver answered for trial {done.key} where {planned.key} was asked for",
+                where=f"driver process {self.pid}",
+                next_step="this is a defect of Scalescope",
+            )
+        self._ending = self._ending or done.ending
+        return Outcome(
+            state=TrialState(done.state),
+            reason=done.reason,
+            started_at=done.started_at,
+            real_s=done.real_s,
+            elapsed_s=done.elapsed_s,
+            warnings=done.warnings,
+            facts=done.facts,
+            spool=spool,
+            result=done.result,
+            error=done.error,
+        )
+
+    def _send(self, message: Message) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(encode(message))
+            self._process.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise self._died() from error
+
+    def _expect(self, wanted: type[T], first_word_s: float, total_s: float | None = None) -> T:
+        """The next reply of that kind.
+
+        Args:
+            wanted: The kind.
+            first_word_s: Seconds within which the driver must say anything at all.
+            total_s: Seconds within which the reply must come, if that is limited; else the driver's own limits hold.
+        """
+        now = time.monotonic()
+        deadline = now + first_word_s
+        end = None if total_s is None else now + total_s
+        while True:
+            reply = self._next(deadline if end is None else end, wanted.__name__)
+            if isinstance(reply, wanted):
+                return reply
+            if isinstance(reply, Progress):
+                deadline = time.monotonic() + reply.limit_s + SILENCE_MARGIN_S
+                if reply.phase != "clearing":
+                    self._phase = reply.phase
+                if self._on_progress is not None:
+                    self._on_progress(reply.text)
+            elif isinstance(reply, Failed):
+                raise _error(reply)
+            elif isinstance(reply, Closed):
+                raise self._died(reply.reason)
+            else:
+                raise DriverError(f"the driver said {reply.kind!r} unasked", where=f"driver process {self.pid}")
+
+    def _next(self, deadline: float, wanted: str) -> Reply:
+        while True:
+            if time.monotonic() > deadline:
+                raise self._silent(wanted)
+            exited = self._exited()
+            try:
+                reply = self._replies.get(timeout=0.5 if exited else _POLL_S)
+            except queue.Empty:
+                if exited:
+                    raise self._died() from None
+                continue
+            if isinstance(reply, DriverError):
+                raise reply
+            return reply
+
+    def _read(self) -> None:
+        """Take in replies until the driver's end of the pipe closes; in a thread, so that the driver never waits."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                self._replies.put(decode_reply(line))
+            except DriverError as error:
+                self._replies.put(error)
+
+    # ---------------------------------------------------------------- the process
+
+    def _exited(self) -> bool:
+        """Whether the process has ended. It stays a zombie, so that its process group's number stays ours."""
+        if self._process.returncode is not None:
+            return True
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
+
+    def _wait(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._exited():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _end(self, *, grace_s: float) -> None:
+        """End the process and everything in its group, and take in its exit status."""
+        with self._reaping:
+            if self._closed:
+                return
+            if not self._wait(grace_s):
+                os.kill(self.pid, signal.SIGTERM)
+                self._wait(TERMINATE_TIMEOUT_S)
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+            self._closed = True
+            self._reader.join(5)
+            for stream in (self._process.stdin, self._process.stdout):
+                assert stream is not None
+                with contextlib.suppress(BrokenPipeError):  # unsent requests, to nobody
+                    stream.close()
+
+    def _died(self, reason: str = "") -> DriverError:
+        """Why nothing more is to be expected of the process."""
+        self._wait(_DEATH_WAIT_S)
+        what, hint = self._manner()
+        return DriverError(
+            f"the driver {what}" + (f": {reason}" if reason else ""),
+            where=f"driver process {self.pid}, log {self.log}",
+            cause="; ".join(part for part in (hint, f"last lines of its log:\n{self._tail()}") if part),
+            next_step="read the log, then start a new driver for the remaining trials",
+        )
+
+    def _manner(self) -> tuple[str, str]:
+        """How the process ended, and what that suggests."""
+        code = self._process.returncode
+        if code is None:
+            status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if status is None:
+                return "closed its streams but runs on", ""
+            code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
+        if code >= 0:
+            return f"ended with exit status {code}", ""
+        number = signal.Signals(-code)
+        return f"was killed by {number.name}", _HINTS.get(number, "")
+
+    def _silent(self, wanted: str) -> DriverError:
+        return DriverError(
+            f"the driver went silent: no {wanted!r} in time",
+            where=f"driver process {self.pid}, log {self.log}",
+            cause="something holds its interpreter lock, or the machine is overloaded; "
+            f"last lines of its log:\n{self._tail()}",
+            next_step="read the log; give the trial a longer timeout if it was only slow",
+        )
+
+    def _tail(self) -> str:
+        with open(self.log, "rb") as log:
+            log.seek(max(self._log_start, os.fstat(log.fileno()).st_size - _TAIL_CHARACTERS))
+            text = log.read().decode("utf-8", "replace")
+        lines = text.splitlines()[-_TAIL_LINES:]
+        return "\n".join(f"    {line}" for line in lines) or "    (empty)"
+
+
+def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, **extra}
+    environ.pop("SCALESCOPE_CLOCK", None)
+    if not spec.real_time:
+        environ["SCALESCOPE_CLOCK"] = "virtual"
+        environ["PYTHONHASHSEED"] = "0"  # sets and dictionaries of the simulation repeat
+    if os.path.abspath(python) != os.path.abspath(sys.executable):
+        environ.pop("PYTHONHOME", None)
+        paths = [str(_importable(folder)), environ.get("PYTHONPATH", "")]
+        environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    with open(folder / LOG, "ab") as log:
+        try:
+            return subprocess.Popen(
+                [python, "-m", "scalescope.driver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environ,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise DriverError(
+                "the driver could not be started",
+                where=f"interpreter {python}",
+                cause=str(error),
+                next_step="give the path of a Python interpreter of the environment to measure",
+            ) from error
+
+
+def _importable(folder: Path) -> Path:
+    """A folder with nothing in it but this package.
+
+    Putting the package's own parent on another interpreter's path could bring this environment's dask with it.
+    """
+    path = folder / "importable"
+    path.mkdir(exist_ok=True)
+    link = path / "scalescope"
+    target = Path(scalescope.__file__).resolve().parent
+    if not (link.is_symlink() and link.resolve() == target):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target, target_is_directory=True)
+    return path
+
+
+def _fresh(path: Path) -> Path:
+    """Make a folder of that name, or of the next one that is not there: what an earlier attempt recorded is kept."""
+    for attempt in range(1, 1000):
+        candidate = path if attempt == 1 else path.with_name(f"{path.name}-{attempt}")
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return candidate
+    raise DriverError("too many attempts at one trial", where=str(path), next_step="clear the folder")
+
+
+def _error(failed: Failed) -> ScalescopeError:
+    """The error that a driver reported; one of a type that only the driver knows becomes a `DriverError`."""
+    kind = _ERRORS.get(failed.type, DriverError)
+    return kind(failed.what, where=failed.where, cause=failed.cause, next_step=failed.next_step)
+
+
+_ERRORS: dict[str, type[ScalescopeError]] = {
+    "InvalidField": errors.UsageError,  # the field's name and value are in its text
+    **{
+        kind.__name__: kind
+        for kind in (errors.UsageError, errors.ClusterError, errors.WorkersMissing, errors.CaptureError, DriverError)
+    },
+}

@@ -1,0 +1,276 @@
+"""What the driver and its parent say to each other: one JSON object a line, over the driver's standard streams.
+
+The parent sends requests, the driver replies. `open` is answered by `opened` or `failed`; `trial` by `trial`; `close`
+by `closed`. `ready` comes first, unasked; `progress` may come at any time while a request is served. A message of an
+unknown kind, with an unknown or missing field, or with a value of the wrong type raises `DriverError`: both ends are
+of one version, so anything unexpected means that the stream is corrupt.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+
+from scalescope.errors import DriverError, ScalescopeError
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of all messages; `kind` names them on the wire."""
+
+    kind: ClassVar[str] = ""
+
+
+@dataclass(frozen=True)
+class Open(Message):
+    """Open a cluster.
+
+    Attributes:
+        cluster: Its specification (`ClusterSpec.to_mapping`).
+        folder: For the logs of its workers.
+        seed: Of whatever is random in it.
+        dask_config: Dask configuration keys to set before.
+    """
+
+    kind: ClassVar[str] = "open"
+    cluster: Mapping[str, Any]
+    folder: str
+    seed: int = 0
+    dask_config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunTrial(Message):
+    """Run one trial on the open cluster.
+
+    Attributes:
+        key: Identity within its sweep.
+        point: What to run (`Point.to_mapping`).
+        repeat: From 0.
+        warmup: Whether it is one.
+        workload: Reference of the workload.
+        timeout_s: Real seconds after which it is stopped.
+        spool: Folder for its raw records; it exists.
+        options: What else to record, as keyword arguments of `Capture.trial`.
+    """
+
+    kind: ClassVar[str] = "trial"
+    key: str
+    point: Mapping[str, Any]
+    repeat: int
+    warmup: bool
+    workload: str
+    timeout_s: float
+    spool: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Close(Message):
+    """Close the cluster and end."""
+
+    kind: ClassVar[str] = "close"
+
+
+@dataclass(frozen=True)
+class Ready(Message):
+    """The driver runs.
+
+    Attributes:
+        pid: Its process, and process group where it has one of its own.
+        python: Version of its interpreter.
+        versions: Of the packages that decide what is measured.
+        host: Facts of the machine.
+        packages: Every installed distribution and its version.
+    """
+
+    kind: ClassVar[str] = "ready"
+    pid: int
+    python: str
+    versions: Mapping[str, Any]
+    host: Mapping[str, Any]
+    packages: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Opened(Message):
+    """The cluster is open; `facts` are the cluster's."""
+
+    kind: ClassVar[str] = "opened"
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress(Message):
+    """What the driver does now.
+
+    Attributes:
+        phase: One word.
+        text: For a person.
+        limit_s: Real seconds within which it will speak again; after that it is stuck.
+    """
+
+    kind: ClassVar[str] = "progress"
+    phase: str
+    text: str
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class TrialDone(Message):
+    """How a trial went.
+
+    Attributes:
+        key: As in the request.
+        state: `valid`, `failed` or `invalid`.
+        reason: Why it is not valid.
+        error: `type`, `message` and `traceback` of what was raised, if anything was.
+        started_at: Wall clock in UTC, ISO 8601.
+        real_s: Real seconds that the trial took, capture included.
+        elapsed_s: The workload's call in seconds on the cluster's clock; null when it did not return.
+        warnings: About the quality of the capture.
+        facts: What a reader of the result must know.
+        result: What the workload returned.
+        ending: The driver ends after this reply.
+    """
+
+    kind: ClassVar[str] = "trial"
+    key: str
+    state: str
+    reason: str
+    error: Mapping[str, Any] | None
+    started_at: str
+    real_s: float
+    elapsed_s: float | None
+    warnings: tuple[str, ...]
+    facts: Mapping[str, Any]
+    result: Any = None
+    ending: bool = False
+
+
+@dataclass(frozen=True)
+class Failed(Message):
+    """A request could not be served; the fields are those of `ScalescopeError`, and `type` is its class."""
+
+    kind: ClassVar[str] = "failed"
+    type: str
+    what: str
+    where: str = ""
+    cause: str = ""
+    next_step: str = ""
+
+    @classmethod
+    def of(cls, error: ScalescopeError) -> Failed:
+        """The reply that carries `error`."""
+        return cls(type(error).__name__, error.what, error.where, error.cause, error.next_step)
+
+
+@dataclass(frozen=True)
+class Closed(Message):
+    """The cluster is closed and the driver ends; `reason` says why."""
+
+    kind: ClassVar[str] = "closed"
+    reason: str = ""
+
+
+Request = Open | RunTrial | Close
+Reply = Ready | Opened | Progress | TrialDone | Failed | Closed
+
+_REQUESTS: dict[str, type[Message]] = {cls.kind: cls for cls in (Open, RunTrial, Close)}
+_REPLIES: dict[str, type[Message]] = {cls.kind: cls for cls in (Ready, Opened, Progress, TrialDone, Failed, Closed)}
+
+
+def encode(message: Message) -> bytes:
+    """One line of ASCII, with its line feed.
+
+    Raises:
+        DriverError: The message holds something that JSON cannot carry.
+    """
+    data = {"kind": message.kind, **{item.name: getattr(message, item.name) for item in fields(message)}}
+    try:
+        return json.dumps(data, allow_nan=False).encode("ascii") + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DriverError(
+            f"a {message.kind!r} message cannot be sent",
+            where="driver protocol",
+            cause=f"it holds something that JSON cannot carry: {error}",
+            next_step="this is a defect of Scalescope unless a workload or cluster of your own put it there",
+        ) from error
+
+
+def decode_request(line: bytes | str) -> Request:
+    """The request on a line.
+
+    Raises:
+        DriverError: The line is not a request.
+    """
+    return _decode(line, _REQUESTS)  # type: ignore[return-value]
+
+
+def decode_reply(line: bytes | str) -> Reply:
+    """The reply on a line.
+
+    Raises:
+        DriverError: The line is not a reply.
+    """
+    return _decode(line, _REPLIES)  # type: ignore[return-value]
+
+
+def _decode(line: bytes | str, known: Mapping[str, type[Message]]) -> Message:
+    try:
+        data = json.loads(line, parse_constant=_reject_constant)
+    except (ValueError, RecursionError) as error:
+        raise _corrupt("is not JSON", line) from error
+    if not isinstance(data, dict):
+        raise _corrupt("is not a JSON object", line)
+    kind = data.pop("kind", None)
+    if not isinstance(kind, str) or kind not in known:
+        raise _corrupt(f"has the kind {kind!r}; known are {', '.join(known)}", line)
+    message = known[kind]
+    hints = get_type_hints(message)
+    names = {item.name for item in fields(message)}
+    for name, value in data.items():
+        if name not in names:
+            raise _corrupt(f"has the unknown field {name!r}", line)
+        if not _fits(value, hints[name]):
+            raise _corrupt(f"has the wrong type of value in field {name!r}", line)
+        if get_origin(hints[name]) is tuple:
+            data[name] = tuple(value)
+    try:
+        return message(**data)
+    except TypeError as error:
+        raise _corrupt(f"lacks a field ({error})", line) from error
+
+
+def _fits(value: object, hint: Any) -> bool:
+    origin = get_origin(hint)
+    if hint is Any:
+        return True
+    if origin is types.UnionType:
+        return any(_fits(value, option) for option in get_args(hint))
+    if origin is collections.abc.Mapping:
+        return isinstance(value, dict)
+    if origin is tuple:
+        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _corrupt(problem: str, line: bytes | str) -> DriverError:
+    text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+    shown = text if len(text) <= 200 else text[:197] + "..."
+    return DriverError(
+        f"a line between the driver and its parent {problem}",
+        where=f"driver protocol: {shown!r}",
+        cause="the two ends are of different versions, or something else wrote into the stream",
+        next_step="check that both interpreters import the same scalescope",
+    )

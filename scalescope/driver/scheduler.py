@@ -1,0 +1,49 @@
+"""Functions that the driver sends to the scheduler.
+
+The source text of this module is what is sent (`scalescope.capture.shipping`): the standard library and `distributed`
+alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def census(dask_scheduler: Any = None) -> dict[str, Any]:
+    """Who is there and what there is to do.
+
+    Returns:
+        `workers`: address -> [name, threads, status]; `tasks`: tasks known; `processing`: tasks assigned to workers.
+    """
+    workers = dask_scheduler.workers
+    return {
+        "workers": {address: [str(ws.name), ws.nthreads, ws.status.name] for address, ws in workers.items()},
+        "tasks": len(dask_scheduler.tasks),
+        "processing": sum(len(ws.processing) for ws in workers.values()),
+    }
+
+
+def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
+    """Drop what the scheduler learnt from earlier trials: durations by task prefix, and measured bandwidth.
+
+    It decides by both where a task runs and what is stolen, so a trial would depend on those before it. What workers
+    measured of the bandwidth they keep, and report again.
+
+    Args:
+        bandwidth: Bytes per second to start from.
+        dask_scheduler: The scheduler.
+
+    Returns:
+        Whether it was done; it is not while there are tasks, which refer to their prefixes.
+    """
+    if dask_scheduler.tasks:
+        return False
+    dask_scheduler.task_prefixes.clear()
+    dask_scheduler.task_groups.clear()
+    dask_scheduler.computations.clear()
+    dask_scheduler.bandwidth = bandwidth
+    dask_scheduler.bandwidth_workers.clear()
+    dask_scheduler.bandwidth_types.clear()
+    for owner in (dask_scheduler, dask_scheduler.extensions.get("stealing")):  # older and newer distributed
+        getattr(owner, "unknown_durations", {}).clear()
+    return True

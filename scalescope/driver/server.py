@@ -1,0 +1,271 @@
+"""The driver's main loop, and all the ways in which it ends."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import platform
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import NoReturn
+
+from scalescope.capture import host
+from scalescope.driver.attempt import Attempt, judge, plain
+from scalescope.driver.channel import Channel, real_seconds, take_over_streams, utc_now
+from scalescope.driver.lifeline import Lifeline
+from scalescope.driver.protocol import (
+    Close,
+    Closed,
+    Failed,
+    Open,
+    Opened,
+    Progress,
+    Ready,
+    RunTrial,
+    TrialDone,
+    decode_request,
+)
+from scalescope.driver.session import Session
+from scalescope.driver.watchdog import Watchdog, where
+from scalescope.errors import DriverError, ScalescopeError
+from scalescope.model.trial import TrialState
+
+CLOSE_LIMIT_S = 10.0
+"""Real seconds in which a cluster must be closed when the driver ends; after that everything is killed."""
+
+PATIENCE_S = 3.0
+"""Real seconds of these in which the main thread may come back from clearing up, and close the cluster in order."""
+
+EXIT_CLOSED, EXIT_PARENT_GONE, EXIT_STUCK, EXIT_PROTOCOL = 0, 10, 11, 12
+"""Exit statuses: closed on request, parent gone, a phase outlasted its limit, nonsense on standard input. A signal
+gives 128 and its number."""
+
+VERSIONS = ("dask", "distributed", "tornado", "msgpack", "cloudpickle", "scalescope")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """Asks the main thread, which waits for requests, to end the driver."""
+
+    reason: str
+    status: int
+    parent_gone: bool = False
+
+
+@dataclass(frozen=True)
+class _Running:
+    """The trial in progress, and the function that it runs once it is known."""
+
+    request: RunTrial
+    started_at: str
+    began: float
+
+
+class Server:
+    """Serves the requests of one parent.
+
+    The main thread serves; the threads of `Lifeline` and `Watchdog` end the process when there is a reason. Whoever
+    comes first settles the trial in progress: it is reported exactly once.
+    """
+
+    def __init__(self, requests: int, channel: Channel) -> None:
+        self._channel = channel
+        self._requests: queue.Queue[Open | RunTrial | _Stop] = queue.Queue()
+        self._watchdog = Watchdog(self._expired)
+        self._lifeline = Lifeline(self._received, self._parent_gone, self._signalled, requests=requests)
+        self._packages = host.packages()
+        self._session = Session(self._enter, host.packages_digest(self._packages))
+        self._main = threading.get_ident()
+        self._lock = threading.Lock()
+        self._trial: _Running | None = None
+        self._taken = threading.Event()
+        self._ending = False
+
+    def serve(self) -> NoReturn:
+        """Serve until there is a reason to end the process."""
+        self._watchdog.start()
+        self._lifeline.start()
+        self._channel.send(ready(self._packages))
+        while True:
+            request = self._next()
+            if isinstance(request, _Stop):
+                self._end_in_order(request)
+            elif isinstance(request, Open):
+                self._open(request)
+            else:
+                self._run(request)
+            self._watchdog.leave()
+
+    # ---------------------------------------------------------------- requests, on the main thread
+
+    def _next(self) -> Open | RunTrial | _Stop:
+        with self._session.idle():
+            while True:
+                request = self._requests.get()
+                if isinstance(request, _Stop):
+                    self._taken.set()
+                    return request
+                if not self._ending:  # else what the parent wants no more matters
+                    return request
+
+    def _open(self, request: Open) -> None:
+        try:
+            facts = self._session.open(request)
+        except ScalescopeError as error:
+            self._channel.send(Failed.of(error))
+        except Exception as error:
+            logger.exception("the cluster could not be opened")
+            self._channel.send(Failed("ClusterError", "the cluster could not be opened", cause=repr(error)))
+        else:
+            self._channel.send(Opened(plain(facts)))
+
+    def _run(self, request: RunTrial) -> None:
+        running = _Running(request, utc_now(), real_seconds())
+        with self._lock:
+            if self._ending:
+                return
+            self._trial = running
+        attempt = self._session.run(request)
+        state, reason = judge(attempt)
+        self._settle(running, attempt, state, reason)
+        try:
+            self._session.clear()
+        except Exception:
+            logger.exception("the cluster could not be cleared after trial %s", request.key)
+            self._end_in_order(_Stop("the cluster could not be cleared after a trial", EXIT_STUCK))
+
+    def _settle(
+        self, running: _Running, attempt: Attempt, state: TrialState, reason: str, *, ending: bool = False
+    ) -> None:
+        """Report a trial, unless it has been."""
+        with self._lock:
+            if self._trial is not running:
+                return
+            self._trial = None
+        self._channel.send(
+            TrialDone(
+                key=running.request.key,
+                state=state.value,
+                reason=reason,
+                error=attempt.error,
+                started_at=running.started_at,
+                real_s=real_seconds() - running.began,
+                elapsed_s=attempt.elapsed_s,
+                warnings=tuple(attempt.warnings),
+                facts=plain(attempt.facts),
+                result=attempt.result,
+                ending=ending,
+            )
+        )
+
+    def _enter(self, phase: str, limit_s: float, text: str) -> None:
+        self._watchdog.enter(phase, limit_s)
+        self._channel.send(Progress(phase, text, limit_s))
+
+    # ---------------------------------------------------------------- reasons to end, on other threads
+
+    def _received(self, line: bytes) -> None:
+        try:
+            request = decode_request(line)
+        except DriverError as error:
+            logger.error("%s", error)
+            self._channel.send(Failed.of(error))
+            self._end(_Stop("a request could not be understood", EXIT_PROTOCOL))
+            return
+        if isinstance(request, Close):
+            self._end(_Stop("the parent asked the driver to close", EXIT_CLOSED))
+        else:
+            self._requests.put(request)
+
+    def _parent_gone(self, reason: str) -> None:
+        self._end(_Stop(reason, EXIT_PARENT_GONE, parent_gone=True))
+
+    def _signalled(self, number: int) -> None:
+        self._end(_Stop(f"the driver received {signal.Signals(number).name}", 128 + number))
+
+    def _expired(self, phase: str, limit_s: float) -> None:
+        if phase == "closing":
+            logger.error("the cluster was not closed within %g s", limit_s)
+            _exit(_Stop("closing took too long", EXIT_STUCK), clean=False)
+        seen = where(self._main, self._session.function)
+        logger.error("timed out after %g s of real time in phase %r; the threads are:", limit_s, phase)
+        faulthandler.dump_traceback(all_threads=True)
+        self._end(_Stop(f"timed out after {limit_s:g} s of real time while {phase}; last seen: {seen}", EXIT_STUCK))
+
+    def _end(self, stop: _Stop) -> None:
+        """End the process: through the main thread if that comes back soon, else in spite of it."""
+        with self._lock:
+            if self._ending:
+                return
+            self._ending = True
+            running = self._trial
+        if running is None:  # it waits for requests, or clears up, or opens a cluster
+            self._requests.put(stop)
+            if self._taken.wait(PATIENCE_S):
+                return
+        else:
+            self._settle(running, Attempt(), TrialState.INVALID, stop.reason, ending=True)
+        closer = threading.Thread(target=self._session.abandon, name="scalescope-closer", daemon=True)
+        closer.start()
+        closer.join(CLOSE_LIMIT_S - PATIENCE_S)
+        if closer.is_alive():
+            logger.error("the cluster was not closed in time")
+        self._channel.send(Closed(stop.reason))
+        _exit(stop, clean=not closer.is_alive())
+
+    def _end_in_order(self, stop: _Stop) -> NoReturn:
+        self._watchdog.enter("closing", CLOSE_LIMIT_S)
+        clean = True
+        try:
+            self._session.close()
+        except Exception:
+            logger.exception("the cluster was not closed in order")
+            clean = False
+        self._channel.send(Closed(stop.reason))
+        _exit(stop, clean=clean)
+
+
+def ready(packages: Mapping[str, str]) -> Ready:
+    """What there is to say of this process."""
+    return Ready(
+        pid=os.getpid(),
+        python=platform.python_version(),
+        versions={name: version for name in VERSIONS if (version := _version(name))},
+        host=plain(host.facts()),
+        packages=plain(packages),
+    )
+
+
+def main() -> NoReturn:
+    """Entry of the process."""
+    requests, channel = take_over_streams()
+    faulthandler.enable()
+    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.WARNING)
+    for handler in logging.getLogger("distributed").handlers:
+        handler.setLevel(logging.WARNING)  # the log is for what went wrong; it has a line per worker otherwise
+    Server(requests, channel).serve()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _exit(stop: _Stop, *, clean: bool) -> NoReturn:
+    """End at once, whatever other threads do; with the rest of the process group when nobody else would end it."""
+    logger.info("the driver ends: %s", stop.reason)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if (stop.parent_gone or not clean) and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(stop.status)

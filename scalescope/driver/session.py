@@ -1,0 +1,317 @@
+"""The open cluster and the trials on it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import platform
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+import distributed
+
+from scalescope import clusters, workloads
+from scalescope.capture import host
+from scalescope.capture.session import Capture
+from scalescope.capture.shipping import Shipment
+from scalescope.driver import scheduler
+from scalescope.driver.attempt import Attempt, changes, checked_result, describe
+from scalescope.driver.protocol import Open, RunTrial
+from scalescope.errors import ClusterError, DriverError, InfrastructureError, WorkersMissing, WrongAnswer
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.sweep import Point
+
+if TYPE_CHECKING:
+    from scalescope.clusters.base import Cluster
+    from scalescope.model.workload import Workload
+
+logger = logging.getLogger(__name__)
+
+OPEN_LIMIT_S, LOAD_LIMIT_S, RECORD_LIMIT_S, CLEAR_LIMIT_S = 150.0, 120.0, 300.0, 60.0
+"""Real seconds for what is not the workload's: open or scale a cluster (where its specification has no limit of its
+own), import a workload, take in the records, clear up."""
+
+LIMIT_MARGIN_S = 30.0
+"""Added to the limit of a specification, so that the cluster's own error comes first."""
+
+ASK_TIMEOUT_S = 30.0
+"""Seconds within which a scheduler must answer a question of the driver."""
+
+DRAIN_LIMIT_S = 3.0
+"""Seconds within which tasks must have ended after their trial; else the cluster is opened anew."""
+
+DRAIN_INTERVAL_S = 2.0
+"""Real seconds between two collections of records during a trial. In simulated time they are collected at its end."""
+
+RECORDS = "records.spool"
+_CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "spooled_bytes", "notes", "files")
+
+
+class Session:
+    """Opens clusters as trials need them, and runs the trials. All methods but `abandon` are the main thread's.
+
+    Args:
+        enter: Called at the beginning of each phase with its name, its limit in real seconds, and a text for people.
+        packages: Digest of the packages that are installed.
+    """
+
+    def __init__(self, enter: Callable[[str, float, str], None], packages: str) -> None:
+        self._enter = enter
+        self._packages = packages
+        self._request: Open | None = None
+        self._cluster: Cluster | None = None
+        self._config: dict[str, Any] = {}
+        self._opened = ExitStack()
+        self._capture: Capture | None = None
+        self._observer: distributed.Client | None = None
+        self._client: distributed.Client | None = None
+        self._workloads: dict[str, Workload] = {}
+        self._spoiled = False
+        self.function: Callable[..., Any] | None = None
+
+    # ---------------------------------------------------------------- the cluster
+
+    def open(self, request: Open) -> dict[str, Any]:
+        """Open a cluster, in place of the one that is open. Returns its facts.
+
+        Raises:
+            ScalescopeError: The specification is wrong, or the cluster did not start.
+        """
+        self._request = request
+        return self._open(dict(request.dask_config))
+
+    def _open(self, config: dict[str, Any]) -> dict[str, Any]:
+        if self._request is None:
+            raise DriverError("a trial was asked for before a cluster was opened", where="driver protocol")
+        self.close()
+        spec = cluster_spec(self._request.cluster)
+        limit = getattr(spec, "start_timeout_s", OPEN_LIMIT_S) + LIMIT_MARGIN_S
+        self._enter("opening", limit, f"opening the {spec.kind} cluster")
+        self._config = config
+        self._cluster = clusters.build(spec, seed=self._request.seed)
+        self._opened.enter_context(dask.config.set({**self._cluster.dask_config, **config}))
+        try:
+            self._cluster.open()
+        except BaseException:
+            self.close()
+            raise
+        return self._cluster.facts()
+
+    def close(self) -> None:
+        """Close the cluster and what is connected to it."""
+        self._disconnect()
+        cluster, self._cluster = self._cluster, None
+        try:
+            if cluster is not None:
+                cluster.close()
+        finally:
+            self._spoiled = False
+            self._opened.close()
+
+    def abandon(self) -> None:
+        """End the cluster's processes while the main thread is busy with it; for the end of the driver."""
+        cluster = self._cluster
+        if cluster is not None and cluster.spec.real_time:  # a simulated one lives in this process alone
+            cluster.close()
+
+    def idle(self) -> AbstractContextManager[None]:
+        """Hold while waiting for a request."""
+        return nullcontext() if self._cluster is None else self._cluster.idle()
+
+    # ---------------------------------------------------------------- trials
+
+    def run(self, request: RunTrial) -> Attempt:
+        """Run a trial. Whatever goes wrong is in the attempt; nothing is raised."""
+        attempt = Attempt()
+        try:
+            self._attempt(request, attempt)
+        except InfrastructureError as error:
+            attempt.problem = str(error)
+            attempt.error = describe(error)
+            self._spoiled = True
+        except Exception as error:  # noqa: BLE001 - of the cluster or of ours: reported with the trial it spoiled
+            attempt.error = describe(error)
+            attempt.problem = f"the driver could not run the trial: {attempt.error['message']}"
+            self._spoiled = True
+        self.function = None
+        return attempt
+
+    def _attempt(self, request: RunTrial, attempt: Attempt) -> None:
+        point = Point.from_mapping(request.point)
+        attempt.facts.update(self._facts(point))
+        self._enter("loading", LOAD_LIMIT_S, f"loading workload {request.workload}")
+        try:
+            workload = self._load(request.workload)
+        except Exception as error:  # noqa: BLE001 - importing it runs the user's code
+            attempt.error = describe(error)
+            attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
+            return
+        cluster = self._prepare(point)
+        before = self._workers()
+        wrong = [name for name, threads, _ in before.values() if threads != point.threads_per_worker]
+        if len(before) != point.workers or wrong:
+            raise WorkersMissing(
+                f"the scheduler knows {len(before)} workers, {len(wrong)} of them with the wrong threads, where "
+                f"{point.workers} of {point.threads_per_worker} threads were asked for",
+                where=f"{cluster.kind} cluster",
+                cause="workers came or went between scaling and the trial",
+                next_step="run the trial again; look into the driver's log if it happens again",
+            )
+        left = self._measure(request, workload, point, attempt)
+        attempt.changes = changes(before, self._workers(), left)
+        attempt.facts["cluster"] = cluster.facts()
+
+    def _prepare(self, point: Point) -> Cluster:
+        """Have a cluster with the point's configuration and workers, and be connected to it."""
+        if self._cluster is None or self._config != dict(point.dask_config):
+            self._open(dict(point.dask_config))
+        cluster = self._cluster
+        assert cluster is not None
+        limit = getattr(cluster.spec, "start_timeout_s", OPEN_LIMIT_S) + LIMIT_MARGIN_S
+        self._enter("scaling", limit, f"scaling to {point.workers} workers of {point.threads_per_worker} threads")
+        if not cluster.spec.real_time:  # a simulated cluster starts a new scheduler whenever it is scaled
+            self._disconnect()
+        cluster.scale(point.workers, point.threads_per_worker)
+        if self._observer is None:
+            self._observer = cluster.client()
+            assert self._request is not None
+            self._capture = Capture(
+                self._observer,
+                drain_interval_s=DRAIN_INTERVAL_S if cluster.spec.real_time else None,
+                log_folder=Path(self._request.folder, "worker-logs") if cluster.nannies else None,
+            )
+        if not self._forget():
+            raise ClusterError(
+                "the scheduler has tasks before the trial begins",
+                where=f"{cluster.kind} cluster",
+                cause="somebody else uses it",
+                next_step="give the trial a cluster of its own",
+            )
+        return cluster
+
+    def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:
+        """Run and record. Returns the addresses of workers that left meanwhile."""
+        cluster, capture = self._cluster, self._capture
+        assert cluster is not None
+        assert capture is not None
+        self._client = client = cluster.client()
+        # Threads that the workload starts find it as well as the main thread does.
+        distributed.client._set_global_client(client)
+        load = host.HostLoad()
+        self._enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
+        with capture.trial(Path(request.spool, RECORDS), **request.options) as recording, load:
+            self.function = workload.run
+            self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
+            with cluster.running(workload, point), client.as_current():
+                began = cluster.time()
+                try:
+                    result = workload.run(client, **point.params)
+                except InfrastructureError:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - its sys.exit must not end the driver
+                    attempt.error = describe(error)
+                    verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
+                    attempt.raised = f"the workload {verb} {attempt.error['message']}"
+                else:
+                    attempt.elapsed_s = cluster.time() - began
+            self._enter("recording", RECORD_LIMIT_S, "taking in the records")
+        if not attempt.raised:
+            attempt.result, attempt.raised = checked_result(result)
+        attempt.warnings += recording.warnings
+        attempt.missing = "" if recording.complete else recording.reason
+        attempt.facts["host"] = {"load": load.load.to_mapping() if load.load else None, "load_unknown": load.reason}
+        attempt.facts["capture"] = {name: getattr(recording, name) for name in _CAPTURE_FACTS}
+        return recording.workers_left
+
+    def clear(self) -> None:
+        """Make the next trial independent of the last: no clients, no tasks, nothing learnt; else no cluster."""
+        self._enter("clearing", CLEAR_LIMIT_S, "clearing up")
+        try:
+            clean = not self._spoiled and self._drained()
+        except Exception:
+            logger.exception("the cluster could not be cleared; it is closed, and opened anew for the next trial")
+            clean = False
+        if not clean:
+            self.close()
+
+    def _drained(self) -> bool:
+        """Release all that the last trial left behind; whether that succeeded."""
+        if self._observer is None or self._cluster is None:
+            return True
+        if not self._cluster.spec.real_time:  # it starts a new scheduler and workers for every trial
+            self._close_clients()
+            gc.collect()
+            return True
+        # A task that runs on goes unseen once its client has left: the scheduler forgets it, the worker does not.
+        ended = self._wait_for(lambda: self._ask("census")["processing"] == 0)
+        self._close_clients()
+        gc.collect()
+        return ended and self._forget()
+
+    # ---------------------------------------------------------------- parts
+
+    def _load(self, reference: str) -> Workload:
+        if reference not in self._workloads:
+            self._workloads[reference] = workloads.load(reference)
+        return self._workloads[reference]
+
+    def _facts(self, point: Point) -> dict[str, Any]:
+        return {
+            "python": platform.python_version(),
+            "dask": dask.__version__,
+            "distributed": distributed.__version__,
+            "packages": self._packages,
+            "dask_config": dict(point.dask_config),
+        }
+
+    def _ask(self, function: str, **arguments: Any) -> Any:
+        """Call a function of `scalescope.driver.scheduler` on the scheduler."""
+        assert self._observer is not None
+        try:
+            return self._observer.run_on_scheduler(
+                Shipment(scheduler, function), callback_timeout=ASK_TIMEOUT_S, **arguments
+            )
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ClusterError(
+                "the scheduler does not answer",
+                where=getattr(self._observer.scheduler, "address", "scheduler"),
+                cause=f"{type(error).__name__}: {error}",
+                next_step="it may have run out of memory or been ended: see the driver's log",
+            ) from error
+
+    def _forget(self) -> bool:
+        """Have the scheduler without tasks and without anything learnt; whether that succeeded."""
+        bandwidth = dask.utils.parse_bytes(dask.config.get("distributed.scheduler.bandwidth"))
+        return self._wait_for(lambda: bool(self._ask("forget", bandwidth=bandwidth)))
+
+    def _workers(self) -> dict[str, tuple[str, int, str]]:
+        return {address: tuple(entry) for address, entry in self._ask("census")["workers"].items()}
+
+    def _wait_for(self, condition: Callable[[], bool]) -> bool:
+        for _ in range(round(DRAIN_LIMIT_S / 0.05)):
+            if condition():
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _disconnect(self) -> None:
+        self._close_clients()
+        capture, self._capture = self._capture, None
+        observer, self._observer = self._observer, None
+        if capture is not None:
+            capture.close()
+        if observer is not None:
+            observer.close()
+
+    def _close_clients(self) -> None:
+        """Close the trial's client, and those that the workload left open: they would take over as the default."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+        for other in list(distributed.client._global_clients.values()):
+            if other is not self._observer and not other.asynchronous:
+                other.close()

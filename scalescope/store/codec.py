@@ -1,0 +1,58 @@
+"""JSON and text as every database takes them.
+
+PostgreSQL refuses NaN and infinity in JSON, and NUL in text; both databases refuse lone surrogates in text, which
+Python makes of file names that are not UTF-8. A trial must not be lost for that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from scalescope.errors import StoreError
+
+_MARK = "$float"
+
+
+def dumps(value: object) -> str:
+    """JSON in ASCII; numbers that JSON lacks become `{"$float": "nan"}`.
+
+    Raises:
+        StoreError: There is something in it that JSON cannot carry.
+    """
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_mark(value), allow_nan=False)
+    except TypeError as error:
+        raise StoreError(
+            f"What was to be stored is not JSON: {error}",
+            cause="A fact, parameter or metric is not a number, text, list or mapping.",
+        ) from error
+
+
+def loads(text: str | bytes) -> Any:
+    """The inverse of `dumps`."""
+    return json.loads(text, object_hook=_unmark)
+
+
+def clean(text: str) -> str:
+    """`text` with what no database stores written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def _mark(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_MARK: str(value)}
+    if isinstance(value, dict):
+        return {key: _mark(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mark(item) for item in value]
+    return value
+
+
+def _unmark(data: dict[str, Any]) -> Any:
+    if len(data) == 1 and data.get(_MARK) in ("nan", "inf", "-inf"):
+        return float(data[_MARK])
+    return data

@@ -1,0 +1,113 @@
+"""Brings a database to the newest schema; processes that open it at once wait for each other."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from scalescope.errors import StoreError
+from scalescope.store.schema import REVISION, VERSION_TABLE
+
+WAIT_S = 60.0
+"""How long one process waits for another to finish the migration."""
+
+ADVISORY_LOCK = 0x7363616C6573636F
+"""Any number that no other application chooses: "scalesco" in ASCII."""
+
+_IN_PROCESS = threading.Lock()  # Alembic keeps its context in module globals
+
+
+def upgrade(engine: Engine, path: Path | None, where: str) -> None:
+    """Create or upgrade the tables, unless they are up to date.
+
+    Args:
+        engine: With `execution_options(scalescope_write=True)` its transactions lock the database at once.
+        path: The SQLite file, or None for a server.
+        where: Address shown in errors.
+
+    Raises:
+        StoreError: A newer Scalescope, or another application, made the database; or the lock was not to be had.
+    """
+    with engine.connect() as connection:
+        if _revision(connection) == REVISION:
+            return
+    with _IN_PROCESS, _file_lock(path, where) if path else nullcontext():
+        if path:
+            _write_ahead_log(engine)
+        with engine.execution_options(scalescope_write=True).begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+            found = _revision(connection)
+            if found is None and path and inspect(connection).get_table_names():
+                raise StoreError(
+                    "The file is the database of another application",
+                    where=where,
+                    next_step="Give the store a file of its own.",
+                )
+            if found != REVISION:
+                _migrate(connection, found, where)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
+    return None if found is None else str(found)
+
+
+def _migrate(connection: Connection, found: str | None, where: str) -> None:
+    from alembic import command  # a tenth of a second, seldom needed
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", "scalescope.store:migrations")
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise StoreError(
+            f"The store has schema revision {found}; this Scalescope knows revisions up to {REVISION}",
+            where=where,
+            cause="A newer Scalescope has upgraded it.",
+            next_step="Upgrade Scalescope here, or choose another store (SCALESCOPE_STORE).",
+        )
+    command.upgrade(config, "head")
+
+
+def _write_ahead_log(engine: Engine) -> None:
+    """Switch to WAL, in which readers and the writer do not wait for each other. It is a property of the file.
+
+    It cannot be done in a transaction, and fails at once if another process has the file open: hence under the lock.
+    A file system without shared memory stays with the rollback journal, which is as durable.
+    """
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _file_lock(path: Path, where: str) -> Iterator[None]:
+    """Hold `PATH.lock`. The file stays: removing it would let two processes lock two files of one name."""
+    deadline = time.monotonic() + WAIT_S
+    with path.with_name(path.name + ".lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise StoreError(
+                        f"Another process has held {file.name} for {WAIT_S:.0f} s",
+                        where=where,
+                        next_step=f"End that process (`fuser {file.name}` names it) and start again.",
+                    ) from error
+                time.sleep(0.02)
+        yield

@@ -1,0 +1,1 @@
+"""Alembic environment: how the tables came to be, revision by revision."""

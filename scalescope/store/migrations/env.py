@@ -1,0 +1,19 @@
+"""Run by Alembic, on the connection and in the transaction that `scalescope.store.migrate` holds.
+
+A new revision is written by hand; the test that compares tables and migrations prints what is missing.
+"""
+
+from __future__ import annotations
+
+from alembic import context
+
+from scalescope.store.schema import VERSION_TABLE, Base
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    version_table=VERSION_TABLE,
+    render_as_batch=True,  # SQLite cannot alter a column in place
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,1 @@
+"""Revisions, oldest first. They are never changed once released, and never import `schema`, which moves on."""

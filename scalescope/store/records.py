@@ -1,0 +1,188 @@
+"""Raw records of a trial as Parquet files, one per table, in one folder under any address that fsspec takes.
+
+Encodings were chosen by measuring 100,000 tasks on 300 workers, with times as a real clock gives them. Byte-stream
+split and zstd keep every double to the last bit, in 26 bytes a task (39 where each key holds 32 random hexadecimal
+digits: 16 bytes of them cannot be compressed). Delta-packed integers need 31 (45) as nanoseconds, and save 2 bytes as
+microseconds, which are no longer exact.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+from numpy.typing import NDArray
+
+from scalescope.errors import StoreError
+from scalescope.model.records import TABLES
+from scalescope.store.codec import clean
+from scalescope.store.failures import explain
+from scalescope.store.location import redact
+
+SUFFIX = ".parquet"
+_DISTINCT = ("key", "text", "message")  # text of which most rows have their own
+
+Columns = Mapping[str, Any]
+"""One table: `array.array`, numpy array or list per column."""
+
+
+def write(address: str, tables: Mapping[str, Columns]) -> None:
+    """Write all tables of one trial; a reader sees all of them or none.
+
+    On a local file system the folder is written under another name, flushed to the disk, and renamed. Elsewhere each
+    file is put as a whole; an address counts only once the trial's row names it. What was at `address` is replaced.
+
+    Args:
+        address: Folder of the trial.
+        tables: By name, each with exactly the columns of `scalescope.model.records.TABLES`.
+
+    Raises:
+        StoreError: A table is not as declared, or the file system refuses.
+    """
+    encoded = {name: _encode(name, columns, address) for name, columns in tables.items()}
+    with _explained("write the records", address):
+        fs, root = fsspec.core.url_to_fs(address)
+        if isinstance(fs, LocalFileSystem):
+            _write_folder(Path(root), encoded)
+            return
+        if fs.exists(root):
+            fs.rm(root, recursive=True)
+        fs.makedirs(root, exist_ok=True)
+        for name, data in encoded.items():
+            fs.pipe_file(f"{root}/{name}{SUFFIX}", data)
+
+
+def names(address: str) -> tuple[str, ...]:
+    """The tables that a trial has, in the order of `TABLES`.
+
+    Raises:
+        StoreError: There is nothing at `address`.
+    """
+    with _explained("read the records", address):
+        fs, root = fsspec.core.url_to_fs(address)
+        present = {str(path).rsplit("/", 1)[-1] for path in fs.ls(root, detail=False)}
+    return tuple(name for name in TABLES if name + SUFFIX in present)
+
+
+def read(address: str, table: str) -> dict[str, NDArray[Any] | list[str]]:
+    """One table of a trial: a numpy array per column of numbers, a list per column of text.
+
+    Raises:
+        StoreError: It is not there, or damaged.
+    """
+    with _explained(f"read the records of {table!r}", address):
+        fs, root = fsspec.core.url_to_fs(address)
+        content = pq.read_table(io.BytesIO(fs.cat_file(f"{root}/{table}{SUFFIX}")))
+    return {
+        name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
+        for name, column in zip(content.column_names, content.columns, strict=True)
+    }
+
+
+def _encode(name: str, columns: Columns, address: str) -> bytes:
+    declared = TABLES.get(name)
+    if declared is None or set(columns) != set(declared):
+        raise StoreError(
+            f"Table {name!r} has columns {sorted(columns)}, not {sorted(declared or ())}",
+            where=redact(address),
+            cause="The recorder and the store are of different versions.",
+            next_step="Use one version of Scalescope in the driver's environment and here.",
+        )
+    lengths = {column: len(columns[column]) for column in declared}
+    if len(set(lengths.values())) > 1:
+        raise StoreError(f"Columns of table {name!r} differ in length: {lengths}", where=redact(address))
+    arrays = {column: _array(columns[column], kind) for column, kind in declared.items()}
+    encodings = {
+        column: "DELTA_BYTE_ARRAY" if kind == "str" else "BYTE_STREAM_SPLIT"
+        for column, kind in declared.items()
+        if column in _DISTINCT or kind in "df"
+    }
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.table(arrays),
+        buffer,
+        compression="zstd",
+        compression_level=1,  # higher ones gained nothing on random keys, and 3 % on others
+        use_dictionary=[column for column in declared if column not in encodings],
+        column_encoding=encodings,
+    )
+    return buffer.getvalue()
+
+
+def _array(values: Any, kind: str) -> pa.Array:
+    if kind != "str":
+        return pa.array(np.asarray(values, dtype=kind))
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:  # lone surrogates, of file names that are not UTF-8
+        return pa.array([clean(value) for value in values], pa.string())
+
+
+def _write_folder(root: Path, files: Mapping[str, bytes]) -> None:
+    temporary = root.with_name(f".{root.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed here
+    temporary.mkdir(parents=True)
+    try:
+        for name, data in files.items():
+            with (temporary / f"{name}{SUFFIX}").open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        _flush_folder(temporary)
+        if root.exists():
+            shutil.rmtree(root)
+        temporary.rename(root)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    for folder in (root.parent, root.parent.parent):
+        _flush_folder(folder)
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _explained(doing: str, address: str) -> Iterator[None]:
+    where = redact(address)
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"Could not {doing}: nothing is there",
+            where=where,
+            cause="They were moved or deleted, or are on the disk of another machine.",
+            next_step="Open the store with the address of its records, or look at the trial where it was run.",
+        ) from error
+    except ImportError as error:
+        raise StoreError(
+            f"Could not {doing}: {redact(str(error))}", where=where, next_step="Install the package that it names."
+        ) from error
+    except pa.ArrowInvalid as error:
+        raise StoreError(
+            f"Could not {doing}: {error}",
+            where=where,
+            cause="The file is damaged.",
+            next_step="Restore it from a backup; the metrics of the trial are in the database.",
+        ) from error
+    except ValueError as error:  # fsspec: unknown protocol
+        raise StoreError(
+            f"Could not {doing}: {redact(str(error))}", where=where, next_step="Correct the address of the records."
+        ) from error
+    except OSError as error:
+        raise explain(error, doing, where) from error

@@ -1,0 +1,127 @@
+"""Between the model's dataclasses and rows of the database."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from scalescope.model.finding import Finding, Verdict
+from scalescope.model.sweep import Point, digest
+from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.store.codec import clean
+from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, TrialRow
+
+INTERRUPTED = "interrupted"
+"""A fact that is true of a trial that was stopped from outside: it is shown, and run again on resume."""
+
+PACKAGES = "packages"
+"""A fact that, where it is a whole list of packages, is kept once for all trials that share it."""
+
+_METRIC_COLUMNS = [column for column in Metrics.__dataclass_fields__ if column in TrialRow.__table__.columns]
+
+
+def split_packages(facts: Mapping[str, Any]) -> tuple[dict[str, Any], EnvironmentRow | None]:
+    """Facts without the package list, and the row for that list, where there is one."""
+    packages = facts.get(PACKAGES)
+    if not isinstance(packages, Mapping | list):
+        return dict(facts), None
+    rest = {name: value for name, value in facts.items() if name != PACKAGES}
+    return rest, EnvironmentRow(hash=digest(packages), packages=packages)
+
+
+def join_packages(row: TrialRow | RunRow) -> dict[str, Any]:
+    """The inverse of `split_packages`."""
+    return {**row.facts, PACKAGES: row.environment.packages} if row.environment else row.facts
+
+
+def point_row(point: Point) -> PointRow:
+    """The row of a point."""
+    return PointRow(
+        id=point.id,
+        workers=point.workers,
+        threads_per_worker=point.threads_per_worker,
+        items=point.items,
+        spec=point.to_mapping(),
+    )
+
+
+def trial_row(run_id: str, trial: Trial, *, saved_at: datetime, records: str) -> TrialRow:
+    """The row of a trial, without its environment."""
+    facts, environment = split_packages(trial.facts)
+    metrics = trial.metrics
+    columns = {name: _finite(getattr(metrics, name)) for name in _METRIC_COLUMNS} if metrics else {}
+    return TrialRow(
+        run_id=run_id,
+        key=trial.key,
+        point_id=trial.point.id,
+        repeat=trial.repeat,
+        warmup=trial.warmup,
+        state=trial.state.value,
+        interrupted=trial.facts.get(INTERRUPTED) is True,
+        reason=clean(trial.reason),
+        started_at=trial.started_at,
+        saved_at=saved_at,
+        real_s=trial.real_s,
+        metrics=metrics.to_mapping() if metrics else None,
+        facts=facts,
+        warnings=list(trial.warnings),
+        environment_hash=environment.hash if environment else None,
+        records=records,
+        **columns,
+    )
+
+
+def trial(row: TrialRow, *, records: str) -> Trial:
+    """The trial of a row, with the full address of its records."""
+    return Trial(
+        key=row.key,
+        point=Point.from_mapping(row.point.spec),
+        repeat=row.repeat,
+        warmup=row.warmup,
+        state=TrialState(row.state),
+        reason=row.reason,
+        metrics=Metrics.from_mapping(row.metrics) if row.metrics is not None else None,
+        started_at=row.started_at,
+        real_s=row.real_s,
+        facts=join_packages(row),
+        warnings=tuple(row.warnings),
+        records=records,
+    )
+
+
+def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
+    """The rows of a verdict's findings, in its order."""
+    return [
+        FindingRow(
+            run_id=run_id,
+            position=position,
+            code=finding.code,
+            severity=finding.severity.value,
+            summary=clean(finding.summary),
+            remedy=clean(finding.remedy),
+            confidence=finding.confidence,
+            lost_s=finding.lost_s,
+            link=finding.link,
+            evidence=finding.to_mapping()["evidence"],
+            points=list(finding.points),
+        )
+        for position, finding in enumerate(verdict.findings)
+    ]
+
+
+def verdict(row: RunRow) -> Verdict | None:
+    """The verdict of a run, where there is one."""
+    if row.verdict is None:
+        return None
+    names = Finding.__dataclass_fields__
+    return Verdict(
+        row.verdict,
+        tuple(Finding.from_mapping({name: getattr(finding, name) for name in names}) for finding in row.findings),
+    )
+
+
+def _finite(value: float | int) -> float | int | None:
+    """SQLite makes NULL of NaN; so does PostgreSQL then."""
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,191 @@
+"""The tables of a store. A change here needs a revision in `migrations/versions` and a new `REVISION`.
+
+```
+sweep_runs ──< trials >── points          a point is the same row in every run
+     │            └────── environments    package lists, each once
+     └──< findings
+```
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.types import TypeDecorator
+
+REVISION = "0001"
+"""The newest revision in `migrations/versions`."""
+
+VERSION_TABLE = "scalescope_version"
+"""Not Alembic's default name: a database may be shared with Prefect, which uses that."""
+
+
+class RunState(StrEnum):
+    """Where a run of a sweep stands; only `complete` is never resumed."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware time in UTC, on databases without time zones too."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC; SQLite gets it without a zone."""
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Aware, in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """All tables; constraints have names, so that a migration can change them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own protocol
+        datetime: UtcDateTime(),
+        dict[str, Any]: JSON(none_as_null=True),
+        list[Any]: JSON(none_as_null=True),
+        float: Float(53),
+        str: Text(),
+    }
+
+
+class EnvironmentRow(Base):
+    """A package list, as trials and runs were made with."""
+
+    __tablename__ = "environments"
+
+    hash: Mapped[str] = mapped_column(primary_key=True)
+    packages: Mapped[Any] = mapped_column(JSON(none_as_null=True))
+
+
+class RunRow(Base):
+    """One run of a sweep, perhaps resumed several times."""
+
+    __tablename__ = "sweep_runs"
+    __table_args__ = (Index(None, "sweep_id", "created_at"), Index(None, "workload", "created_at"))
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    sweep_id: Mapped[str]
+    workload: Mapped[str]
+    workload_version: Mapped[int] = mapped_column(Integer)
+    spec: Mapped[dict[str, Any]]
+    planned: Mapped[int] = mapped_column(Integer)
+    state: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime(), index=True)
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    owner: Mapped[str]
+    host: Mapped[str]
+    pid: Mapped[int] = mapped_column(BigInteger)
+    process_started: Mapped[float]
+    heartbeat_at: Mapped[datetime]
+    verdict: Mapped[str | None]
+    environment_hash: Mapped[str | None] = mapped_column(ForeignKey("environments.hash"))
+    facts: Mapped[dict[str, Any]]
+
+    environment: Mapped[EnvironmentRow | None] = relationship()
+    trials: Mapped[list[TrialRow]] = relationship(order_by="TrialRow.saved_at, TrialRow.key", viewonly=True)
+    findings: Mapped[list[FindingRow]] = relationship(order_by="FindingRow.position", cascade="all, delete-orphan")
+
+
+class PointRow(Base):
+    """A combination of axis values; the same row for every run that visits it."""
+
+    __tablename__ = "points"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    workers: Mapped[int] = mapped_column(Integer)
+    threads_per_worker: Mapped[int] = mapped_column(Integer)
+    items: Mapped[int | None] = mapped_column(BigInteger)
+    spec: Mapped[dict[str, Any]]
+
+
+class TrialRow(Base):
+    """One measured run of a point. The main metrics are columns too, to be queried; seconds unless named otherwise."""
+
+    __tablename__ = "trials"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("sweep_runs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    point_id: Mapped[str] = mapped_column(ForeignKey("points.id"), index=True)
+    repeat: Mapped[int] = mapped_column(Integer)
+    warmup: Mapped[bool]
+    state: Mapped[str]
+    interrupted: Mapped[bool]
+    reason: Mapped[str]
+    started_at: Mapped[str]
+    saved_at: Mapped[datetime]
+    real_s: Mapped[float]
+    makespan_s: Mapped[float | None]
+    elapsed_s: Mapped[float | None]
+    work_s: Mapped[float | None]
+    span_s: Mapped[float | None]
+    ideal_s: Mapped[float | None]
+    efficiency: Mapped[float | None]
+    parallelism: Mapped[float | None]
+    mean_parallelism: Mapped[float | None]
+    peak_parallelism: Mapped[int | None] = mapped_column(BigInteger)
+    peak_runnable: Mapped[int | None] = mapped_column(BigInteger)
+    tasks: Mapped[int | None] = mapped_column(BigInteger)
+    widest_stage: Mapped[int | None] = mapped_column(BigInteger)
+    workers_used: Mapped[int | None] = mapped_column(BigInteger)
+    metrics: Mapped[dict[str, Any] | None]
+    facts: Mapped[dict[str, Any]]
+    warnings: Mapped[list[Any]]
+    environment_hash: Mapped[str | None] = mapped_column(ForeignKey("environments.hash"))
+    records: Mapped[str]
+
+    point: Mapped[PointRow] = relationship()
+    environment: Mapped[EnvironmentRow | None] = relationship()
+
+
+class FindingRow(Base):
+    """One finding of a run's verdict, worst first."""
+
+    __tablename__ = "findings"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("sweep_runs.id", ondelete="CASCADE"), primary_key=True)
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    code: Mapped[str] = mapped_column(index=True)
+    severity: Mapped[str]
+    summary: Mapped[str]
+    remedy: Mapped[str]
+    confidence: Mapped[float]
+    lost_s: Mapped[float]
+    link: Mapped[str]
+    evidence: Mapped[list[Any]]
+    points: Mapped[list[Any]]

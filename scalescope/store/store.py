@@ -1,0 +1,517 @@
+"""The store: runs of sweeps and their trials, durable one by one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, Select, create_engine, delete, event, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session, selectinload
+
+from scalescope.errors import InvalidField, StoreError, UsageError
+from scalescope.model import fields
+from scalescope.model.finding import Verdict
+from scalescope.model.sweep import PlannedTrial, Sweep
+from scalescope.model.trial import Trial
+from scalescope.store import records as record_files
+from scalescope.store import rows
+from scalescope.store.codec import clean, dumps, loads
+from scalescope.store.failures import explained
+from scalescope.store.location import Location, holds_password, locate, redact
+from scalescope.store.migrate import upgrade
+from scalescope.store.owner import Owner
+from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
+
+HEARTBEAT_LIMIT_S = 120.0
+"""A run whose owner, on another host, has not been heard of for so long is taken to be dead."""
+
+LOCK_TIMEOUT_S = 60.0
+"""How long a writer waits for SQLite's lock."""
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """One run of a sweep, as the store has it.
+
+    Attributes:
+        id: Sortable by time: `20261121-143005-ab12cd`, in UTC.
+        sweep: The question.
+        workload_version: Of the workload, when the run began.
+        state: Where it stands.
+        planned: Trials that it was to run.
+        trials: Those that were saved, in that order; interrupted ones too.
+        verdict: None until it has finished with one.
+        created_at: When it first began; UTC, ISO 8601.
+        started_at: When it last began or resumed.
+        finished_at: Empty while it has not.
+        facts: What was known of it when it began, such as its packages.
+        where: Address of the store, without password.
+    """
+
+    id: str
+    sweep: Sweep
+    workload_version: int
+    state: RunState
+    planned: int
+    trials: tuple[Trial, ...] = ()
+    verdict: Verdict | None = None
+    created_at: str = ""
+    started_at: str = ""
+    finished_at: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+
+
+class Store:
+    """Runs, trials and their raw records, in one database and one folder.
+
+    May be used from several threads; each process opens its own. Use as a context manager, or call `close`.
+    """
+
+    def __init__(self, engine: Engine, location: Location, record_root: str) -> None:
+        self._engine = engine
+        self._writer = engine.execution_options(scalescope_write=True)
+        self._default_root = str(location.default_records)
+        self._root = record_root
+        self._owned: dict[str, str] = {}
+        self.where = location.shown
+
+    @classmethod
+    def open(cls, url: str = "", records: str = "") -> Store:
+        """Open a store; create it, or bring it to the newest schema, where needed.
+
+        Args:
+            url: A path, `sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/DATABASE`. Empty: the environment variable
+                `SCALESCOPE_STORE`, or else `scalescope/scalescope.db` in the user's data folder.
+            records: Where raw records go: a folder or any fsspec address. Empty: `records` beside the SQLite file, or
+                in the user's data folder.
+
+        Raises:
+            InvalidField: An address is not understood.
+            StoreError: It cannot be opened, or a newer Scalescope made it.
+        """
+        location = locate(url)
+        if holds_password(records):
+            raise InvalidField(
+                "records",
+                redact(records),
+                "an address without a password",
+                next_step="Give it in fsspec's configuration (~/.config/fsspec).",
+            )
+        if not records:
+            records = str(location.default_records)
+        elif "://" not in records:
+            records = os.path.abspath(Path(records).expanduser())
+        with explained("open the store", location.shown):
+            engine = _engine(location)
+            try:
+                upgrade(engine, location.path, location.shown)
+            except BaseException:
+                engine.dispose()
+                raise
+        return cls(engine, location, records.rstrip("/"))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({self.where!r}, records={self._root!r})"
+
+    def begin(
+        self,
+        sweep: Sweep,
+        plan: Sequence[PlannedTrial],
+        *,
+        workload_version: int,
+        fresh: bool = False,
+        facts: Mapping[str, Any] | None = None,
+    ) -> SweepRun:
+        """Begin a run of a sweep, or resume the newest one where it stopped.
+
+        It is resumed if it is not complete, is of the same sweep, workload version and packages, and nobody runs it:
+        it was stopped or failed, or its owner is dead or is this process. Of two processes that resume at once,
+        one gets it, and the other a new run.
+
+        Args:
+            sweep: The question.
+            plan: All its trials.
+            workload_version: Results of different versions are not comparable.
+            fresh: Never resume.
+            facts: What is known of the run beforehand (JSON). A run with other `packages` is not resumed.
+
+        Raises:
+            StoreError: The database refuses.
+        """
+        rest, environment = rows.split_packages(facts or {})
+        owner, token = Owner.current(), secrets.token_hex(8)
+        with self._transaction("begin a run") as session:
+            now = _now(session)
+            if environment:
+                _insert_missing(session, environment)
+            ownership = {
+                "state": RunState.RUNNING.value,
+                "planned": len(plan),
+                "started_at": now,
+                "heartbeat_at": now,
+                "owner": token,
+                "host": owner.host,
+                "pid": owner.pid,
+                "process_started": owner.process_started,
+            }
+            same = [
+                RunRow.sweep_id == sweep.id,
+                RunRow.workload_version == workload_version,
+                RunRow.environment_hash == (environment.hash if environment else None),
+            ]
+            run_id = None if fresh else _take_over(session, same, ownership, owner)
+            if run_id is None:
+                run_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+                session.add(
+                    RunRow(
+                        id=run_id,
+                        sweep_id=sweep.id,
+                        workload=clean(sweep.workload),
+                        workload_version=workload_version,
+                        spec=sweep.to_mapping(),
+                        created_at=now,
+                        environment_hash=environment.hash if environment else None,
+                        facts=rest,
+                        **ownership,
+                    )
+                )
+        self._owned[run_id] = token
+        return self.run(run_id)
+
+    def finished(self, run_id: str) -> dict[str, Trial]:
+        """Trials that a resumed run need not repeat, by key.
+
+        Invalid and failed trials are among them: running them again would choose results by their outcome. Only
+        trials with the fact `interrupted` are not.
+
+        Raises:
+            StoreError: The database refuses.
+        """
+        statement = (
+            select(TrialRow)
+            .where(TrialRow.run_id == run_id, TrialRow.interrupted.is_(False))
+            .order_by(TrialRow.saved_at, TrialRow.key)
+            .options(selectinload(TrialRow.point), selectinload(TrialRow.environment))
+        )
+        with self._session("read the trials") as session:
+            return {row.key: self._trial(row) for row in session.scalars(statement)}
+
+    def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
+        """Make a trial durable: when this returns, neither a crash nor a power cut loses it.
+
+        The records come first, then the row that names them, in one transaction. Saving a trial again that is already
+        there changes nothing, unless it had been interrupted.
+
+        Args:
+            run_id: As `begin` gave it.
+            trial: The trial.
+            tables: Its raw records, by `scalescope.model.records.TABLES`.
+
+        Returns:
+            The trial as it is stored, with the address of its records.
+
+        Raises:
+            StoreError: The database or file system refuses, or another process has taken the run over.
+        """
+        address = trial.records
+        if tables:
+            with self._session("save a trial") as session:  # look first: records must not be written twice
+                self._owned_run(session, run_id)
+                row = session.get(TrialRow, (run_id, trial.key))
+                if row and not row.interrupted:
+                    return self._trial(row)
+            address = f"{self._root}/{quote(run_id, safe='')}/{quote(trial.key, safe='')}"
+            record_files.write(address, tables)
+        return self._save_row(run_id, trial, address)
+
+    def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None) -> None:
+        """Record how a run ended.
+
+        Args:
+            run_id: As `begin` gave it.
+            state: `complete`, `stopped` or `failed`; the last two are resumed by the next `begin`.
+            verdict: What was found.
+
+        Raises:
+            InvalidField: There is no such state.
+            StoreError: The database refuses, or another process has taken the run over.
+        """
+        ended = [item.value for item in RunState if item is not RunState.RUNNING]
+        state = fields.choice("state", str(state), ended)
+        with self._transaction("finish a run") as session:
+            row = self._owned_run(session, run_id, renew=True)
+            row.state = state
+            row.finished_at = _now(session)
+            row.verdict = clean(verdict.line) if verdict else None
+            row.findings = rows.finding_rows(run_id, verdict) if verdict else []
+
+    def beat(self, run_id: str) -> None:
+        """Say that the run is alive; at least every 30 s while it runs, or another host may take it over.
+
+        Raises:
+            StoreError: The database refuses, or another process has taken the run over: stop then.
+        """
+        with self._transaction("renew the heartbeat") as session:
+            self._owned_run(session, run_id, renew=True)
+
+    def runs(self, *, limit: int = 50, workload: str | None = None) -> list[SweepRun]:
+        """The newest runs, newest first, with all their trials.
+
+        Raises:
+            StoreError: The database refuses.
+        """
+        statement = _newest_runs().limit(limit)
+        if workload is not None:
+            statement = statement.where(RunRow.workload == clean(workload))
+        with self._session("read the runs") as session:
+            return [self._run(row) for row in session.scalars(statement)]
+
+    def run(self, reference: str = "latest") -> SweepRun:
+        """One run.
+
+        Args:
+            reference: Its id, the beginning of its id if no other run has it, or `latest`.
+
+        Raises:
+            UsageError: There is no such run, or there are several.
+            StoreError: The database refuses.
+        """
+        with self._session("read a run") as session:
+            found: Sequence[RunRow] = []
+            if reference == "latest":
+                found = session.scalars(_newest_runs().limit(1)).all()
+            elif reference:
+                prefix = RunRow.id.startswith(clean(reference), autoescape=True)
+                found = session.scalars(_newest_runs().where(prefix).limit(6)).all()
+            exact = [row for row in found if row.id == reference]
+            if exact or len(found) == 1:
+                return self._run((exact or found)[0])
+            others = found or session.scalars(_newest_runs().limit(6)).all()
+            ids = ", ".join([row.id for row in others][:5] + ["..."] * (len(others) > 5))
+        if found:
+            raise UsageError(
+                f"Several runs begin with {reference!r}: {ids}", where=self.where, next_step="Give more of the id."
+            )
+        if ids:
+            raise UsageError(
+                f"There is no run {reference!r}", where=self.where, next_step=f"There are: {ids}; or `latest`."
+            )
+        raise UsageError(
+            "The store holds no runs", where=self.where, next_step="`scalescope sweep` makes one; or give --store."
+        )
+
+    def tables(self, trial: Trial, *names: str) -> dict[str, dict[str, Any]]:
+        """Raw records of a trial: per table, a numpy array or a list of text per column.
+
+        Args:
+            trial: As the store returned it.
+            names: Tables wanted; none means all.
+
+        Raises:
+            StoreError: There are no such records, or they are damaged.
+        """
+        if not trial.records:
+            raise StoreError(f"Trial {trial.key} has no raw records", where=self.where, cause=trial.reason)
+        present = record_files.names(trial.records)
+        if missing := [name for name in names if name not in present]:
+            raise StoreError(
+                f"Trial {trial.key} has no table {', '.join(missing)}",
+                where=trial.records,
+                next_step=f"It has: {', '.join(present)}.",
+            )
+        return {name: record_files.read(trial.records, name) for name in names or present}
+
+    def _save_row(self, run_id: str, trial: Trial, address: str) -> Trial:
+        stored = address.removeprefix(self._default_root + "/")  # so that both can be moved together
+        with self._transaction("save a trial") as session:
+            self._owned_run(session, run_id, renew=True)  # its lock keeps other savers of this run out
+            row = session.get(TrialRow, (run_id, trial.key))
+            if row and not row.interrupted:
+                return self._trial(row)
+            if row:
+                session.delete(row)
+                session.flush()
+            environment = rows.split_packages(trial.facts)[1]
+            if environment:
+                _insert_missing(session, environment)
+            _insert_missing(session, rows.point_row(trial.point))
+            row = rows.trial_row(run_id, trial, saved_at=_now(session), records=stored)
+            session.add(row)
+            session.flush()
+            return self._trial(row)
+
+    def _owned_run(self, session: Session, run_id: str, *, renew: bool = False) -> RunRow:
+        """The run's row; if it was taken over, refuse. `renew` locks the row and renews the heartbeat."""
+        row = session.get(RunRow, run_id, with_for_update=renew)
+        if row is None:
+            raise StoreError(f"There is no run {run_id!r}", where=self.where, cause="It was deleted while it ran.")
+        if self._owned.get(run_id, row.owner) != row.owner:
+            raise StoreError(
+                f"Process {row.pid} on {row.host.split()[0]} has taken run {run_id} over",
+                where=self.where,
+                cause=f"This process was not heard of for {HEARTBEAT_LIMIT_S:.0f} s, or began the run twice.",
+                next_step="Let the other one finish; this one stops here.",
+            )
+        if renew:
+            row.heartbeat_at = _now(session)
+        return row
+
+    def _run(self, row: RunRow) -> SweepRun:
+        return SweepRun(
+            id=row.id,
+            sweep=Sweep.from_mapping(row.spec),
+            workload_version=row.workload_version,
+            state=RunState(row.state),
+            planned=row.planned,
+            trials=tuple(self._trial(trial) for trial in row.trials),
+            verdict=rows.verdict(row),
+            created_at=row.created_at.isoformat(),
+            started_at=row.started_at.isoformat(),
+            finished_at=row.finished_at.isoformat() if row.finished_at else "",
+            facts=rows.join_packages(row),
+            where=self.where,
+        )
+
+    def _trial(self, row: TrialRow) -> Trial:
+        address = row.records
+        if address and "://" not in address and not address.startswith("/"):
+            address = f"{self._default_root}/{address}"
+        return rows.trial(row, records=address)
+
+    @contextmanager
+    def _session(self, doing: str) -> Iterator[Session]:
+        with explained(doing, self.where), Session(self._engine) as session:
+            yield session
+
+    @contextmanager
+    def _transaction(self, doing: str) -> Iterator[Session]:
+        with explained(doing, self.where), Session(self._writer) as session, session.begin():
+            yield session
+
+
+def _take_over(session: Session, same: list[Any], ownership: Mapping[str, Any], taker: Owner) -> str | None:
+    """Take the newest run if it may be resumed, and return its id."""
+    newest = (
+        select(
+            RunRow.id, RunRow.state, RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started, RunRow.heartbeat_at
+        )
+        .where(*same)
+        .order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        .limit(1)
+    )
+    run = session.execute(newest).one_or_none()
+    if run is None or run.state == RunState.COMPLETE:
+        return None
+    if run.state == RunState.RUNNING:
+        owner = Owner(run.host, run.pid, run.process_started)
+        if owner.is_here:
+            if owner.is_alive() and owner.pid != taker.pid:
+                return None
+        elif ownership["heartbeat_at"] - run.heartbeat_at < timedelta(seconds=HEARTBEAT_LIMIT_S):
+            return None
+    taken = session.execute(
+        # of two that saw the same owner, the second changes no row
+        update(RunRow)
+        .where(RunRow.id == run.id, RunRow.owner == run.owner, RunRow.state == run.state)
+        .values(**ownership, finished_at=None, verdict=None)
+        .returning(RunRow.id),
+        execution_options={"synchronize_session": False},
+    ).scalar_one_or_none()
+    if taken:
+        session.execute(delete(FindingRow).where(FindingRow.run_id == taken))
+    return taken
+
+
+def _now(session: Session) -> datetime:
+    """The time by the one clock that all processes of this store share."""
+    if session.get_bind().dialect.name == "postgresql":
+        now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+        return now.astimezone(UTC)
+    return datetime.now(UTC)
+
+
+def _insert_missing(session: Session, row: EnvironmentRow | PointRow) -> None:
+    """Insert a row that another run may have inserted already; its key says all that it holds."""
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    values = {column.name: getattr(row, column.name) for column in type(row).__table__.columns}
+    session.execute(insert(type(row)).values(**values).on_conflict_do_nothing())
+
+
+def _newest_runs() -> Select[Any]:
+    trials = selectinload(RunRow.trials)
+    return (
+        select(RunRow)
+        .order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        .options(
+            trials.selectinload(TrialRow.point),
+            trials.selectinload(TrialRow.environment),
+            selectinload(RunRow.findings),
+            selectinload(RunRow.environment),
+        )
+    )
+
+
+def _engine(location: Location) -> Engine:
+    if location.path:
+        location.path.parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(
+            location.url,
+            json_serializer=dumps,
+            json_deserializer=loads,
+            connect_args={"timeout": LOCK_TIMEOUT_S},
+        )
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        return create_engine(
+            location.url,
+            json_serializer=dumps,
+            json_deserializer=loads,
+            pool_pre_ping=True,
+            connect_args={} if "connect_timeout" in location.url.query else {"connect_timeout": 10},
+        )
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"Could not open the store: {error}",
+            where=location.shown,
+            cause="PostgreSQL needs the package psycopg.",
+            next_step='pip install "scalescope[postgresql]"',
+        ) from error
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # _begin_sqlite begins transactions, not the sqlite3 module
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA synchronous=FULL")  # NORMAL would lose the newest trials in a power cut
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Take the lock first: a transaction that reads and then writes fails at once if another wrote in between."""
+    write = connection.get_execution_options().get("scalescope_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,70 @@
+"""Workers on the scheduler's host report times without a correction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from distributed import Client
+
+from scalescope.capture import clock
+from scalescope.capture.clock import SameHostClock, this_kernel
+from scalescope.capture.shipping import Shipment, register
+
+
+class Worker:
+    """As far as clocks go."""
+
+    def __init__(self) -> None:
+        self.scheduler_delay = 0.03
+
+
+def test_on_the_schedulers_host_the_correction_is_zero_whatever_heartbeats_say() -> None:
+    worker, plugin = Worker(), SameHostClock(this_kernel())
+    plugin.setup(worker)
+    assert worker.scheduler_delay == 0.0
+    worker.scheduler_delay = 0.066  # a heartbeat
+    assert worker.scheduler_delay == 0.0
+    assert isinstance(worker, Worker)
+    plugin.teardown(worker)
+    assert type(worker) is Worker
+    worker.scheduler_delay = 0.01
+    assert worker.scheduler_delay == 0.01
+
+
+def test_on_another_host_the_estimate_stays() -> None:
+    worker, plugin = Worker(), SameHostClock("another kernel")
+    plugin.setup(worker)
+    assert worker.scheduler_delay == 0.03
+    plugin.teardown(worker)
+    assert type(worker) is Worker
+
+
+def test_workers_of_one_process_share_the_class() -> None:
+    workers = [Worker(), Worker()]
+    for worker in workers:
+        SameHostClock(this_kernel()).setup(worker)
+    assert type(workers[0]) is type(workers[1])
+
+
+@pytest.mark.parametrize("boot_id", [True, False])
+def test_a_kernel_has_one_identity(boot_id: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not boot_id:
+        monkeypatch.setattr("builtins.open", lambda *args: (_ for _ in ()).throw(FileNotFoundError()))
+    assert this_kernel()
+    assert this_kernel() == this_kernel()
+
+
+def test_it_holds_on_a_real_worker_through_heartbeats(client: Client) -> None:
+    async def beat(dask_worker: Any) -> tuple[float, float]:
+        dask_worker.scheduler_delay = 1.0
+        before = dask_worker.scheduler_delay
+        await dask_worker.heartbeat()
+        return before, dask_worker.scheduler_delay
+
+    register(client, clock, "SameHostClock", kernel=client.run_on_scheduler(Shipment(clock, "this_kernel")))
+    try:
+        assert set(client.run(beat).values()) == {(0.0, 0.0)}
+    finally:
+        client.unregister_worker_plugin(SameHostClock.name)
+    assert {before for before, _ in client.run(beat).values()} == {1.0}

@@ -1,0 +1,101 @@
+"""Memory samples of processes, merged with what the scheduler knew of their workers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from distributed import Client
+
+from scalescope.capture import memory
+from scalescope.model import spool
+
+Rows = Callable[[spool.Columns], list[dict[str, Any]]]
+
+
+def sample(process: str, times: list[float], sizes: list[int], interval_s: float = 0.5) -> dict[str, Any]:
+    return {
+        "process": process,
+        "first_worker": None,
+        "interval_s": interval_s,
+        "order": sys.byteorder,
+        "time": array("d", times).tobytes(),
+        "rss": array("q", sizes).tobytes(),
+    }
+
+
+def test_samples_take_what_was_last_known_of_managed_memory(rows: Rows) -> None:
+    columns = spool.empty("memory")
+    samples = {"scheduler": sample("a", [1.0], [10]), "w": sample("b", [1.0, 2.0, 3.0], [20, 30, 40])}
+    managed = memory._by_worker([(1.5, "w", 7, 0), (1.6, "other", 1, 1), (2.5, "w", 8, 9)])
+    memory._merge(columns, samples, managed)
+    assert [tuple(row.values()) for row in rows(columns)] == [
+        ("scheduler", 1.0, 10, 0, 0),
+        ("w", 1.0, 20, 0, 0),
+        ("w", 2.0, 30, 7, 0),
+        ("w", 3.0, 40, 8, 9),
+    ]
+
+
+def test_a_process_that_workers_share_is_counted_once(rows: Rows) -> None:
+    columns = spool.empty("memory")
+    memory._merge(columns, {"v": sample("a", [1.0], [10]), "w": sample("a", [1.1], [11])}, {})
+    assert [row["worker"] for row in rows(columns)] == ["v"]
+
+
+def test_workers_in_the_schedulers_process_are_said_to_be_there(client: Client) -> None:
+    since = time.time()
+    time.sleep(0.6)  # the monitor looks twice a second
+    gathered = memory.gather(client, since)
+    assert gathered.warnings == []
+    assert gathered.notes == ["2 workers share a process with another; its memory is given once"]
+    assert set(gathered.columns["worker"]) == {"scheduler"}
+    assert min(gathered.columns["time"]) >= since
+
+
+def test_of_workers_without_a_monitor_only_one_is_asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    async def on_scheduler(function: Any, since: float) -> dict[str, Any]:
+        return sample("a", [1.0], [10], interval_s=3600.0) | {"first_worker": "w0"}
+
+    async def on_workers(function: Any, since: float, *, workers: Any = None, on_error: str) -> dict[str, Any]:
+        asked.append(workers)
+        return {"w0": sample("a", [1.0], [10], interval_s=3600.0)}
+
+    monkeypatch.setattr(client, "_run_on_scheduler", on_scheduler)
+    monkeypatch.setattr(client, "_run", on_workers)
+    gathered = memory.gather(client, 0.0)
+    assert asked == [["w0"]]
+    assert gathered.notes == ["workers do not monitor their memory on this cluster"]
+    assert gathered.warnings == []
+    assert gathered.columns == spool.empty("memory")
+
+
+def test_workers_that_do_not_answer_are_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def on_scheduler(function: Any, since: float) -> dict[str, Any]:
+        return sample("a", [], []) | {"first_worker": "w0"}
+
+    async def on_workers(function: Any, since: float, *, workers: Any = None, on_error: str) -> dict[str, Any]:
+        return {"w0": sample("b", [1.0], [5]), "w1": OSError("gone")}
+
+    monkeypatch.setattr(client, "_run_on_scheduler", on_scheduler)
+    monkeypatch.setattr(client, "_run", on_workers)
+    gathered = memory.gather(client, 0.0)
+    assert gathered.warnings == ["memory of 1 workers could not be gathered, such as w1"]
+    assert list(gathered.columns["worker"]) == ["w0"]
+
+
+def test_what_takes_too_long_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(function: Any, since: float) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(client, "_run_on_scheduler", never)
+    gathered = memory.gather(client, 0.0, timeout_s=0.05)
+    assert gathered.columns == spool.empty("memory")
+    assert gathered.warnings == ["memory over the trial could not be gathered: it took longer than 0.05 s"]

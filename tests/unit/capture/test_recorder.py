@@ -1,0 +1,524 @@
+"""The recorder alone, driven as a scheduler drives its plugins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from array import array
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.capture import chunks
+from scalescope.capture.recorder import EVENT_CHARACTERS, Recorder, as_json
+from scalescope.model import spool
+from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
+
+WORKER = "tcp://10.0.0.1:4000"
+OTHER = "tcp://10.0.0.2:4000"
+
+
+class FakeScheduler:
+    """What the recorder touches of a scheduler."""
+
+    def __init__(self, **options: Any) -> None:
+        self.tasks: dict[Any, Any] = {}
+        self.workers: dict[str, Any] = {}
+        self.task_prefixes: dict[str, Any] = {}
+        self.plugins: dict[str, Any] = {}
+        self.handlers: dict[str, Any] = {}
+        self.stream_handlers: dict[str, Any] = {"task-erred": self.handle_task_erred}
+        for number, address in enumerate([WORKER, OTHER]):
+            self.workers[address] = SimpleNamespace(
+                address=address, name=number, host="10.0.0.1", nthreads=2, metrics={}, nbytes=0
+            )
+        self.recorder = Recorder(lag_interval_s=None, **options)
+        asyncio.run(self.recorder.start(self))
+        self.plugins[Recorder.name] = self.recorder
+        self.recorder.begin()
+
+    def handle_task_erred(self, **message: Any) -> None:
+        """As for a task that may be retried."""
+        self.move(message["key"], "processing", "released")
+        self.move(message["key"], "released", "waiting")
+
+    def remove_plugin(self, name: str) -> None:
+        del self.plugins[name]
+
+    def submit(self, key: Any, *dependencies: Any, prefix: str = "inc", group: str = "inc-1") -> None:
+        self.task_prefixes.setdefault(prefix, SimpleNamespace(name=prefix, state_counts=defaultdict(int)))
+        self.tasks[key] = SimpleNamespace(
+            key=key,
+            prefix=self.task_prefixes[prefix],
+            group=SimpleNamespace(name=group),
+            dependencies=[self.tasks[dependency] for dependency in dependencies],
+        )
+
+    def move(self, key: Any, start: str, finish: str, **details: Any) -> None:
+        if finish == "processing" != start:
+            self.tasks[key].prefix.state_counts["processing"] += 1
+        self.recorder.transition(key, start, finish, stimulus_id="test", **details)
+
+    def assign(self, key: Any, start: str = "waiting", worker: str = WORKER) -> None:
+        self.tasks[key].processing_on = self.workers[worker]
+        self.move(key, start, "processing")
+
+    def finish(self, key: Any, seconds: float = 1.0, *, worker: str = WORKER, **details: Any) -> None:
+        startstops = [{"action": "compute", "start": 100.0, "stop": 100.0 + seconds}]
+        message = {"nbytes": 28, "thread": 7, "startstops": startstops, "type": b"", "typename": "int", "metadata": {}}
+        self.move(key, "processing", "memory", worker=worker, **(message | details))
+
+    def run(self, key: Any, *dependencies: Any, seconds: float = 1.0, **names: str) -> None:
+        self.submit(key, *dependencies, **names)
+        self.assign(key)
+        self.finish(key, seconds)
+
+    def totals(self) -> dict[str, Any]:
+        return asyncio.run(self.recorder.finish(settle_s=0.0))
+
+    def tasks_of(self, chunk: dict[str, Any]) -> list[dict[str, Any]]:
+        columns = chunks.decode_tasks(chunk["tasks"], chunk["order"])
+        assert [len(column) for column in columns.values()] == [chunk["tasks"]["rows"]] * len(columns)
+        return [{name: column[row] for name, column in columns.items()} for row in range(chunk["tasks"]["rows"])]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.tasks_of(self.recorder.drain(ack=self.recorder.sequence))
+
+
+@pytest.fixture
+def scheduler() -> FakeScheduler:
+    return FakeScheduler()
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that moves by one second each time it is read."""
+    ticks = iter(range(1_000, 10_000))
+    monkeypatch.setattr("scalescope.capture.recorder.time", SimpleNamespace(time=lambda: float(next(ticks))))
+
+
+# ---------------------------------------------------------------- what a healthy task leaves
+
+
+def test_a_task_becomes_one_row_with_all_that_is_known_of_it(ticking: None) -> None:
+    scheduler = FakeScheduler()
+    begun = scheduler.recorder.begin()["time"]
+    scheduler.submit(("inc-1", 5))
+    scheduler.assign(("inc-1", 5))
+    scheduler.finish(("inc-1", 5), seconds=2.5)
+    (row,) = scheduler.rows()
+    assert row == {
+        "key": "('inc-1', 5)",
+        "prefix": "inc",
+        "group": "inc-1",
+        "worker": WORKER,
+        "thread": 7,
+        "runnable": begun + 1,
+        "assigned": begun + 1,
+        "start": 100.0,
+        "stop": 102.5,
+        "done": begun + 2,
+        "transfer": 0.0,
+        "deserialize": 0.0,
+        "disk_read": 0.0,
+        "disk_write": 0.0,
+        "nbytes": 28,
+        "span": 2.5,
+        "status": STATUS_FINISHED,
+        "retries": 0,
+    }
+
+
+def test_seconds_of_each_other_action_are_added_up(scheduler: FakeScheduler) -> None:
+    actions = [("transfer", 1.0), ("deserialize", 0.25), ("transfer", 2.0), ("disk-read", 4.0), ("disk-write", 8.0)]
+    startstops = [{"action": action, "start": 10.0, "stop": 10.0 + seconds} for action, seconds in actions]
+    startstops += [{"action": "compute", "start": 50.0, "stop": 51.0}, {"action": "new", "start": 0.0, "stop": 99.0}]
+    scheduler.run("before")
+    scheduler.submit("x")
+    scheduler.assign("x")
+    scheduler.finish("x", startstops=startstops)
+    scheduler.run("after")
+    before, row, after = scheduler.rows()
+    measured = {name: row[name] for name in ("transfer", "deserialize", "disk_read", "disk_write", "start", "stop")}
+    assert measured == {
+        "transfer": 3.0,
+        "deserialize": 0.25,
+        "disk_read": 4.0,
+        "disk_write": 8.0,
+        "start": 50.0,
+        "stop": 51.0,
+    }
+    assert before["transfer"] == after["transfer"] == 0.0
+
+
+def test_span_is_the_longest_path_of_dependencies(scheduler: FakeScheduler) -> None:
+    #   a(1) ── c(4) ──┐
+    #   b(2) ──────────┴ d(8)      e(16)
+    scheduler.run("a", seconds=1)
+    scheduler.run("b", seconds=2)
+    scheduler.run("c", "a", seconds=4)
+    scheduler.run("d", "b", "c", seconds=8)
+    scheduler.run("e", seconds=16)
+    assert {row["key"]: row["span"] for row in scheduler.rows()} == {"a": 1, "b": 2, "c": 5, "d": 13, "e": 16}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_span_agrees_with_all_paths_of_any_graph(data: st.DataObject) -> None:
+    scheduler = FakeScheduler()
+    seconds: list[int] = []
+    paths: list[int] = []  # longest path that ends with a task, over all paths
+    for key in range(data.draw(st.integers(1, 8))):
+        parents = data.draw(st.sets(st.integers(0, key - 1)) if key else st.just(set()))
+        seconds.append(data.draw(st.integers(0, 9)))
+        scheduler.run(key, *sorted(parents), seconds=seconds[key])
+        paths.append(seconds[key] + max((paths[parent] for parent in parents), default=0))
+    assert [row["span"] for row in scheduler.rows()] == paths
+
+
+def test_a_forgotten_task_no_longer_counts_to_a_span(scheduler: FakeScheduler) -> None:
+    scheduler.run("a", seconds=5)
+    scheduler.move("a", "memory", "released")
+    scheduler.move("a", "released", "forgotten")
+    scheduler.submit("a")  # scattered data of that name, say: it never ran
+    scheduler.run("b", "a", seconds=1)
+    assert [row["span"] for row in scheduler.rows()] == [5, 1]
+
+
+def test_a_queued_task_is_runnable_before_it_is_assigned(ticking: None) -> None:
+    scheduler = FakeScheduler()
+    scheduler.submit("x")
+    scheduler.move("x", "waiting", "waiting")  # the scheduler found no worker free
+    scheduler.move("x", "waiting", "queued")
+    scheduler.submit("y")
+    scheduler.move("y", "waiting", "no-worker")
+    scheduler.assign("y", "no-worker")
+    scheduler.assign("x", "queued")
+    scheduler.finish("x")
+    scheduler.finish("y")
+    waited = {row["key"]: row["assigned"] - row["runnable"] for row in scheduler.rows()}
+    assert waited == {"x": 3.0, "y": 1.0}
+
+
+def test_a_group_named_as_its_key_is_kept(scheduler: FakeScheduler) -> None:
+    scheduler.run("sum-1", group="sum-1", prefix="sum")
+    scheduler.run("inc-1", group="inc")
+    assert [(row["group"], row["prefix"]) for row in scheduler.rows()] == [("sum-1", "sum"), ("inc", "inc")]
+
+
+# ---------------------------------------------------------------- errors, deaths, theft
+
+
+def test_an_error_is_a_row_and_an_event(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.assign("x")
+    details = {"startstops": [{"action": "compute", "start": 1.0, "stop": 3.0}], "thread": 9}
+    scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception_text="E" * 5000, **details)
+    chunk = scheduler.recorder.drain()
+    (row,) = scheduler.tasks_of(chunk)
+    assert (row["status"], row["start"], row["stop"], row["span"]) == (STATUS_ERRED, 1.0, 3.0, 2.0)
+    ((_, topic, message),) = chunk["events"]
+    assert topic == "task-erred"
+    assert json.loads(message) == {"key": "x", "worker": WORKER, "exception": "E" * 2000}
+
+
+def test_tasks_that_fail_with_another_are_no_attempts(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.submit("y", "x")
+    scheduler.move("y", "waiting", "erred", cause="x")
+    assert scheduler.rows() == []
+
+
+def test_an_error_that_will_be_retried_is_a_row_of_its_own(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.assign("x")
+    startstops = [{"action": "compute", "start": 1.0, "stop": 3.0}]
+    scheduler.stream_handlers["task-erred"](
+        key="x", worker=WORKER, thread=9, startstops=startstops, exception_text="ValueError()"
+    )
+    scheduler.assign("x", worker=OTHER)
+    scheduler.finish("x", worker=OTHER)
+    chunk = scheduler.recorder.drain()
+    rows = [(row["status"], row["retries"], row["worker"], row["stop"]) for row in scheduler.tasks_of(chunk)]
+    assert rows == [(STATUS_ERRED, 0, WORKER, 3.0), (STATUS_FINISHED, 1, OTHER, 101.0)]
+    assert [topic for _, topic, _ in chunk["events"]] == ["task-erred"]
+
+
+def test_an_attempt_whose_worker_died_is_lost_and_the_next_is_a_retry(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.assign("x")
+    del scheduler.workers[WORKER]
+    scheduler.move("x", "processing", "released")
+    scheduler.move("x", "released", "waiting")
+    scheduler.assign("x", worker=OTHER)
+    scheduler.finish("x", worker=OTHER)
+    lost, finished = scheduler.rows()
+    assert (lost["status"], lost["worker"], lost["start"], lost["retries"]) == (STATUS_LOST, WORKER, 0.0, 0)
+    assert (finished["status"], finished["retries"]) == (STATUS_FINISHED, 1)
+
+
+def test_a_task_that_was_called_off_is_lost_but_no_reason_to_count_a_retry(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.assign("x")
+    scheduler.move("x", "processing", "released")
+    scheduler.assign("x")
+    scheduler.finish("x")
+    assert [(row["status"], row["retries"]) for row in scheduler.rows()] == [(STATUS_LOST, 0), (STATUS_FINISHED, 0)]
+
+
+def test_a_task_given_up_after_its_workers_died_is_a_row(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.assign("x")
+    scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception=b"")
+    chunk = scheduler.recorder.drain()
+    assert [row["status"] for row in scheduler.tasks_of(chunk)] == [STATUS_ERRED]
+    assert "KilledWorker" in chunk["events"][0][2]
+
+
+def test_a_task_that_no_worker_could_take_is_a_row_without_worker(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.move("x", "waiting", "no-worker")
+    scheduler.move("x", "no-worker", "erred", cause="x")
+    (row,) = scheduler.rows()
+    assert (row["status"], row["worker"], row["assigned"]) == (STATUS_ERRED, "", 0.0)
+    totals = scheduler.totals()
+    assert (totals["rows"], totals["unassigned"], totals["assigned"]) == (1, 1, 0)
+
+
+def test_a_stolen_task_belongs_to_the_thief(ticking: None) -> None:
+    scheduler = FakeScheduler()
+    scheduler.submit("x")
+    scheduler.assign("x")
+    scheduler.recorder.log_event("stealing", ("confirm", "x", "ready", WORKER, OTHER, "stimulus"))
+    scheduler.recorder.log_event("stealing", ("confirm", "unknown", "ready", WORKER, OTHER, "stimulus"))
+    del scheduler.workers[OTHER]
+    scheduler.move("x", "processing", "released")
+    (row,) = scheduler.rows()
+    assert row["worker"] == OTHER
+    assert row["assigned"] > row["runnable"]
+
+
+def test_a_task_that_finished_on_a_worker_that_left_has_not_ended(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.assign("x")
+    scheduler.move("x", "processing", "processing", worker=WORKER, startstops=[], nbytes=1)
+    assert scheduler.rows() == []
+    assert scheduler.totals()["unfinished"] == 1
+
+
+# ---------------------------------------------------------------- nothing is lost
+
+
+def test_a_chunk_is_sent_again_until_it_is_acknowledged(scheduler: FakeScheduler) -> None:
+    scheduler.run("a")
+    first = scheduler.recorder.drain(ack=0)
+    scheduler.run("b")
+    assert scheduler.recorder.drain(ack=0) == first
+    assert scheduler.recorder.drain(ack=0) == first
+    second = scheduler.recorder.drain(ack=first["seq"])
+    assert second["seq"] == first["seq"] + 1
+    assert scheduler.recorder.drain(ack=first["seq"]) == second  # an answer was lost, and the call came again
+    assert [scheduler.tasks_of(chunk)[0]["key"] for chunk in (first, second)] == ["a", "b"]
+    assert scheduler.recorder.drain(ack=second["seq"])["tasks"]["rows"] == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(["run", "drain", "lost answer"]), max_size=30), st.integers(1, 4))
+def test_whatever_gets_lost_on_the_way_every_row_arrives_once_and_in_order(steps: list[str], size: int) -> None:
+    scheduler = FakeScheduler()
+    attempts = scheduler.recorder.attempts
+    assert attempts is not None
+    take = attempts.take
+    attempts.take = lambda limit: take(size)  # type: ignore[method-assign]  # small chunks
+    received: list[str] = []
+    ack = ran = 0
+
+    def drain() -> bool:
+        nonlocal ack
+        chunk = scheduler.recorder.drain(ack=ack)
+        assert chunk["seq"] == ack + 1
+        ack = chunk["seq"]
+        rows = scheduler.tasks_of(chunk)
+        received.extend(row["key"] for row in rows)
+        assert all(row["group"] == f"group-{int(row['key']) % 3}" for row in rows)
+        return bool(chunk["last"])
+
+    for step in steps:
+        if step == "run":
+            scheduler.run(str(ran), group=f"group-{ran % 3}")
+            ran += 1
+        elif step == "drain":
+            drain()
+        else:
+            scheduler.recorder.drain(ack=ack)
+    assert scheduler.totals()["rows"] == ran
+    while not drain():
+        pass
+    assert received == [str(number) for number in range(ran)]
+
+
+def test_what_is_beyond_the_limit_is_counted() -> None:
+    scheduler = FakeScheduler(held_rows=3, held_events=2)
+    for number in range(5):
+        scheduler.run(number)
+        scheduler.recorder.log_event("topic", number)
+    assert [row["key"] for row in scheduler.rows()] == ["0", "1", "2"]
+    scheduler.run(5)
+    assert [row["key"] for row in scheduler.rows()] == ["5"]
+    totals = scheduler.totals()
+    assert (totals["rows"], totals["dropped"], totals["events_dropped"], totals["assigned"]) == (4, 2, 3, 6)
+
+
+def test_totals_carry_the_schedulers_own_count(scheduler: FakeScheduler) -> None:
+    scheduler.run("a")
+    scheduler.run("b")
+    scheduler.task_prefixes["inc"].state_counts["processing"] += 1  # a transition that the hook never saw
+    totals = scheduler.totals()
+    assert (totals["rows"], totals["assigned"]) == (2, 3)
+
+
+def test_without_a_count_of_its_own_the_scheduler_gives_none(scheduler: FakeScheduler) -> None:
+    scheduler.run("a")
+    del scheduler.task_prefixes["inc"].state_counts
+    assert scheduler.totals()["assigned"] is None
+
+
+def test_a_restart_of_the_scheduler_voids_its_count(scheduler: FakeScheduler) -> None:
+    scheduler.run("a")
+    scheduler.recorder.restart(scheduler)
+    totals = scheduler.totals()
+    assert totals["restarted"]
+    assert totals["assigned"] is None
+
+
+def test_a_recording_knows_nothing_of_the_one_before(scheduler: FakeScheduler) -> None:
+    scheduler.run("a", seconds=5)
+    scheduler.submit("b")
+    scheduler.assign("b")
+    scheduler.recorder.log_event("topic", "before")
+    assert scheduler.recorder.begin()["recording"] == 2
+    scheduler.finish("b")  # began before
+    scheduler.run("c", "a", seconds=1)
+    chunk = scheduler.recorder.drain()
+    assert (chunk["recording"], chunk["seq"], chunk["events"]) == (2, 1, [])
+    assert [(row["key"], row["span"]) for row in scheduler.tasks_of(chunk)] == [("c", 1.0)]
+    totals = scheduler.totals()
+    assert (totals["rows"], totals["foreign"], totals["assigned"]) == (1, 1, 1)
+
+
+def test_after_finish_nothing_more_is_recorded(scheduler: FakeScheduler) -> None:
+    scheduler.run("a")
+    totals = scheduler.totals()
+    scheduler.run("b")
+    scheduler.recorder.log_event("topic", "late")
+    chunk = scheduler.recorder.drain()
+    assert [row["key"] for row in scheduler.tasks_of(chunk)] == ["a"]
+    assert chunk["events"] == []
+    assert scheduler.totals() == totals  # the answer was lost, and the call came again
+
+
+def test_finish_waits_for_tasks_that_run(scheduler: FakeScheduler) -> None:
+    scheduler.submit("slow")
+    scheduler.assign("slow")
+
+    async def end() -> dict[str, Any]:
+        asyncio.get_running_loop().call_later(0.05, scheduler.finish, "slow")
+        return await scheduler.recorder.finish(settle_s=30.0)
+
+    totals = asyncio.run(end())
+    assert (totals["rows"], totals["unfinished"]) == (1, 0)
+
+
+# ---------------------------------------------------------------- workers, events, life
+
+
+def test_workers_that_are_there_come_and_go_are_noted(scheduler: FakeScheduler) -> None:
+    scheduler.recorder.remove_worker(scheduler=scheduler, worker=OTHER, stimulus_id="retired")
+    scheduler.recorder.remove_worker(scheduler=scheduler, worker=WORKER)  # as before distributed 2023.6
+    scheduler.recorder.add_worker(scheduler=scheduler, worker=OTHER)
+    members = scheduler.recorder.drain()["members"]
+    assert [entry[1:] for entry in members] == [
+        ("joined", WORKER, "0", "10.0.0.1", 2),
+        ("joined", OTHER, "1", "10.0.0.1", 2),
+        ("left", OTHER, "retired"),
+        ("left", WORKER, ""),
+        ("joined", OTHER, "1", "10.0.0.1", 2),
+    ]
+
+
+def test_memory_is_noted_where_it_changed(scheduler: FakeScheduler) -> None:
+    recorder = scheduler.recorder
+    recorder._sample_memory(1.0)
+    scheduler.workers[WORKER].nbytes = 100
+    scheduler.workers[OTHER].metrics["spilled_bytes"] = {"memory": 8, "disk": 5}
+    recorder._sample_memory(2.0)
+    recorder._sample_memory(3.0)
+    assert recorder.memory[2:] == [(2.0, WORKER, 100, 0), (2.0, OTHER, 0, 5)]
+
+
+def test_the_worst_stall_of_the_loop_is_noted_once_a_second() -> None:
+    recorder = Recorder(lag_interval_s=0.01)
+    asyncio.run(recorder.start(FakeScheduler()))
+
+    async def stall() -> None:
+        recorder.begin()
+        for seconds in (0.05, 0.3, 0.75):
+            await asyncio.sleep(0.02)
+            time.sleep(seconds)
+        while not recorder.lag:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(stall())
+    assert recorder.lag[0][1] >= 0.7
+
+
+def test_uninstall_leaves_the_scheduler_as_it_was(scheduler: FakeScheduler) -> None:
+    assert set(scheduler.handlers) == {f"scalescope_{name}" for name in ("begin", "drain", "finish", "uninstall")}
+    scheduler.recorder.uninstall()
+    assert (scheduler.handlers, scheduler.plugins) == ({}, {})
+    assert scheduler.stream_handlers == {"task-erred": scheduler.handle_task_erred}
+
+
+def test_a_new_recorder_takes_the_place_of_one_that_was_left(scheduler: FakeScheduler) -> None:
+    new = Recorder(lag_interval_s=None)
+    asyncio.run(new.start(scheduler))
+    assert scheduler.plugins == {}  # the scheduler adds it after `start`
+    assert scheduler.handlers["scalescope_begin"] == new.begin
+    new.uninstall()
+    assert scheduler.stream_handlers == {"task-erred": scheduler.handle_task_erred}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"a": [1, 2.5, None]}, {"a": [1, 2.5, None]}),
+        ({"keys": {"b", "a"}}, {"keys": ["a", "b"]}),
+        ({("tuple", 1): 2}, {"text": "{('tuple', 1): 2}"}),
+        (object, {"repr": "<class 'object'>"}["repr"]),
+    ],
+)
+def test_any_event_becomes_json(message: Any, expected: Any) -> None:
+    assert json.loads(as_json(message)) == expected
+
+
+def test_a_long_event_is_cut_and_says_so() -> None:
+    text = json.loads(as_json("x" * 10_000))
+    assert text == {"truncated": 10_002, "text": '"' + "x" * (EVENT_CHARACTERS - 1)}
+
+
+# ---------------------------------------------------------------- decoding
+
+
+def test_clock_error_is_the_largest_impossible_interval() -> None:
+    tasks = spool.empty("tasks")
+    tasks |= {"assigned": array("d", [10.0, 20.0, 30.0]), "start": array("d", [11.0, 19.5, 0.0])}
+    tasks |= {"stop": array("d", [12.0, 21.0, 0.0]), "done": array("d", [12.1, 20.8, 31.0])}
+    assert chunks.clock_error(tasks) == pytest.approx(0.5)
+    tasks["done"][1] = 20.0
+    assert chunks.clock_error(tasks) == pytest.approx(1.0)
+    assert chunks.clock_error(spool.empty("tasks")) == 0.0

@@ -1,0 +1,420 @@
+"""Trials on a real scheduler: everything is in the file, and what is not is said."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, fire_and_forget, wait
+
+from scalescope.capture import session
+from scalescope.capture.session import Capture, Recording
+from scalescope.errors import CaptureError
+from scalescope.model import spool
+from scalescope.model.records import STATUS_ERRED
+
+Rows = Callable[[spool.Columns], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def capture(client: Client) -> Iterator[Capture]:
+    installed = Capture(client, drain_interval_s=0.05)
+    yield installed
+    installed.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "trial.spool"
+
+
+def inc(x: int) -> int:
+    return x + 1
+
+
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def fail(text: str) -> None:
+    time.sleep(0.01)
+    raise ValueError(text)
+
+
+# ---------------------------------------------------------------- healthy
+
+
+def test_every_task_of_a_trial_is_in_its_file(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
+    with capture.trial(path) as recording:
+        futures = client.map(inc, range(500), pure=False)
+        client.gather(futures)
+    assert (recording.complete, recording.reason, recording.warnings) == (True, "", [])
+    assert (recording.tasks, recording.finished, recording.erred, recording.lost) == (500, 500, 0, 0)
+    tasks = rows(spool.read(path)["tasks"])
+    assert sorted(task["key"] for task in tasks) == sorted(str(future.key) for future in futures)
+    workers = set(client.scheduler_info()["workers"])
+    for task in tasks:
+        assert task["prefix"] == "inc"
+        assert task["worker"] in workers
+        assert recording.t_begin <= task["runnable"] <= task["assigned"] <= task["start"] <= task["stop"]
+        assert task["stop"] <= task["done"] <= recording.t_end + 1
+        assert task["thread"]
+        assert task["nbytes"] > 0
+    assert recording.clock_error_s == 0.0
+    assert 0 < recording.spooled_bytes <= path.stat().st_size
+
+
+def test_spans_follow_the_graph(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
+    with capture.trial(path):
+        first, second = client.submit(nap, 0.03, key="first"), client.submit(nap, 0.01, key="second")
+        third = client.submit(max, first, second, key="third")
+        fourth = client.submit(max, third, second, 0.0, key="fourth")
+        assert fourth.result() == 0.03
+    tasks = {task["key"]: task for task in rows(spool.read(path)["tasks"])}
+    seconds = {key: task["stop"] - task["start"] for key, task in tasks.items()}
+    assert tasks["first"]["span"] == pytest.approx(seconds["first"])
+    joined = seconds["third"] + max(seconds["first"], seconds["second"])
+    assert tasks["third"]["span"] == pytest.approx(joined)
+    assert tasks["fourth"]["span"] == pytest.approx(joined + seconds["fourth"])
+    assert tasks["third"]["runnable"] >= max(tasks["first"]["stop"], tasks["second"]["stop"])
+
+
+def test_a_trial_holds_its_own_tasks_only(client: Client, capture: Capture, tmp_path: Path) -> None:
+    client.gather(client.map(inc, range(10), pure=False))
+    counts = []
+    for number, tasks in enumerate([20, 30]):
+        with capture.trial(tmp_path / f"{number}.spool") as recording:
+            client.gather(client.map(inc, range(tasks), pure=False))
+        client.gather(client.map(inc, range(10), pure=False))
+        assert recording.complete
+        counts.append(len(spool.read(tmp_path / f"{number}.spool")["tasks"]["key"]))
+    assert counts == [20, 30]
+
+
+def test_fetching_only_at_the_end_starts_no_thread(client: Client, path: Path) -> None:
+    capture = Capture(client, drain_interval_s=None)
+    before = set(threading.enumerate())
+    with capture.trial(path) as recording:
+        client.gather(client.map(inc, range(50), pure=False))
+        started = {thread.name for thread in set(threading.enumerate()) - before}
+    capture.close()
+    assert "scalescope-drain" not in started
+    assert recording.complete
+    tables = spool.read(path)
+    assert len(tables["tasks"]["key"]) == 50
+    assert "lag" not in tables
+
+
+def test_queued_tasks_are_runnable_before_they_are_assigned(
+    client: Client, capture: Capture, path: Path, rows: Rows
+) -> None:
+    with capture.trial(path):
+        wait(client.map(nap, [0.01] * 40, pure=False))
+    tasks = rows(spool.read(path)["tasks"])
+    assert max(task["assigned"] - task["runnable"] for task in tasks) > 0.05
+    assert max(task["runnable"] for task in tasks) < min(task["stop"] for task in tasks)
+
+
+def test_workers_events_and_lag_are_in_the_file(
+    client: Client, cluster: LocalCluster, capture: Capture, path: Path, rows: Rows
+) -> None:
+    with capture.trial(path) as recording:
+        client.log_event("phase", {"name": "load", "seconds": 1.5})
+        cluster.scale(3)
+        client.wait_for_workers(3)
+        (name,) = set(cluster.workers) - {0, 1}
+        newcomer = cluster.workers[name].address
+        client.retire_workers([newcomer])
+        cluster.scale(2)
+        client.run_on_scheduler(time.sleep, 0.2)
+        client.gather(client.map(inc, range(10), pure=False))
+    tables = spool.read(path)
+    workers = {worker["worker"]: worker for worker in rows(tables["workers"])}
+    assert len(workers) == 3
+    assert {worker["nthreads"] for worker in workers.values()} == {1}
+    assert recording.workers_left == [newcomer]
+    assert recording.t_begin < workers[newcomer]["joined"] < workers[newcomer]["left"]
+    assert workers[newcomer]["reason"]
+    assert [worker["left"] for address, worker in workers.items() if address != newcomer] == [0.0, 0.0]
+    phases = [json.loads(event["message"]) for event in rows(tables["events"]) if event["topic"] == "phase"]
+    assert phases == [{"name": "load", "seconds": 1.5}]
+    assert max(tables["lag"]["seconds"]) >= 0.15
+    assert set(tables["lag"]["process"]) == {"scheduler"}
+
+
+# ---------------------------------------------------------------- workloads that fail
+
+
+def test_errors_and_retries_are_rows_and_events(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
+    with capture.trial(path) as recording:
+        failing = client.submit(fail, "no such file", retries=2, pure=False)
+        dependent = client.submit(inc, failing, pure=False)
+        wait(dependent)
+    assert (recording.complete, recording.reason) == (True, "")
+    assert (recording.tasks, recording.erred) == (3, 3)
+    tables = spool.read(path)
+    attempts = sorted(rows(tables["tasks"]), key=lambda task: task["assigned"])
+    assert [(task["status"], task["retries"]) for task in attempts] == [(STATUS_ERRED, n) for n in range(3)]
+    assert all(task["stop"] - task["start"] > 0.005 for task in attempts)
+    errors = [json.loads(event["message"]) for event in rows(tables["events"]) if event["topic"] == "task-erred"]
+    assert [error["exception"] for error in errors] == ["ValueError('no such file')"] * 3
+    assert {error["key"] for error in errors} == {failing.key}
+
+
+def test_what_a_failed_workload_did_is_kept(client: Client, capture: Capture, path: Path) -> None:
+    recordings = []
+
+    def workload() -> None:
+        with capture.trial(path) as recording:
+            recordings.append(recording)
+            client.gather(client.map(inc, range(20), pure=False))
+            raise RuntimeError("workload")
+
+    with pytest.raises(RuntimeError, match="workload"):
+        workload()
+    (recording,) = recordings
+    assert recording.complete
+    assert len(spool.read(path)["tasks"]["key"]) == 20
+
+
+def test_an_interrupted_trial_does_not_wait_for_its_tasks(client: Client, capture: Capture, path: Path) -> None:
+    recordings = []
+
+    def workload() -> None:
+        with capture.trial(path) as recording:
+            recordings.append(recording)
+            fire_and_forget(client.submit(nap, 1.0, pure=False))
+            wait_until_running(client)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        workload()
+    (recording,) = recordings
+    assert recording.warnings[0].startswith("1 tasks still ran")
+    assert recording.complete
+
+
+def test_tasks_that_outlive_their_trial_are_named_in_both(client: Client, capture: Capture, tmp_path: Path) -> None:
+    capture.settle_s = 0.05
+    with capture.trial(tmp_path / "first") as first:
+        fire_and_forget(client.submit(nap, 0.6, key="straggler"))
+        wait_until_running(client)
+    capture.settle_s = 5.0
+    with capture.trial(tmp_path / "second") as second:
+        client.submit(inc, 1, pure=False).result()
+        while client.run_on_scheduler(lambda dask_scheduler: "straggler" in dask_scheduler.tasks):
+            time.sleep(0.02)
+    assert first.warnings == ["1 tasks still ran when the trial was closed, such as straggler"]
+    assert second.warnings == ["1 tasks that began before the trial ended in it; they are not in the record"]
+    assert (first.tasks, second.tasks) == (0, 1)
+    assert first.complete
+    assert second.complete
+
+
+def test_a_trial_ends_when_its_stragglers_have(client: Client, capture: Capture, path: Path) -> None:
+    with capture.trial(path) as recording:
+        fire_and_forget(client.submit(nap, 0.3, pure=False))
+        wait_until_running(client)
+    assert (recording.tasks, recording.warnings) == (1, [])
+
+
+# ---------------------------------------------------------------- captures that fail
+
+
+def test_calls_that_fail_lose_nothing(
+    client: Client, capture: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, count = capture._call, Counter[str]()
+
+    def unreliable(command: str, **arguments: Any) -> Any:
+        count[command] += 1
+        if command == "drain" and count[command] % 2:
+            call(command, **arguments)  # the scheduler answered, the answer was lost
+            raise OSError("connection reset")
+        return call(command, **arguments)
+
+    monkeypatch.setattr(capture, "_call", unreliable)
+    with capture.trial(path) as recording:
+        for _ in range(5):
+            client.gather(client.map(inc, range(20), pure=False))
+            time.sleep(0.06)
+    assert (recording.complete, recording.tasks) == (True, 100)
+    assert count["drain"] >= 4
+    assert len(set(spool.read(path)["tasks"]["key"])) == 100
+
+
+def test_a_chunk_that_is_lost_is_noticed(
+    client: Client, capture: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session._Run, "_store", lambda run, chunk: None)
+    with capture.trial(path) as recording:
+        client.gather(client.map(inc, range(20), pure=False))
+    assert not recording.complete
+    assert recording.reason == "20 of 20 task attempts did not arrive"
+
+
+def test_an_attempt_that_the_hook_missed_is_noticed(client: Client, capture: Capture, path: Path) -> None:
+    def lose_one(dask_scheduler: Any) -> None:
+        recorder = dask_scheduler.plugins["scalescope-recorder"]
+        recorder.attempts.running.popitem()
+
+    with capture.trial(path) as recording:
+        future = client.submit(nap, 0.3, pure=False)
+        wait_until_running(client)
+        client.run_on_scheduler(lose_one)
+        future.result()
+    assert not recording.complete
+    assert recording.reason == "the scheduler assigned 1 task attempts, 0 are in the record"
+
+
+def test_rows_beyond_the_limit_make_the_record_incomplete(client: Client, path: Path) -> None:
+    capture = Capture(client, drain_interval_s=None, held_rows=5)
+    with capture.trial(path) as recording:
+        client.gather(client.map(inc, range(8), pure=False))
+    capture.close()
+    assert not recording.complete
+    assert recording.reason == "3 task attempts were beyond the limit of rows held by the scheduler"
+    assert recording.tasks == 5
+
+
+def test_a_second_recorder_is_noticed(client: Client, capture: Capture, path: Path, tmp_path: Path) -> None:
+    with capture.trial(path) as recording:
+        client.gather(client.map(inc, range(5), pure=False))
+        other = Capture(client, drain_interval_s=None)
+        with other.trial(tmp_path / "other"):
+            client.gather(client.map(inc, range(5), pure=False))
+    other.close()
+    assert not recording.complete
+
+
+def test_a_full_disk_makes_the_record_incomplete(
+    client: Client, capture: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spool, "write_chunk", full)
+    with capture.trial(path) as recording:
+        client.gather(client.map(inc, range(5), pure=False))
+    assert not recording.complete
+    assert "No space left on device" in recording.reason
+
+
+def test_a_scheduler_that_is_gone_is_named(path: Path) -> None:
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+        Capture(client, drain_interval_s=0.05).trial(path) as recording,
+    ):
+        client.gather(client.map(inc, range(5), pure=False))
+        client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.handlers.pop("scalescope_finish"))
+    assert not recording.complete
+    assert "'finish'" in recording.reason
+
+
+def test_a_folder_that_is_not_there_is_refused_before_the_trial(capture: Capture, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="cannot be written"), capture.trial(tmp_path / "no" / "x"):
+        pytest.fail("the trial must not begin")
+
+
+def test_a_recorder_that_was_removed_is_refused_before_the_trial(capture: Capture, path: Path) -> None:
+    capture.close()
+    with pytest.raises(CaptureError, match="'begin'"), capture.trial(path):
+        pytest.fail("the trial must not begin")
+
+
+def test_nothing_is_left_on_the_cluster(client: Client) -> None:
+    def state(dask_scheduler: Any) -> tuple[list[str], list[str], str]:
+        handler = dask_scheduler.stream_handlers["task-erred"]
+        return sorted(dask_scheduler.plugins), sorted(dask_scheduler.handlers), handler.__qualname__
+
+    def plugins(dask_worker: Any) -> tuple[list[str], str]:
+        return sorted(dask_worker.plugins), type(dask_worker).__module__
+
+    before = client.run_on_scheduler(state), client.run(plugins)
+    capture = Capture(client)
+    assert (client.run_on_scheduler(state), client.run(plugins)) != before
+    capture.close()
+    assert (client.run_on_scheduler(state), client.run(plugins)) == before
+
+
+# ---------------------------------------------------------------- judgement, as pure functions
+
+
+def summary(**changes: Any) -> dict[str, Any]:
+    counts = {"rows": 10, "unassigned": 0, "dropped": 0, "foreign": 0, "unfinished": 0, "events_dropped": 0}
+    return {**counts, "unfinished_keys": [], "restarted": False, "assigned": 10, **changes}
+
+
+def test_ten_of_ten_are_complete_without_doubt() -> None:
+    assert session._why_incomplete(summary(), 10) == ""
+    assert session._doubts(summary(), 0.01) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"assigned": 12, "unfinished": 2},
+        {"assigned": 9, "unassigned": 1},
+        {"assigned": None},
+    ],
+)
+def test_counts_that_add_up_are_complete(changes: dict[str, Any]) -> None:
+    assert session._why_incomplete(summary(**changes), 10) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "received", "says"),
+    [
+        ({"dropped": 3}, 10, "3 task attempts were beyond the limit"),
+        ({}, 7, "3 of 10 task attempts did not arrive"),
+        ({"assigned": 11}, 10, "the scheduler assigned 11 task attempts, 10 are in the record"),
+        ({"restarted": True, "assigned": None}, 10, "restarted"),
+    ],
+)
+def test_counts_that_do_not_add_up_are_not(changes: dict[str, Any], received: int, says: str) -> None:
+    assert says in session._why_incomplete(summary(**changes), received)
+
+
+@pytest.mark.parametrize(
+    ("changes", "clock_error_s", "says"),
+    [
+        ({"unfinished": 1, "unfinished_keys": ["x"]}, 0.0, "1 tasks still ran when the trial was closed, such as x"),
+        ({"foreign": 2}, 0.0, "2 tasks that began before the trial"),
+        ({"assigned": None}, 0.0, "no count of its own"),
+        ({"events_dropped": 4}, 0.0, "4 events were beyond the limit"),
+        ({}, 0.066, "disagree by at least 66 ms"),
+    ],
+)
+def test_doubts_are_said(changes: dict[str, Any], clock_error_s: float, says: str) -> None:
+    (doubt,) = session._doubts(summary(**changes), clock_error_s)
+    assert says in doubt
+
+
+def test_a_worker_that_comes_back_has_two_rows(rows: Rows) -> None:
+    members = [
+        (1.0, "joined", "a", "0", "host", 2),
+        (2.0, "left", "a", "died"),
+        (2.5, "left", "unknown", "never seen"),
+        (3.0, "joined", "a", "0", "host", 2),
+    ]
+    found = [(row["joined"], row["left"], row["reason"]) for row in rows(session._workers(members))]
+    assert found == [(1.0, 2.0, "died"), (3.0, 0.0, "")]
+
+
+def test_a_recording_is_not_complete_before_its_end() -> None:
+    assert not Recording().complete
+
+
+def wait_until_running(client: Client) -> None:
+    while not client.run_on_scheduler(
+        lambda dask_scheduler: any(w.processing for w in dask_scheduler.workers.values())
+    ):
+        time.sleep(0.01)

@@ -1,0 +1,106 @@
+"""What is sent unpickles where there is no scalescope."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import cloudpickle
+import pytest
+
+from scalescope.capture import blackbox, clock, recorder, remote
+from scalescope.capture.shipping import Shipment, expression
+
+SHIPPED = [recorder, clock, blackbox, remote]
+
+ELSEWHERE = """
+import pickle, sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "scalescope":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocker())
+things = [pickle.loads(line) for line in pickle.load(sys.stdin.buffer)]
+assert not [name for name in sys.modules if name.partition(".")[0] == "scalescope"]
+for thing in things:
+    print(getattr(thing, "held_rows", None), type(thing).__name__, type(thing).__module__ == things[0].__module__)
+"""
+
+
+def elsewhere(*things: object) -> list[str]:
+    """Unpickle in a Python that cannot import scalescope; returns what it prints."""
+    message = pickle.dumps([cloudpickle.dumps(thing) for thing in things])
+    command = [sys.executable, "-I", "-c", ELSEWHERE]
+    return subprocess.run(command, input=message, capture_output=True, check=True).stdout.decode().splitlines()
+
+
+def test_plugins_unpickle_where_there_is_no_scalescope() -> None:
+    things = [
+        Shipment(recorder, "Recorder", {"held_rows": 5}),
+        Shipment(recorder, "Recorder", {"held_rows": 6}),
+        Shipment(clock, "SameHostClock", {"kernel": "x"}),
+        Shipment(blackbox, "BlackBox", {"folder": "/nowhere"}),
+        Shipment(remote, "memory_samples"),
+    ]
+    assert elsewhere(*things) == [
+        "5 Recorder True",
+        "6 Recorder True",  # the same class: its module was executed once
+        "None SameHostClock False",
+        "None BlackBox False",
+        "None function False",
+    ]
+
+
+def test_what_is_pickled_by_reference_does_not() -> None:
+    """The test above can fail."""
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        elsewhere(recorder.Recorder())
+    assert b"ModuleNotFoundError: scalescope" in caught.value.stderr
+
+
+def test_a_shipment_becomes_what_it_stands_for() -> None:
+    plugin = pickle.loads(pickle.dumps(Shipment(recorder, "Recorder", {"held_rows": 5, "lag_interval_s": None})))
+    assert (plugin.held_rows, plugin.lag_interval_s, plugin.name) == (5, None, recorder.Recorder.name)
+    kernel = Shipment(clock, "this_kernel")
+    assert kernel() == pickle.loads(pickle.dumps(kernel))() == clock.this_kernel()
+
+
+def test_another_text_is_another_module(tmp_path: Path) -> None:
+    def value(text: str) -> object:
+        path = tmp_path / "sample.py"
+        path.write_text(f"# {text}\ndef answer():\n    return {text!r}\n")
+        module = ModuleType("sample")
+        module.__file__ = str(path)
+        exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
+        import linecache
+
+        linecache.checkcache()
+        return eval(expression(module, "answer", {}))
+
+    assert [value("one"), value("two"), value("one")] == ["one", "two", "one"]
+
+
+@pytest.mark.parametrize("module", SHIPPED, ids=lambda module: module.__name__)
+def test_what_is_sent_needs_the_standard_library_and_distributed_alone(module: ModuleType) -> None:
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text())
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add((node.module or "").partition(".")[0])
+    assert imported <= {*sys.stdlib_module_names, "distributed"}
+
+
+@pytest.mark.parametrize("module", SHIPPED, ids=lambda module: module.__name__)
+def test_what_is_sent_is_understood_by_python_3_9(module: ModuleType) -> None:
+    assert module.__file__ is not None
+    ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))

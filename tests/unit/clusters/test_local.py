@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scalescope import clusters
+from scalescope.clusters.local import LocalCluster
+from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.cluster import KINDS, ClusterSpec, LocalSpec
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    cluster = clusters.build(LocalSpec(memory_limit_mb=512))
+    assert isinstance(cluster, LocalCluster)
+    cluster.open()
+    yield cluster
+    cluster.close()
+
+
+def workers(cluster: LocalCluster) -> dict[str, tuple[int, int]]:
+    """Address -> threads and memory limit in MiB."""
+    present = cluster._cluster().scheduler.workers
+    return {address: (worker.nthreads, worker.memory_limit // 2**20) for address, worker in present.items()}
+
+
+def pids(cluster: LocalCluster) -> list[int]:
+    with cluster.client() as client:
+        return sorted(client.run(os.getpid).values())
+
+
+@pytest.mark.parametrize("kind", ["local", "simulated", "virtual"])
+def test_every_kind_can_be_built(kind: str) -> None:
+    cluster = clusters.build(KINDS[kind](), seed=3)
+    assert cluster.kind == kind
+    assert cluster.seed == 3
+    assert cluster.shows
+    assert cluster.cannot_show
+
+
+def test_it_scales_up_and_down_and_keeps_what_is_right(cluster: LocalCluster) -> None:
+    cluster.scale(1, 1)
+    first = workers(cluster)
+    assert list(first.values()) == [(1, 512)]
+    cluster.scale(2, 1)
+    assert len(workers(cluster)) == 2
+    assert first.keys() < workers(cluster).keys()
+    cluster.scale(1, 1)
+    assert workers(cluster) == first
+
+
+def test_other_threads_replace_every_worker(cluster: LocalCluster) -> None:
+    cluster.scale(1, 1)
+    before = workers(cluster)
+    cluster.scale(1, 2)
+    after = workers(cluster)
+    assert list(after.values()) == [(2, 512)]
+    assert not before.keys() & after.keys()
+
+
+def test_a_worker_that_died_is_back_before_the_next_trial(cluster: LocalCluster) -> None:
+    cluster.scale(1, 1)
+    (pid,) = pids(cluster)
+    psutil.Process(pid).kill()
+    while workers(cluster):
+        time.sleep(0.01)
+    cluster.scale(1, 1)
+    assert len(workers(cluster)) == 1
+    assert pids(cluster) != [pid]
+
+
+def test_it_computes_and_says_what_it_is(cluster: LocalCluster) -> None:
+    cluster.scale(1, 1)
+    with cluster.client() as client:
+        assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+    facts = cluster.facts()
+    assert (facts["kind"], facts["clock"], facts["workers"], facts["threads_per_worker"]) == ("local", "real", 1, 1)
+    assert facts["oversubscribed"] is False
+    assert facts["cannot_show"]
+
+
+def test_everything_listens_on_loopback_only(cluster: LocalCluster) -> None:
+    cluster.scale(1, 1)
+    processes = [psutil.Process(), *(psutil.Process(pid) for pid in pids(cluster))]
+    listening = [
+        connection.laddr.ip
+        for process in processes
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= 3  # scheduler, nanny, worker
+    assert set(listening) == {"127.0.0.1"}
+
+
+def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "breaks_on_import.py").write_text("import os\nos._exit(41)\n")
+    cluster = LocalCluster(LocalSpec(start_timeout_s=20))
+    monkeypatch.setattr("scalescope.clusters.local.TETHER", str(tmp_path / "breaks_on_import.py"))
+    try:
+        cluster.open()
+        with pytest.raises(WorkersMissing) as caught:
+            cluster.scale(1, 1)
+    finally:
+        cluster.close()
+    assert "0 of 1 local workers registered" in caught.value.what
+    assert "workers 0 on" in caught.value.where
+    assert "exited with status 41" in caught.value.cause
+    assert caught.value.next_step
+
+
+def test_workers_that_are_too_slow_are_ended_by_close(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setattr("scalescope.clusters.local.TETHER", str(tmp_path / "slow.py"))
+    monkeypatch.setattr("scalescope.clusters.local.CLOSE_TIMEOUT_S", 0.5)
+    cluster = LocalCluster(LocalSpec(start_timeout_s=3))
+    before = set(psutil.Process().children(recursive=True))
+    try:
+        cluster.open()
+        with pytest.raises(WorkersMissing, match="0 of 1 local workers registered within 3 s"):
+            cluster.scale(1, 1)
+        started = set(psutil.Process().children(recursive=True)) - before
+        assert started
+    finally:
+        cluster.close()
+    assert not [process for process in started if process.is_running() and "spawn_main" in str(process.cmdline())]
+
+
+def test_it_can_be_closed_at_any_time_and_twice() -> None:
+    cluster = LocalCluster(LocalSpec())
+    cluster.close()
+    cluster.open()
+    cluster.close()
+    cluster.close()
+    with pytest.raises(ClusterError, match="not open"):
+        cluster.scale(1, 1)
+    with pytest.raises(ClusterError, match="not open"):
+        cluster.client()
+
+
+def test_a_kind_that_nobody_implements_is_refused() -> None:
+    class Spec(ClusterSpec):
+        kind = "cloud"
+
+    with pytest.raises(ClusterError, match="no cluster of kind 'cloud'") as caught:
+        clusters.build(Spec())
+    assert "local" in caught.value.cause

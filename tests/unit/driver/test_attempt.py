@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.driver.attempt import (
+    MESSAGE_LIMIT,
+    RESULT_LIMIT,
+    TRACEBACK_LIMIT,
+    Attempt,
+    changes,
+    checked_result,
+    describe,
+    judge,
+    plain,
+)
+from scalescope.errors import WorkersMissing
+from scalescope.model.trial import TrialState
+
+BEFORE = {"tcp://a": ("0", 1, "running"), "tcp://b": ("1", 1, "running")}
+
+
+def test_a_trial_without_blemish_is_valid() -> None:
+    assert judge(Attempt()) == (TrialState.VALID, "")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "state", "reason"),
+    [
+        (Attempt(raised="it raised"), TrialState.FAILED, "it raised"),
+        (Attempt(missing="3 tasks"), TrialState.INVALID, "the capture is incomplete: 3 tasks"),
+        (Attempt(raised="it raised", missing="3 tasks"), TrialState.FAILED, "it raised"),
+        (Attempt(changes="lost 1", raised="it raised"), TrialState.INVALID, "lost 1; then it raised"),
+        (Attempt(changes="lost 1"), TrialState.INVALID, "lost 1"),
+        (Attempt(problem="no workers", raised="it raised"), TrialState.INVALID, "no workers"),
+    ],
+)
+def test_the_machine_is_blamed_before_the_workload(attempt: Attempt, state: TrialState, reason: str) -> None:
+    assert judge(attempt) == (state, reason)
+
+
+def test_the_same_workers_are_no_change() -> None:
+    assert changes(BEFORE, dict(reversed(BEFORE.items()))) == ""
+
+
+def test_a_worker_that_was_replaced_is_a_change() -> None:
+    after = {"tcp://a": BEFORE["tcp://a"], "tcp://c": ("1", 1, "running")}
+    assert changes(BEFORE, after) == "lost 1 of 2 workers during the trial (1) and 1 workers came during the trial (1)"
+
+
+def test_workers_that_came_and_went_within_the_trial_are_a_change() -> None:
+    assert changes(BEFORE, BEFORE, ["tcp://c"]) == "1 workers came during the trial (tcp://c)"
+    assert changes(BEFORE, BEFORE, ["tcp://a"]) == "lost 1 of 2 workers during the trial (0)"
+
+
+def test_many_lost_workers_are_not_all_named() -> None:
+    before = {f"tcp://{i}": (str(i), 1, "running") for i in range(300)}
+    assert changes(before, {}).endswith("(0, 1, 2, 3, 4, 5, 6, 7, 8, 9 ...)")
+
+
+def test_results_that_json_carries_are_kept() -> None:
+    assert checked_result({"n": [1, 2.5, None]}) == ({"n": [1, 2.5, None]}, "")
+
+
+@pytest.mark.parametrize("result", [object(), float("nan"), {"x": b""}, "x" * RESULT_LIMIT])
+def test_other_results_are_a_fault_of_the_workload(result: object) -> None:
+    kept, reason = checked_result(result)
+    assert kept is None
+    assert reason.startswith("the workload returned")
+
+
+def test_an_error_is_described_within_limits() -> None:
+    def recurse(depth: int) -> None:
+        if depth:
+            recurse(depth - 1)
+        raise ValueError("x" * 10 * MESSAGE_LIMIT)
+
+    with pytest.raises(ValueError) as caught:
+        recurse(200)
+    described = describe(caught.value)
+    assert described["type"] == "ValueError"
+    assert len(described["message"]) < MESSAGE_LIMIT + 10
+    assert len(described["traceback"]) < TRACEBACK_LIMIT + 10
+
+
+def test_an_error_that_cannot_be_shown_is_described() -> None:
+    class Rude(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert "Rude" in describe(Rude())["message"]
+
+
+def test_an_error_of_ours_keeps_its_parts() -> None:
+    message = describe(WorkersMissing("1 of 2", cause="it died", next_step="look"))["message"]
+    assert message == "1 of 2\n  cause: it died\n  next: look"
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_what_json_carries_is_left_alone(value: object) -> None:
+    assert plain(value) == value
+
+
+def test_what_json_cannot_carry_is_replaced() -> None:
+    facts = plain({"nan": float("nan"), "path": pytest, 3: (1, {2})})
+    assert json.loads(json.dumps(facts, allow_nan=False))["nan"] is None
+    assert facts["3"] == [1, [2]]

@@ -1,0 +1,425 @@
+"""Real drivers with real local clusters: what a trial can do to them, and all the ways in which they must end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scalescope.driver.process import Driver, Outcome
+from scalescope.errors import DriverError
+from scalescope.model import spool
+from scalescope.model.cluster import LocalSpec, SimulatedSpec
+from scalescope.model.sweep import PlannedTrial, Point
+from scalescope.model.trial import TrialState
+from scalescope.workloads import load
+
+GONE_WITHIN_S = 15
+
+WORKLOADS = """
+    import json
+    import os
+    import signal
+    import subprocess
+    import sys
+    import threading
+    import time
+
+    from distributed import Client, default_client, fire_and_forget
+
+    from scalescope.errors import WrongAnswer
+
+
+    def healthy(client, items: int = 10):
+        total = sum(client.gather(client.map(double, range(items))))
+        if total != items * (items - 1):
+            raise WrongAnswer(f"{total}")
+        return {"total": total}
+
+
+    def double(number):
+        return 2 * number
+
+
+    def pids(client):
+        return sorted(client.run(os.getpid).values())
+
+
+    def scheduler_state(client, key: str = "distributed.scheduler.bandwidth"):
+        def ask(dask_scheduler):
+            import dask
+
+            return {
+                "prefixes": sorted(dask_scheduler.task_prefixes),
+                "tasks": len(dask_scheduler.tasks),
+                "config": dask.config.get(key),
+            }
+
+        return client.run_on_scheduler(ask)
+
+
+    def is_the_default(client):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(default_client()))
+        thread.start()
+        thread.join()
+        return [default_client() is client, found[0] is client]
+
+
+    def leaves_a_client(client):
+        Client(client.scheduler.address)
+
+
+    def noisy(client):
+        print("stdout of the workload")
+        os.write(1, b'{"kind": "closed"}' + bytes([10]))
+        subprocess.run(["sh", "-c", "echo stdout of a child; cat"], check=True)
+        client.submit(print, "stdout of a worker").result()
+        return sys.stdin.read()
+
+
+    def raises(client):
+        client.submit(lambda: 1 / 0).result()
+
+
+    def wrong(client):
+        raise WrongAnswer("the sum is 3, not 4")
+
+
+    def exits(client):
+        sys.exit(3)
+
+
+    def interrupts(client):
+        raise KeyboardInterrupt
+
+
+    def returns_what_json_cannot_carry(client):
+        return client
+
+
+    def loses_a_worker(client):
+        victim = min(client.run(os.getpid).values())
+        os.kill(victim, signal.SIGKILL)
+        while victim in client.run(os.getpid, on_error="ignore").values():
+            time.sleep(0.05)
+        return healthy(client)
+
+
+    def leaves_running_tasks(client):
+        fire_and_forget(client.submit(time.sleep, 600))
+        while not any(client.processing().values()):
+            time.sleep(0.01)
+
+
+    def dies(client):
+        os._exit(7)
+
+
+    def hangs(client):
+        print("about to hang", flush=True)
+        threading.Event().wait()
+
+
+    def hogs(client):
+        client.submit(hog).result()
+
+
+    def hog():
+        print("about to hog", flush=True)
+        sum(range(10**15))  # in C, without ever giving the interpreter lock away
+"""
+
+
+@pytest.fixture(scope="module")
+def workloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("workloads") / "mine.py"
+    path.write_text(textwrap.dedent(WORKLOADS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    with Driver.start(LocalSpec(), folder=tmp_path_factory.mktemp("driver")) as driver:
+        yield driver
+
+
+Trial = Callable[..., Outcome]
+
+
+@pytest.fixture
+def trial(shared: Driver, workloads: Path) -> Trial:
+    def run(name: str, workers: int = 2, config: dict[str, object] | None = None, **params: object) -> Outcome:
+        point = Point(workers, 1, params, config or {})  # type: ignore[arg-type]
+        return shared.run(PlannedTrial(0, point, 0), f"{workloads}:{name}", timeout_s=60)
+
+    return run
+
+
+def test_a_healthy_trial(trial: Trial, shared: Driver) -> None:
+    outcome = trial("healthy", items=20)
+    assert (outcome.state, outcome.reason) == (TrialState.VALID, "")
+    assert outcome.result == {"total": 380}
+    assert outcome.error is None
+    assert outcome.elapsed_s is not None
+    assert 0 < outcome.elapsed_s <= outcome.real_s
+    assert outcome.started_at.endswith("+00:00")
+    assert outcome.facts["cluster"]["workers"] == 2
+    assert outcome.facts["cluster"]["clock"] == "real"
+    assert outcome.facts["distributed"] == shared.versions["distributed"]
+    assert outcome.facts["packages"]
+    assert 0 < outcome.facts["host"]["load"]["ours"] <= 1
+    tables = spool.read(outcome.spool / "records.spool")
+    assert len(set(tables["tasks"]["key"])) == 20
+    assert len(tables["workers"]["worker"]) == 2
+    assert shared.facts["kind"] == "local"
+    assert shared.packages["distributed"] == shared.versions["distributed"]
+
+
+def test_trials_of_the_same_shape_keep_their_workers(trial: Trial) -> None:
+    first, second = trial("pids"), trial("pids")
+    assert len(first.result) == 2
+    assert first.result == second.result
+
+
+def test_a_trial_has_exactly_the_workers_asked_for(trial: Trial) -> None:
+    assert len(trial("pids", workers=1).result) == 1
+    assert len(trial("pids", workers=2).result) == 2
+
+
+def test_a_trial_starts_from_a_scheduler_that_has_learnt_nothing(trial: Trial) -> None:
+    trial("healthy")
+    result = trial("scheduler_state").result
+    assert (result["prefixes"], result["tasks"]) == ([], 0)
+
+
+def test_another_dask_configuration_opens_the_cluster_anew(trial: Trial) -> None:
+    key = "distributed.scheduler.unknown-task-duration"
+    changed = trial("scheduler_state", workers=1, config={key: "7 s"}, key=key)
+    assert changed.facts["dask_config"] == {key: "7 s"}
+    assert changed.result["config"] == "7 s"
+    usual = trial("scheduler_state", workers=1, key=key)
+    assert usual.facts["dask_config"] == {}
+    assert usual.result["config"] not in (None, "7 s")
+
+
+def test_the_client_is_the_default_in_every_thread(trial: Trial) -> None:
+    trial("leaves_a_client")
+    assert trial("is_the_default").result == [True, True]
+
+
+def test_what_anybody_prints_or_reads_leaves_the_protocol_alone(trial: Trial, shared: Driver) -> None:
+    outcome = trial("noisy")
+    assert (outcome.state, outcome.result) == (TrialState.VALID, "")
+    log = shared.log.read_text()
+    for speaker in ("the workload", "a child", "a worker"):
+        assert f"stdout of {speaker}" in log
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reason"),
+    [
+        ("raises", "ZeroDivisionError", "the workload raised ZeroDivisionError: division by zero"),
+        ("wrong", "WrongAnswer", "the workload computed a wrong answer: the sum is 3, not 4"),
+        ("exits", "SystemExit", "the workload raised SystemExit: 3"),
+        ("interrupts", "KeyboardInterrupt", "the workload raised KeyboardInterrupt"),
+    ],
+)
+def test_a_workload_that_fails(name: str, kind: str, reason: str, trial: Trial, shared: Driver) -> None:
+    outcome = trial(name)
+    assert (outcome.state, outcome.reason, outcome.elapsed_s) == (TrialState.FAILED, reason, None)
+    assert outcome.error is not None
+    assert outcome.error["type"] == kind
+    assert f"in {name}" in outcome.error["traceback"]
+    assert shared.alive
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("returns_what_json_cannot_carry", "the workload returned what JSON cannot carry"),
+        ("no_such_function", "the workload cannot be loaded"),
+    ],
+)
+def test_a_workload_that_is_wrong(name: str, reason: str, trial: Trial) -> None:
+    outcome = trial(name)
+    assert outcome.state is TrialState.FAILED
+    assert reason in outcome.reason
+
+
+def test_a_lost_worker_makes_the_trial_invalid_and_not_the_next(trial: Trial) -> None:
+    outcome = trial("loses_a_worker")
+    assert "lost 1 of 2 workers during the trial" in outcome.reason
+    assert outcome.state is TrialState.INVALID
+    assert trial("healthy").reason == ""
+
+
+def test_tasks_left_running_do_not_reach_the_next_trial(trial: Trial) -> None:
+    before = trial("leaves_running_tasks", workers=1)
+    assert any("tasks still ran" in warning for warning in before.warnings)
+    after = trial("scheduler_state", workers=1)
+    assert after.result["tasks"] == 0
+    assert trial("healthy", workers=1).reason == ""
+
+
+# ---------------------------------------------------------------- simulated time
+
+
+def test_a_driver_in_simulated_time(workloads: Path, tmp_path: Path) -> None:
+    point = Point(3, 1, {**load("futures-map").bind({}), "items": 6})
+    said: list[str] = []
+    with Driver.start(SimulatedSpec(), folder=tmp_path, on_progress=said.append) as driver:
+        first, second = (driver.run(PlannedTrial(0, point, i), "futures-map", timeout_s=60) for i in range(2))
+        stuck = driver.run(PlannedTrial(0, Point(1), 0), f"{workloads}:hangs", timeout_s=1)
+    assert (first.reason, second.reason) == ("", "")
+    assert first.elapsed_s == second.elapsed_s
+    assert first.facts["cluster"]["clock"] == "virtual"
+    assert "timed out after 1 s of real time" in stuck.reason
+    assert "scaling to 3 workers of 1 threads" in said
+
+
+# ---------------------------------------------------------------- ends
+
+
+def plan(workers: int = 1) -> PlannedTrial:
+    return PlannedTrial(0, Point(workers), 0)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    parent = psutil.Process(pid)
+    return [parent, *parent.children(recursive=True)]
+
+
+def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+    found = []
+    for process in processes:
+        try:
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def wait_until_gone(processes: list[psutil.Process]) -> None:
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while alive(processes):
+        assert time.monotonic() < deadline, alive(processes)
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    with Driver.start(LocalSpec(), folder=tmp_path) as driver:
+        yield driver
+
+
+def test_a_workload_that_ends_the_process(driver: Driver, workloads: Path) -> None:
+    outcome = driver.run(plan(), f"{workloads}:dies", timeout_s=60)
+    assert outcome.state is TrialState.INVALID
+    assert "the driver ended with exit status 7" in outcome.reason
+    assert not driver.alive
+    with pytest.raises(DriverError):
+        driver.run(plan(), f"{workloads}:healthy", timeout_s=60)
+
+
+def test_a_workload_that_hangs_is_stopped_and_takes_the_driver_with_it(driver: Driver, workloads: Path) -> None:
+    driver.run(plan(), f"{workloads}:healthy", timeout_s=60)
+    processes = family(driver.pid)
+    assert len(processes) > 1
+    outcome = driver.run(plan(), f"{workloads}:hangs", timeout_s=1)
+    assert outcome.state is TrialState.INVALID
+    assert "timed out after 1 s of real time while running; last seen: hangs" in outcome.reason
+    assert str(workloads) in outcome.reason
+    assert not driver.alive
+    wait_until_gone(processes)
+    assert f'File "{workloads}", line' in driver.log.read_text()
+
+
+def test_sigterm_ends_an_idle_driver_in_order(driver: Driver, workloads: Path) -> None:
+    driver.run(plan(), f"{workloads}:healthy", timeout_s=60)
+    processes = family(driver.pid)
+    assert len(processes) > 1
+    os.kill(driver.pid, signal.SIGTERM)
+    wait_until_gone(processes)
+    assert not driver.alive
+    assert driver._manner()[0] == f"ended with exit status {128 + signal.SIGTERM}"
+
+
+def when_logged(log: Path, text: str, act: Callable[[], object]) -> threading.Thread:
+    """Do something, in a thread, as soon as a text is in the log."""
+
+    def watch() -> None:
+        deadline = time.monotonic() + 60
+        while text not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        act()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_closing_stops_a_trial(driver: Driver, workloads: Path) -> None:
+    closer = when_logged(driver.log, "about to hang", driver.close)
+    outcome = driver.run(plan(), f"{workloads}:hangs", timeout_s=60)
+    closer.join()
+    assert (outcome.state, outcome.reason) == (TrialState.INVALID, "the parent asked the driver to close")
+    assert not psutil.pid_exists(driver.pid)
+
+
+def test_workers_do_not_outlive_a_driver_that_is_killed(driver: Driver, workloads: Path) -> None:
+    processes: list[psutil.Process] = []
+
+    def kill() -> None:
+        processes.extend(family(driver.pid))
+        os.kill(driver.pid, signal.SIGKILL)
+        wait_until_gone(processes)
+
+    killer = when_logged(driver.log, "about to hog", kill)
+    outcome = driver.run(plan(), f"{workloads}:hogs", timeout_s=60)
+    killer.join()
+    assert "the driver was killed by SIGKILL" in outcome.reason
+    assert len(processes) > 1
+    assert not alive(processes)
+
+
+ORCHESTRATOR = """
+    import sys
+    from pathlib import Path
+
+    from scalescope.driver.process import Driver
+    from scalescope.model.cluster import LocalSpec
+    from scalescope.model.sweep import PlannedTrial, Point
+
+    folder, workloads = Path(sys.argv[1]), sys.argv[2]
+    with Driver.start(LocalSpec(), folder=folder) as driver:
+        print(driver.pid, flush=True)
+        driver.run(PlannedTrial(0, Point(1), 0), f"{workloads}:hangs", timeout_s=60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(ORCHESTRATOR), str(tmp_path), str(workloads)]
+    orchestrator = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    assert orchestrator.stdout is not None
+    pid = int(orchestrator.stdout.readline())
+    while "about to hang" not in (tmp_path / "driver.log").read_text():
+        assert orchestrator.poll() is None
+        time.sleep(0.05)
+    processes = family(pid)
+    assert len(processes) > 1
+    os.killpg(orchestrator.pid, number)
+    orchestrator.communicate()
+    wait_until_gone(processes)
+    assert orchestrator.returncode == -number

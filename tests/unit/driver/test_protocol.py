@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, fields
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.driver import protocol
+from scalescope.driver.protocol import (
+    Close,
+    Failed,
+    Message,
+    Open,
+    Opened,
+    Progress,
+    Ready,
+    Reply,
+    Request,
+    RunTrial,
+    TrialDone,
+    decode_reply,
+    decode_request,
+    encode,
+)
+from scalescope.errors import DriverError, WorkersMissing
+from scalescope.model.cluster import KINDS
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+mappings = st.dictionaries(st.text(), values, max_size=3)
+
+BY_HINT: dict[Any, st.SearchStrategy[Any]] = {
+    "str": st.text(),
+    "int": st.integers(),
+    "float": st.floats(allow_nan=False, allow_infinity=False),
+    "bool": st.booleans(),
+    "Any": values,
+    "float | None": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    "Mapping[str, Any]": mappings,
+    "Mapping[str, Any] | None": st.none() | mappings,
+    "tuple[str, ...]": st.lists(st.text(), max_size=3).map(tuple),
+}
+
+
+def messages(kinds: tuple[type[Message], ...]) -> st.SearchStrategy[Message]:
+    return st.one_of(
+        [st.builds(kind, **{item.name: BY_HINT[str(item.type)] for item in fields(kind)}) for kind in kinds]
+    )
+
+
+@settings(deadline=None)
+@given(messages(get_args(Request)))
+def test_every_request_survives_the_wire(message: Message) -> None:
+    line = encode(message)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert decode_request(line) == message
+
+
+@settings(deadline=None)
+@given(messages(get_args(Reply)))
+def test_every_reply_survives_the_wire(message: Message) -> None:
+    line = encode(message)
+    assert line.count(b"\n") == 1
+    assert decode_reply(line) == message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cluster_specifications_travel(kind: str) -> None:
+    spec = KINDS[kind]()
+    assert decode_request(encode(Open(spec.to_mapping(), "folder"))) == Open(spec.to_mapping(), "folder")
+
+
+def test_an_infrastructure_error_travels_with_its_parts() -> None:
+    error = WorkersMissing("1 of 2", where="here", cause="it died", next_step="look")
+    assert Failed.of(error) == Failed("WorkersMissing", "1 of 2", "here", "it died", "look")
+
+
+def test_the_same_kind_names_request_and_answer_of_a_trial() -> None:
+    assert RunTrial.kind == TrialDone.kind == "trial"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"", "is not JSON"),
+        (b"Traceback (most recent call last):", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b'{"kind": "closed", "reason": NaN}', "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
+        (b"[1, 2]", "is not a JSON object"),
+        (b'{"reason": "no kind"}', "has the kind None"),
+        (b'{"kind": 3}', "has the kind 3"),
+        (b'{"kind": "opend", "facts": {}}', "has the kind 'opend'"),
+        (b'{"kind": "open", "cluster": {}}', "has the kind 'open'"),
+        (b'{"kind": "opened", "facts": {}, "extra": 1}', "unknown field 'extra'"),
+        (b'{"kind": "opened"}', "lacks a field"),
+        (b'{"kind": "opened", "facts": []}', "wrong type of value in field 'facts'"),
+        (b'{"kind": "progress", "phase": "a", "text": "b", "limit_s": "3"}', "wrong type of value in field 'limit_s'"),
+        (b'{"kind": "progress", "phase": "a", "text": "b", "limit_s": true}', "wrong type of value in field 'limit_s'"),
+    ],
+)
+def test_what_is_not_a_reply_is_refused(line: bytes, problem: str) -> None:
+    with pytest.raises(DriverError) as caught:
+        decode_reply(line)
+    assert problem in caught.value.what
+    assert caught.value.next_step
+    assert len(caught.value.where) < 300
+
+
+def test_a_reply_is_not_a_request() -> None:
+    with pytest.raises(DriverError, match="'ready'"):
+        decode_request(encode(Ready(1, "3.11", {}, {}, {})))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}, b"bytes"])
+def test_what_json_cannot_carry_is_refused_before_it_is_sent(value: object) -> None:
+    with pytest.raises(DriverError, match="cannot be sent"):
+        encode(Opened({"value": value}))
+
+
+@settings(deadline=None)
+@given(messages((Open, RunTrial)), st.data())
+def test_a_request_that_lost_a_field_is_refused(message: Message, data: st.DataObject) -> None:
+    sent = json.loads(encode(message))
+    needed = [item.name for item in fields(message) if item.default is MISSING and item.default_factory is MISSING]
+    del sent[data.draw(st.sampled_from(needed))]
+    with pytest.raises(DriverError, match="lacks a field"):
+        decode_request(json.dumps(sent))
+
+
+def test_every_field_has_a_type_that_is_checked() -> None:
+    for kind in (*get_args(Request), *get_args(Reply)):
+        for name, hint in get_type_hints(kind).items():
+            if name != "kind" and hint is not Any:
+                assert not protocol._fits(object(), hint), (kind, name)
+
+
+def test_unit_messages_need_no_fields() -> None:
+    assert decode_request(b'{"kind": "close"}') == Close()
+    assert decode_reply(encode(Progress("running", "text", 3))) == Progress("running", "text", 3.0)

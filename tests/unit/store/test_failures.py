@@ -1,0 +1,276 @@
+"""What goes wrong for real: full disks, missing permissions, damaged files, servers that are not there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.errors import StoreError
+from scalescope.model.sweep import Sweep
+from scalescope.store import Store
+from scalescope.store import store as store_module
+
+Make = Callable[..., Any]
+
+
+def failure(act: Callable[[], object]) -> StoreError:
+    with pytest.raises(StoreError) as error:
+        act()
+    assert error.value.where
+    assert error.value.cause
+    assert error.value.next_step
+    return error.value
+
+
+class TestDisk:
+    @pytest.fixture
+    def small_disk(self, tmp_path: Path) -> Iterator[Path]:
+        """A real file system of 2 MiB."""
+        folder = tmp_path / "small"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip("no file system can be mounted here; test_a_limit_on_file_size covers the same path")
+        yield folder
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+    def test_a_full_disk_loses_nothing_and_the_store_recovers(
+        self, small_disk: Path, sweep: Sweep, make_trial: Make
+    ) -> None:
+        ballast = small_disk / "ballast"
+        with Store.open(str(small_disk / "a.db")) as store:
+            run_id = store.begin(sweep, [], workload_version=1).id
+            saved = [store.save(run_id, make_trial(0))]
+            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            error = failure(lambda: store.save(run_id, make_trial(1, facts={"large": "x" * 100_000})))
+            assert "Could not save a trial" in error.what
+            assert "full" in error.cause
+            assert "Free space" in error.next_step
+            assert store.run().trials == tuple(saved)
+            ballast.unlink()
+            saved.append(store.save(run_id, make_trial(1)))
+            assert store.run().trials == tuple(saved)
+
+    def test_records_on_a_full_disk(self, small_disk: Path, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
+        with Store.open(str(small_disk.parent / "a.db"), str(small_disk)) as store:
+            run_id = store.begin(sweep, [], workload_version=1).id
+            tables = make_tables(1000)
+            tables["events"]["message"] = [os.urandom(4000).hex() for _ in range(1000)]
+            error = failure(lambda: store.save(run_id, make_trial(), tables))
+            assert "Could not write the records" in error.what
+            assert "full" in error.cause
+            assert store.run().trials == ()
+            assert [path for path in small_disk.rglob("*") if path.is_file()] == []
+            store.save(run_id, make_trial(), make_tables(3))
+
+    def test_a_limit_on_file_size(self, tmp_path: Path, child_environment: dict[str, str]) -> None:
+        code = """
+            import resource, sys
+            from scalescope.errors import StoreError
+            from scalescope.model.sweep import Point, Sweep
+            from scalescope.model.trial import Trial, TrialState
+            from scalescope.store import Store
+            store = Store.open(sys.argv[1])
+            run = store.begin(Sweep("bag-map", axes={"workers": (1,)}), [], workload_version=1)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+            for number in range(100):
+                try:
+                    facts = {"large": "x" * 100_000}
+                    store.save(run.id, Trial(str(number), Point(1), 0, False, TrialState.VALID, facts=facts))
+                except StoreError as error:
+                    print(number, error, sep="\\n")
+                    break
+        """
+        path = str(tmp_path / "a.db")
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code), path],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=child_environment,
+        )
+        assert done.returncode == 0, done.stderr
+        number, what, *rest = done.stdout.splitlines()
+        assert what.startswith("Could not save a trial: ")
+        assert rest[0] == f"  where: {path}"
+        assert "ulimit -f" in rest[1]
+        assert "next:" in rest[2]
+        with Store.open(path) as store:
+            assert len(store.run().trials) == int(number) > 0
+
+
+class TestSqliteFile:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> str:
+        path = str(tmp_path / "a.db")
+        Store.open(path).close()
+        return path
+
+    def test_not_a_database(self, tmp_path: Path) -> None:
+        path = tmp_path / "notes.txt"
+        path.write_text("Dear diary, " * 1000)
+        error = failure(lambda: Store.open(str(path)))
+        assert "not a SQLite database" in error.cause
+        assert path.read_text().startswith("Dear diary")
+
+    def test_a_damaged_header(self, path: str) -> None:
+        with open(path, "r+b") as file:
+            file.write(b"\xff" * 16)
+        assert "damaged" in failure(lambda: Store.open(path)).cause
+
+    def test_damaged_pages(self, path: str, sweep: Sweep) -> None:
+        connection = sqlite3.connect(path)
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sweep_runs'").fetchone()
+        connection.close()
+        with open(path, "r+b") as file:
+            file.seek((page - 1) * 4096)
+            file.write(b"\xff" * 4096)
+        with Store.open(path) as store:
+            error = failure(lambda: store.begin(sweep, [], workload_version=1))
+        assert "damaged" in error.cause
+        assert ".recover" in error.next_step
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        assert "folder" in failure(lambda: Store.open(str(tmp_path))).cause
+
+    def test_a_file_where_the_folder_should_be(self, tmp_path: Path) -> None:
+        (tmp_path / "a").touch()
+        failure(lambda: Store.open(str(tmp_path / "a" / "b.db")))
+
+    def test_another_process_holds_the_lock(self, path: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.05)
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with Store.open(path) as store:
+            assert store.runs() == []  # readers do not wait
+            error = failure(lambda: store.begin(sweep, [], workload_version=1))
+            assert "database is locked" in error.what
+            holder.execute("ROLLBACK")
+            store.begin(sweep, [], workload_version=1)
+        holder.close()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can pass for another user here")
+    def test_without_permission(self, tmp_path: Path, child_environment: dict[str, str]) -> None:
+        """As another user, for whom root's folders really are read-only."""
+        folder = tmp_path / "team"
+        folder.mkdir()
+        path = folder / "a.db"
+        Store.open(str(path)).close()
+        for above in (folder, *tmp_path.parents):
+            if oct(above.stat().st_mode)[-1] not in "57":
+                above.chmod(0o755)
+        code = """
+            import os, sys
+            from scalescope.errors import StoreError
+            from scalescope.model.sweep import Sweep
+            from scalescope.store import Store
+            import scalescope.store.store, alembic.command, alembic.script  # before the other user cannot read them
+            path = sys.argv[1]
+            os.setuid(65534)
+            def begin():
+                store = Store.open(path)
+                store.begin(Sweep("bag-map", axes={"workers": (1,)}), [], workload_version=1)
+            for act in (begin, lambda: Store.open(path + ".new")):
+                try:
+                    act()
+                except StoreError as error:
+                    print(error, end="\\n--\\n")
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code), str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=child_environment,
+        )
+        assert done.returncode == 0, done.stderr
+        old, new, _ = done.stdout.split("--\n")
+        for text in (old, new):
+            assert "may not write there" in text, done.stdout
+            assert "permissions" in text
+
+
+class TestServer:
+    def test_a_closed_port(self, postgresql: Any) -> None:
+        error = failure(lambda: Store.open(postgresql.url("postgres", port=1)))
+        assert "Could not open the store" in error.what
+        assert "cannot be reached" in error.cause
+        assert "127.0.0.1:1" in error.where
+
+    def test_an_unknown_host(self, postgresql: Any) -> None:
+        error = failure(lambda: Store.open("postgresql://u:s3cret-pass@host.invalid/x"))
+        assert "cannot be reached" in error.cause
+
+    def test_a_wrong_password(self, postgresql: Any) -> None:
+        error = failure(lambda: Store.open(postgresql.url("postgres", password="s3cret-wrong")))
+        assert "refused this user or password" in error.cause
+        assert "s3cret" not in str(error)
+
+    def test_a_missing_database(self, postgresql: Any) -> None:
+        error = failure(lambda: Store.open(postgresql.url("nowhere")))
+        assert "createdb" in error.next_step
+
+    def test_a_read_only_server(self, postgresql: Any, sweep: Sweep) -> None:
+        url = postgresql.create()
+        Store.open(url).close()
+        with Store.open(url + "%20-cdefault_transaction_read_only%3Don") as store:
+            error = failure(lambda: store.begin(sweep, [], workload_version=1))
+        assert "may not write" in error.cause
+
+    def test_a_connection_that_breaks_is_made_anew(self, postgresql: Any, sweep: Sweep) -> None:
+        import psycopg
+
+        with Store.open(postgresql.create()) as store:
+            run_id = store.begin(sweep, [], workload_version=1).id
+            with psycopg.connect(postgresql.url("postgres"), autocommit=True) as admin:
+                admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+            store.beat(run_id)
+
+    def test_no_password_in_anything_shown(
+        self, postgresql: Any, sweep: Sweep, make_trial: Make, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("DEBUG")
+        shown: list[str] = []
+        secrets = ("s3cret", "pass/word", "pass%2Fword")
+        with Store.open(postgresql.create()) as store:
+            shown += [repr(store), str(store), store.where]
+            run = store.begin(sweep, [], workload_version=1)
+            shown.append(repr(run))
+            for act in (
+                lambda: Store.open(postgresql.url("nowhere")),
+                lambda: Store.open(postgresql.url("postgres", port=1)),
+                lambda: Store.open(postgresql.url("postgres", password="s3cret-wrong")),
+                lambda: Store.open(postgresql.url("postgres") + "?nonsense=1"),
+                lambda: Store.open(f"postgresql://127.0.0.1:1/x?user=u&password={'s3cret'}"),
+                lambda: store.save(run.id, make_trial(facts={"x": object()})),
+                lambda: store.save("none", make_trial()),
+            ):
+                with pytest.raises(StoreError) as error:
+                    act()
+                shown += [*traceback.format_exception(error.value), repr(error.value), repr(error.value.__dict__)]
+                shown.append(repr(error.value.__cause__))
+        assert len(shown) > 30
+        for text in [*shown, caplog.text]:
+            # the source lines of this test are in the tracebacks
+            text = re.sub(r"^ .*", "", text, flags=re.MULTILINE)
+            assert not any(secret in text for secret in secrets), text
+
+
+def test_without_the_driver_for_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    error = failure(lambda: Store.open("postgresql://u:s3cret@h/d"))
+    assert 'pip install "scalescope[postgresql]"' in error.next_step
+    assert "s3cret" not in str(error)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from scalescope.errors import StoreError
+from scalescope.store import Store, migrate
+from scalescope.store.schema import REVISION, VERSION_TABLE, Base
+
+
+def test_tables_and_migrations_agree(store: Store) -> None:
+    with store._engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, Base.metadata) == []
+        assert context.get_current_revision() == REVISION
+
+
+def test_a_difference_would_be_seen(store: Store) -> None:
+    with store._engine.execution_options(scalescope_write=True).begin() as connection:
+        connection.execute(text("ALTER TABLE trials ADD COLUMN extra INTEGER"))
+    with store._engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert [step[0] for step in compare_metadata(context, Base.metadata)] == ["remove_column"]
+
+
+def test_the_code_knows_the_newest_revision() -> None:
+    config = Config()
+    config.set_main_option("script_location", "scalescope.store:migrations")
+    assert ScriptDirectory.from_config(config).get_current_head() == REVISION
+
+
+def test_an_open_store_is_not_migrated_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store.open(url).close()
+    monkeypatch.setattr(migrate, "_migrate", pytest.fail)
+    monkeypatch.setattr(migrate, "_file_lock", pytest.fail)
+    Store.open(url).close()
+
+
+def test_sqlite_is_set_up_to_survive_power_cuts(tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "a.db")) as store, store._engine.connect() as connection:
+        found = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        ]
+    assert found == ["wal", 2, 1, 60_000]
+
+
+def test_a_newer_store(url: str) -> None:
+    with Store.open(url) as store, store._engine.execution_options(scalescope_write=True).begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    with pytest.raises(StoreError, match="schema revision 9999; this Scalescope knows") as error:
+        Store.open(url)
+    assert "Upgrade Scalescope" in error.value.next_step
+
+
+def test_the_file_of_another_application(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    with pytest.raises(StoreError, match="another application"):
+        Store.open(str(path))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+    connection.close()
+
+
+def test_a_migration_that_fails_leaves_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = migrate._migrate
+
+    def broken(connection: Any, found: str | None, where: str) -> None:
+        real(connection, found, where)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(migrate, "_migrate", broken)
+        with pytest.raises(StoreError, match="No space left"):
+            Store.open(url)
+    with Store.open(url) as store:
+        assert inspect(store._engine).has_table("trials")
+
+
+def test_many_threads_open_a_new_store(url: str) -> None:
+    barrier = threading.Barrier(6)
+    failures: list[StoreError] = []
+    opened: list[str] = []
+
+    def open_it() -> None:
+        barrier.wait()
+        try:
+            with Store.open(url) as store:
+                assert store.runs() == []
+                opened.append(store.where)
+        except StoreError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(opened) == 6
+
+
+def test_two_processes_open_a_new_store(url: str, child_environment: dict[str, str]) -> None:
+    code = "import sys; from scalescope.store import Store; print(flush=True); input(); Store.open(sys.argv[1]).close()"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=child_environment,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        assert process.stdout
+        process.stdout.readline()
+    for process in processes:
+        assert process.stdin
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    results = [(*process.communicate(timeout=120), process.returncode) for process in processes]
+    assert [result[2] for result in results] == [0, 0], results
+
+
+def test_a_lock_that_is_never_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrate, "WAIT_S", 0.1)
+    with migrate._file_lock(tmp_path / "a.db", "x"), pytest.raises(StoreError, match=r"has held .*a\.db\.lock"):
+        Store.open(str(tmp_path / "a.db"))

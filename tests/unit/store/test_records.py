@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import uuid
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+from scalescope.errors import StoreError
+from scalescope.model.records import TABLES, TASKS
+from scalescope.store import records
+
+Make = Callable[..., dict[str, dict[str, Any]]]
+
+
+@pytest.fixture(params=["folder", "file", "memory"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "memory":
+        root = f"memory://{uuid.uuid4().hex}"
+        yield f"{root}/run/key"
+        fs = fsspec.filesystem("memory")
+        if fs.exists(root):
+            fs.rm(root, recursive=True)
+        return
+    yield ("file://" if request.param == "file" else "") + str(tmp_path / "run with ü" / "key")
+
+
+def columns(table: str, rows: int) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    return {
+        name: [f"{i}-ü" for i in range(rows)]
+        if kind == "str"
+        else array(
+            kind, (1.7e9 + rng.random(rows)).tolist() if kind in "df" else rng.integers(-100, 100, rows).tolist()
+        )
+        for name, kind in TABLES[table].items()
+    }
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1000])
+def test_every_table_comes_back_to_the_last_bit(address: str, rows: int) -> None:
+    tables = {name: columns(name, rows) for name in TABLES}
+    records.write(address, tables)
+    assert records.names(address) == tuple(TABLES)
+    for table, declared in TABLES.items():
+        found = records.read(address, table)
+        assert list(found) == list(declared)
+        for name, kind in declared.items():
+            if kind == "str":
+                assert found[name] == tables[table][name]
+            else:
+                np.testing.assert_array_equal(found[name], tables[table][name], strict=False)
+                assert np.asarray(found[name]).dtype == np.dtype(kind)
+
+
+def test_extreme_numbers(address: str) -> None:
+    table = columns("memory", 4)
+    table["time"] = array("d", [0.0, 5e-324, 1.7976931348623157e308, -0.0])
+    table["rss"] = array("q", [-(2**63), 2**63 - 1, 0, 1])
+    records.write(address, {"memory": table})
+    found = records.read(address, "memory")
+    assert np.asarray(found["time"]).tobytes() == table["time"].tobytes()
+    assert list(found["rss"]) == list(table["rss"])
+
+
+def test_numpy_arrays_and_lists_are_taken_too(address: str) -> None:
+    records.write(address, {"lag": {"process": ["a"], "time": np.array([1.5]), "seconds": [2.5]}})
+    assert records.read(address, "lag")["seconds"] == [2.5]
+
+
+def test_text_that_is_not_unicode_is_escaped(address: str) -> None:
+    records.write(address, {"events": {"time": array("d", [1]), "topic": ["a\0b"], "message": ["x\udcff"]}})
+    found = records.read(address, "events")
+    assert (found["topic"], found["message"]) == (["a\0b"], ["x\\udcff"])  # NUL is no trouble in Parquet
+
+
+def test_a_second_write_replaces_the_first(address: str, make_tables: Make) -> None:
+    records.write(address, make_tables(3))
+    records.write(address, {"tasks": make_tables(1)["tasks"]})
+    assert records.names(address) == ("tasks",)
+    assert len(records.read(address, "tasks")["key"]) == 1
+
+
+def test_no_trace_of_temporary_files(tmp_path: Path, make_tables: Make) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".key.tmp").mkdir()  # of a process that was killed
+    (tmp_path / "run" / ".key.tmp" / "logs.parquet").touch()
+    records.write(str(tmp_path / "run" / "key"), make_tables())
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "run",
+        "run/key",
+        "run/key/events.parquet",
+        "run/key/tasks.parquet",
+    ]
+
+
+def test_an_interrupted_write_is_not_seen(tmp_path: Path, make_tables: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        seen.append(sorted(path.name for path in (tmp_path / "run").iterdir()))
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    records.write(str(tmp_path / "run" / "key"), make_tables())
+    assert seen == [[".key.tmp"]]
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(StoreError, match=r"Could not write the records: .*No space left") as error:
+        records.write(str(tmp_path / "run" / "other"), make_tables())
+    assert "full" in error.value.cause
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["key"]
+
+
+def realistic_tasks(rows: int, keys: str) -> dict[str, Any]:
+    """Tasks of 0.2 s on 300 workers, in the order in which they ended, as a real clock reads (2**-22 s)."""
+    rng = np.random.default_rng(1)
+    workers = 300
+    worker = np.arange(rows) % workers
+    duration = rng.lognormal(np.log(0.2), 0.5, rows)
+    gap = rng.exponential(0.002, rows)
+    stop = np.zeros(rows)
+    for first in range(workers):
+        stop[first::workers] = np.cumsum(duration[first::workers] + gap[first::workers])
+    times = {
+        "start": stop - duration,
+        "stop": stop,
+        "assigned": np.maximum(stop - 2 * duration - gap, 0),
+        "done": stop + rng.exponential(0.004, rows),
+        "runnable": np.maximum(stop - 2 * duration - 2 * gap, 0),
+    }
+    order = np.argsort(times["done"])
+    clock = {name: np.round((1.7635e9 + value[order]) * 2**22) / 2**22 for name, value in times.items()}
+    seconds = {
+        "transfer": np.where(rng.random(rows) < 0.3, rng.exponential(0.01, rows), 0),
+        "deserialize": rng.exponential(0.0005, rows),
+        "disk_read": np.zeros(rows),
+        "disk_write": np.zeros(rows),
+    }
+    prefix = "lambda-" + rng.bytes(16).hex()
+    addresses = [f"tcp://127.0.0.1:{30_000 + 7 * number}" for number in range(workers)]
+    names = {
+        "bag": [f"('{prefix}', {i})" for i in order.tolist()],
+        "futures": [f"slow-{rng.bytes(16).hex()}" for _ in range(rows)],
+    }
+    table = {
+        "key": names[keys],
+        "prefix": ["lambda"] * rows,
+        "group": [prefix] * rows,
+        "worker": [addresses[number] for number in worker[order].tolist()],
+        "thread": rng.integers(1.3e14, 1.4e14, workers)[worker[order]],
+        "nbytes": rng.integers(28, 34, rows),
+        "span": clock["stop"] - clock["start"],
+        "status": np.zeros(rows),
+        "retries": np.zeros(rows),
+        **clock,
+        **{name: (np.round(value * 2**22) / 2**22) for name, value in seconds.items()},
+    }
+    return {
+        name: table[name] if kind == "str" else array(kind, table[name].astype(kind).tolist())
+        for name, kind in TASKS.items()
+    }
+
+
+@pytest.mark.parametrize(("keys", "at_most"), [("bag", 30), ("futures", 40)])
+def test_bytes_per_task(tmp_path: Path, keys: str, at_most: float) -> None:
+    rows = 100_000
+    table = realistic_tasks(rows, keys)
+    records.write(str(tmp_path / "key"), {"tasks": table})
+    size = (tmp_path / "key" / "tasks.parquet").stat().st_size
+    print(f"{keys}: {size / rows:.1f} bytes per task")
+    assert size / rows <= at_most
+    found = records.read(str(tmp_path / "key"), "tasks")
+    for name in ("start", "stop", "done", "span", "transfer"):
+        np.testing.assert_array_equal(found[name], table[name])
+
+
+class TestRefuses:
+    def test_an_unknown_table(self, address: str) -> None:
+        with pytest.raises(StoreError, match="Table 'jobs' has columns"):
+            records.write(address, {"jobs": {}})
+
+    @pytest.mark.parametrize("change", [{"extra": [1]}, {"time": None}])
+    def test_columns_that_are_not_declared(self, address: str, change: dict[str, Any]) -> None:
+        table = {**columns("lag", 1), **change}
+        table = {name: value for name, value in table.items() if value is not None}
+        with pytest.raises(StoreError, match="'lag' has columns") as error:
+            records.write(address, {"lag": table})
+        assert "different versions" in error.value.cause
+
+    def test_columns_of_different_length(self, address: str) -> None:
+        with pytest.raises(StoreError, match=r"differ in length: \{'process': 1, 'time': 2"):
+            records.write(address, {"lag": {"process": ["a"], "time": [1.0, 2.0], "seconds": [1.0]}})
+
+    def test_nothing_there(self, address: str) -> None:
+        for act in (lambda: records.read(address, "tasks"), lambda: records.names(address)):
+            with pytest.raises(StoreError, match="nothing is there") as error:
+                act()
+            assert "another machine" in error.value.cause
+
+    @pytest.mark.parametrize("damage", [b"", b"PAR1", b"x" * 100])
+    def test_a_damaged_file(self, tmp_path: Path, make_tables: Make, damage: bytes) -> None:
+        records.write(str(tmp_path / "key"), make_tables())
+        (tmp_path / "key" / "tasks.parquet").write_bytes(damage)
+        with pytest.raises(StoreError, match="'tasks'") as error:
+            records.read(str(tmp_path / "key"), "tasks")
+        assert error.value.cause == "The file is damaged."
+
+    def test_a_page_that_was_overwritten(self, tmp_path: Path, make_tables: Make) -> None:
+        records.write(str(tmp_path / "key"), make_tables(1000))
+        path = tmp_path / "key" / "tasks.parquet"
+        data = bytearray(path.read_bytes())
+        data[100:200] = bytes(100)
+        path.write_bytes(data)
+        with pytest.raises(StoreError, match="'tasks'"):
+            records.read(str(tmp_path / "key"), "tasks")
+
+    def test_an_unknown_protocol(self, make_tables: Make) -> None:
+        with pytest.raises(StoreError, match="nonsense"):
+            records.write("nonsense://x/y", make_tables())
+
+    def test_a_protocol_whose_package_is_missing(self, make_tables: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
+        with pytest.raises(StoreError, match="s3fs") as error:
+            records.write("s3://bucket/key", make_tables())
+        assert "Install" in error.value.next_step
+
+    def test_a_file_where_the_folder_should_be(self, tmp_path: Path, make_tables: Make) -> None:
+        (tmp_path / "run").touch()
+        with pytest.raises(StoreError, match="Could not write the records"):
+            records.write(str(tmp_path / "run" / "key"), make_tables())

@@ -1,0 +1,486 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import inspect, select, update
+from sqlalchemy.orm import Session
+
+from scalescope.errors import InvalidField, StoreError, UsageError
+from scalescope.model.finding import Evidence, Finding, Severity, Verdict
+from scalescope.model.sweep import Point, Sweep
+from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.store import RunState, Store
+from scalescope.store.owner import Owner
+from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, TrialRow
+
+Make = Callable[..., Any]
+
+VERDICT = Verdict(
+    "Half of 200 workers get nothing.",
+    (
+        Finding(
+            "too-few-partitions",
+            Severity.HIGH,
+            "100 items make 100 partitions.",
+            "Set npartitions.",
+            (Evidence("tasks runnable at once", 100, "tasks"), Evidence("option", "128", "beam")),
+            0.9,
+            ("aabbccddeeff",),
+            12.5,
+            "https://github.com/apache/beam/issues/26669",
+        ),
+        Finding("noise", Severity.LOW, "Few repeats.", "More repeats.", lost_s=math.inf),
+    ),
+)
+
+
+def begin(store: Store, sweep: Sweep, **options: Any) -> str:
+    return store.begin(sweep, [], workload_version=options.pop("version", 1), **options).id
+
+
+def alter(store: Store, run_id: str, **values: Any) -> None:
+    """Make a run look as another process would have left it."""
+    with store._engine.execution_options(scalescope_write=True).begin() as connection:
+        connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
+
+
+DEAD = {"pid": 2**22 + 1, "process_started": 1.0}
+
+
+class TestKeeps:
+    def test_a_run_from_begin_to_end(self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
+        before = datetime.now(UTC)
+        run = store.begin(sweep, [None, None], workload_version=3)  # type: ignore[list-item]
+        assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", run.id)
+        assert (run.state, run.planned, run.trials, run.verdict, run.finished_at) == (RunState.RUNNING, 2, (), None, "")
+        saved = [store.save(run.id, make_trial(i), make_tables(i + 1)) for i in range(2)]
+        assert saved == [dataclasses.replace(make_trial(i), records=saved[i].records) for i in range(2)]
+        store.finish(run.id, "complete", VERDICT)
+
+        found = store.run()
+        assert found == store.run(run.id) == store.runs()[0]
+        assert (found.sweep, found.workload_version, found.state) == (sweep, 3, RunState.COMPLETE)
+        assert found.sweep.id == sweep.id
+        assert found.trials == tuple(saved)
+        assert found.verdict == VERDICT
+        assert found.where == store.where
+        assert abs(datetime.fromisoformat(found.created_at) - before) < timedelta(minutes=5)
+        assert found.created_at == found.started_at <= found.finished_at
+        assert store.finished(run.id) == {trial.key: trial for trial in saved}
+
+    def test_raw_records(self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
+        run_id = begin(store, sweep)
+        saved = store.save(run_id, make_trial(), make_tables(4))
+        tables = store.tables(saved)
+        assert list(tables) == ["tasks", "events"]
+        assert tables["tasks"]["key"] == ["key-0", "key-1", "key-2", "key-3"]
+        np.testing.assert_array_equal(tables["tasks"]["start"], [0.5, 1.5, 2.5, 3.5])
+        assert list(store.tables(saved, "events")) == ["events"]
+
+    def test_it_is_there_for_the_next_process(self, url: str, sweep: Sweep, make_trial: Make, tmp_path: Path) -> None:
+        with Store.open(url, str(tmp_path / "raw")) as store:
+            run_id = begin(store, sweep)
+            saved = store.save(run_id, make_trial())
+        with Store.open(url, str(tmp_path / "raw")) as store:
+            assert store.run(run_id).trials == (saved,)
+
+    def test_main_metrics_are_columns(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        run_id = begin(store, sweep)
+        for i in range(3):
+            store.save(run_id, make_trial(i))
+        with Session(store._engine) as session:
+            slow = select(PointRow.workers, TrialRow.makespan_s).join(TrialRow.point).where(TrialRow.makespan_s > 11)
+            assert sorted(tuple(row) for row in session.execute(slow)) == [(2, 11.25), (3, 12.25)]
+            row = session.scalars(select(TrialRow)).first()
+            assert row is not None
+            metrics = make_trial().metrics
+            for name in (item.name for item in dataclasses.fields(Metrics) if item.name != "worker_time_s"):
+                assert getattr(row, name) is not None, name
+            assert (row.tasks, row.efficiency) == (metrics.tasks, metrics.efficiency)
+
+    def test_points_and_package_lists_are_kept_once(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        packages = {f"package-{i}": str(i) for i in range(300)}
+        for _ in range(2):
+            run_id = begin(store, sweep, fresh=True, facts={"packages": packages})
+            for key in ("a", "b"):
+                store.save(run_id, make_trial(key=key, facts={"host": "x", "packages": packages}))
+        other = {**packages, "package-0": "newer"}
+        store.save(run_id, make_trial(key="c", facts={"packages": other}))
+        with Session(store._engine) as session:
+            assert len(session.scalars(select(EnvironmentRow)).all()) == 2
+            assert len(session.scalars(select(PointRow)).all()) == 1
+            assert all("packages" not in facts for facts in session.scalars(select(TrialRow.facts)))
+        run = store.run(run_id)
+        assert run.facts == {"packages": packages}
+        assert [trial.facts["packages"] for trial in run.trials] == [packages, packages, other]
+
+    def test_a_digest_of_packages_stays_a_plain_fact(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        saved = store.save(begin(store, sweep), make_trial(facts={"packages": "0123456789ab"}))
+        assert store.run().trials == (saved,)
+        assert saved.facts == {"packages": "0123456789ab"}
+
+    @pytest.mark.parametrize("reason", ["nul \0 in it", "surrogate \udcff of a file name", "ünïcode 🚀", "x" * 100_000])
+    def test_no_reason_is_too_odd_to_be_stored(self, store: Store, sweep: Sweep, make_trial: Make, reason: str) -> None:
+        trial = make_trial(
+            state=TrialState.FAILED, reason=reason, metrics=None, warnings=(reason,), facts={"a": reason}
+        )
+        saved = store.save(begin(store, sweep), trial)
+        (found,) = store.run().trials
+        assert found == saved
+        assert found.reason == reason.replace("\0", "\\x00").replace("\udcff", "\\udcff")
+        assert found.warnings == (reason,)
+        assert found.facts == {"a": reason}
+
+    def test_numbers_that_json_lacks(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        metrics = dataclasses.replace(make_trial().metrics, parallelism=math.inf, efficiency=math.nan)
+        store.save(begin(store, sweep), make_trial(metrics=metrics, facts={"deep": [{"x": -math.inf}]}))
+        (found,) = store.run().trials
+        assert found.metrics is not None
+        assert found.metrics.parallelism == math.inf
+        assert math.isnan(found.metrics.efficiency)
+        assert found.facts == {"deep": [{"x": -math.inf}]}
+
+
+numbers = st.floats(allow_nan=False, width=64)
+counts = st.integers(0, 2**53)
+text = st.text(max_size=30)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | numbers | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=8,
+)
+facts = st.dictionaries(text.filter(lambda name: name not in ("packages", "interrupted")), json_values, max_size=4)
+metrics = st.builds(
+    Metrics,
+    **dict.fromkeys([item.name for item in dataclasses.fields(Metrics) if item.type == "float"], numbers),
+    **dict.fromkeys([item.name for item in dataclasses.fields(Metrics) if item.type == "int"], counts),
+    worker_time_s=st.dictionaries(text, numbers, max_size=3),
+)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False) | text
+)
+points = st.builds(
+    Point,
+    st.integers(1, 100_000),
+    st.integers(1, 1024),
+    st.dictionaries(text, scalars, max_size=3),
+    st.dictionaries(text, scalars, max_size=3),
+)
+trials = st.builds(
+    Trial,
+    key=st.from_regex(r"[0-9a-f]{12}-[rw][0-9]{1,3}", fullmatch=True),
+    point=points,
+    repeat=st.integers(0, 1000),
+    warmup=st.booleans(),
+    state=st.sampled_from(TrialState),
+    reason=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50),
+    metrics=st.none() | metrics,
+    started_at=st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat),
+    real_s=st.floats(0, 1e9),
+    facts=facts,
+    warnings=st.lists(text, max_size=3).map(tuple),
+    records=st.just(""),
+)
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(trial=trials)
+def test_any_trial_comes_back_as_it_was(store: Store, sweep: Sweep, trial: Trial) -> None:
+    run_id = begin(store, sweep, fresh=True)
+    assert store.save(run_id, trial) == trial
+    (found,) = store.run(run_id).trials
+    assert found == trial
+    assert found.point.id == trial.point.id
+
+
+class TestSavesOnce:
+    def test_a_second_save_changes_nothing(
+        self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make
+    ) -> None:
+        run_id = begin(store, sweep)
+        first = store.save(run_id, make_trial(), make_tables(1))
+        again = store.save(run_id, make_trial(real_s=99.0, state=TrialState.FAILED, reason="no"), make_tables(2))
+        assert again == first
+        assert store.run().trials == (first,)
+        assert len(store.tables(first)["tasks"]["key"]) == 1
+
+    @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.INVALID])
+    def test_failed_and_invalid_trials_are_finished(
+        self, store: Store, sweep: Sweep, make_trial: Make, state: TrialState
+    ) -> None:
+        run_id = begin(store, sweep)
+        saved = store.save(run_id, make_trial(state=state, reason="so it was"))
+        assert store.finished(run_id) == {saved.key: saved}
+
+    def test_an_interrupted_trial_is_kept_but_run_again(
+        self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make
+    ) -> None:
+        run_id = begin(store, sweep)
+        stopped = make_trial(state=TrialState.INVALID, reason="stopped", facts={"interrupted": True})
+        assert store.save(run_id, stopped, make_tables(1)).facts == {"interrupted": True}
+        assert store.finished(run_id) == {}
+        assert len(store.run().trials) == 1
+        done = store.save(run_id, make_trial(), make_tables(2))
+        assert store.finished(run_id) == {done.key: done}
+        assert store.run().trials == (done,)
+        assert len(store.tables(done)["tasks"]["key"]) == 2
+
+    def test_two_savers_of_one_trial(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        run_id = begin(store, sweep)
+        barrier = threading.Barrier(4)
+        saved: list[Trial] = []
+
+        def save(number: int) -> None:
+            barrier.wait()
+            saved.append(store.save(run_id, make_trial(real_s=float(number))))
+
+        threads = [threading.Thread(target=save, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert saved == [store.run().trials[0]] * 4
+
+
+class TestResume:
+    def test_a_run_whose_owner_is_dead(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        run = store.begin(sweep, [], workload_version=1)
+        saved = store.save(run.id, make_trial())
+        alter(store, run.id, **DEAD)
+        resumed = store.begin(sweep, [None], workload_version=1)  # type: ignore[list-item]
+        assert (resumed.id, resumed.trials, resumed.state) == (run.id, (saved,), RunState.RUNNING)
+        assert (resumed.created_at, resumed.planned) == (run.created_at, 1)
+        assert resumed.started_at > run.started_at
+        assert len(store.runs()) == 1
+
+    def test_a_run_of_this_process(self, store: Store, sweep: Sweep) -> None:
+        assert begin(store, sweep) == begin(store, sweep)
+
+    def test_fresh_always_begins_a_new_one(self, store: Store, sweep: Sweep) -> None:
+        run_id = begin(store, sweep)
+        assert begin(store, sweep, fresh=True) != run_id
+
+    @pytest.mark.parametrize("state", ["stopped", "failed"])
+    def test_a_run_that_did_not_finish(self, store: Store, sweep: Sweep, state: str) -> None:
+        run_id = begin(store, sweep)
+        store.finish(run_id, state, VERDICT)
+        resumed = store.begin(sweep, [], workload_version=1)
+        assert (resumed.id, resumed.state, resumed.finished_at, resumed.verdict) == (run_id, RunState.RUNNING, "", None)
+        with Session(store._engine) as session:
+            assert session.scalars(select(FindingRow)).all() == []
+
+    def test_a_complete_run_is_not_resumed_nor_any_older(self, store: Store, sweep: Sweep) -> None:
+        older = begin(store, sweep)
+        alter(store, older, **DEAD)
+        newer = begin(store, sweep, fresh=True)
+        store.finish(newer, "complete")
+        assert begin(store, sweep) not in (older, newer)
+
+    def test_only_the_same_question(self, store: Store, sweep: Sweep) -> None:
+        run_id = begin(store, sweep, facts={"packages": {"dask": "1"}})
+        others = [
+            begin(store, dataclasses.replace(sweep, seed=8), facts={"packages": {"dask": "1"}}),
+            begin(store, sweep, version=2, facts={"packages": {"dask": "1"}}),
+            begin(store, sweep, facts={"packages": {"dask": "2"}}),
+            begin(store, sweep),
+        ]
+        assert len({run_id, *others}) == 5
+        assert begin(store, sweep, facts={"packages": {"dask": "1"}}) == run_id
+
+    def test_a_live_owner_keeps_its_run(self, store: Store, sweep: Sweep) -> None:
+        run_id = begin(store, sweep)
+        parent = Owner(Owner.current().host, os.getppid(), _started(os.getppid()))
+        alter(store, run_id, pid=parent.pid, process_started=parent.process_started)
+        assert begin(store, sweep) != run_id
+
+    def test_a_pid_that_was_given_again(self, store: Store, sweep: Sweep) -> None:
+        run_id = begin(store, sweep)
+        alter(store, run_id, pid=os.getppid(), process_started=_started(os.getppid()) - 1000)
+        assert begin(store, sweep) == run_id
+
+    @pytest.mark.parametrize(("silent_s", "resumed"), [(60, False), (180, True)])
+    def test_on_another_host_the_heartbeat_tells(
+        self, store: Store, sweep: Sweep, silent_s: float, resumed: bool
+    ) -> None:
+        run_id = begin(store, sweep)
+        alter(store, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) - timedelta(seconds=silent_s))
+        assert (begin(store, sweep) == run_id) is resumed
+
+    def test_a_beat_and_a_save_renew_the_heartbeat(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        run_id = begin(store, sweep)
+        for act in (lambda: store.beat(run_id), lambda: store.save(run_id, make_trial())):
+            alter(store, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) - timedelta(seconds=180))
+            act()
+            assert begin(store, sweep) != run_id
+
+    def test_of_several_resumers_one_wins(self, url: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+        processes = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]  # each resumer passes for a live process
+        owners = [Owner(Owner.current().host, process.pid, _started(process.pid)) for process in processes]
+        stores = [Store.open(url) for _ in owners]
+        run_id = begin(stores[0], sweep)
+        alter(stores[0], run_id, **DEAD)
+        monkeypatch.setattr(Owner, "current", classmethod(lambda cls: owners.pop()))
+        barrier = threading.Barrier(len(stores))
+        got: list[str] = []
+
+        def resume(mine: Store) -> None:
+            barrier.wait()
+            got.append(begin(mine, sweep))
+
+        threads = [threading.Thread(target=resume, args=(mine,)) for mine in stores]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for mine in stores:
+            mine.close()
+        for process in processes:
+            process.kill()
+            process.wait()
+        assert len(got) == 4
+        assert got.count(run_id) == 1
+
+    def test_who_lost_its_run_is_stopped(
+        self, url: str, sweep: Sweep, make_trial: Make, make_tables: Make, tmp_path: Path
+    ) -> None:
+        with Store.open(url, str(tmp_path / "raw")) as slept, Store.open(url, str(tmp_path / "raw")) as other:
+            run_id = begin(slept, sweep)
+            alter(slept, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) - timedelta(seconds=180))
+            assert begin(other, sweep) == run_id
+            for act in (
+                lambda: slept.beat(run_id),
+                lambda: slept.save(run_id, make_trial(), make_tables()),
+                lambda: slept.save(run_id, make_trial()),
+                lambda: slept.finish(run_id, "complete"),
+            ):
+                with pytest.raises(StoreError, match=r"has taken run .* over"):
+                    act()
+            assert other.run(run_id).trials == ()
+            assert not (tmp_path / "raw").exists()
+            other.save(run_id, make_trial())
+            with Store.open(url) as helper:  # a process that works for the owner
+                helper.save(run_id, make_trial(1))
+            assert len(other.run(run_id).trials) == 2
+
+
+def _started(pid: int) -> float:
+    import psutil
+
+    return psutil.Process(pid).create_time()
+
+
+class TestFindsRuns:
+    def test_newest_first_by_workload_and_limited(self, store: Store, sweep: Sweep) -> None:
+        other = dataclasses.replace(sweep, workload="array-matmul")
+        ids = [begin(store, question, fresh=True) for question in (sweep, other, sweep)]
+        assert [run.id for run in store.runs()] == ids[::-1]
+        assert [run.id for run in store.runs(limit=2)] == ids[:0:-1]
+        assert [run.id for run in store.runs(workload="array-matmul")] == [ids[1]]
+        assert store.runs(workload="none") == []
+        assert store.run().id == store.run("latest").id == ids[2]
+
+    def test_the_beginning_of_an_id(self, store: Store, sweep: Sweep) -> None:
+        ids = [begin(store, sweep, fresh=True) for _ in range(2)]
+        assert store.run(ids[0][:-1]).id == ids[0]
+        with pytest.raises(UsageError, match="Several runs begin with '20'") as error:
+            store.run("20")
+        assert all(run_id in str(error.value) for run_id in ids)
+
+    @pytest.mark.parametrize("reference", ["nonsense", "", "%", "_", "20%", "\0", "\udcff"])
+    def test_an_unknown_id(self, store: Store, sweep: Sweep, reference: str) -> None:
+        run_id = begin(store, sweep)
+        with pytest.raises(UsageError, match="There is no run") as error:
+            store.run(reference)
+        assert run_id in error.value.next_step
+        assert error.value.exit_status == 2
+
+    def test_many_runs_are_not_all_listed(self, store: Store, sweep: Sweep) -> None:
+        for _ in range(7):
+            begin(store, sweep, fresh=True)
+        with pytest.raises(UsageError) as error:
+            store.run("nonsense")
+        assert error.value.next_step.count("-") == 10
+        assert "..." in error.value.next_step
+
+    def test_an_empty_store(self, store: Store) -> None:
+        assert store.runs() == []
+        with pytest.raises(UsageError, match="holds no runs"):
+            store.run()
+
+
+class TestRefuses:
+    def test_an_unknown_run(self, store: Store, make_trial: Make) -> None:
+        for act in (
+            lambda: store.save("none", make_trial()),
+            lambda: store.beat("none"),
+            lambda: store.finish("none", "complete"),
+        ):
+            with pytest.raises(StoreError, match="There is no run 'none'"):
+                act()
+
+    @pytest.mark.parametrize("state", ["running", "done", ""])
+    def test_a_state_in_which_no_run_ends(self, store: Store, sweep: Sweep, state: str) -> None:
+        with pytest.raises(InvalidField, match="'complete', 'stopped', 'failed'"):
+            store.finish(begin(store, sweep), state)
+
+    def test_facts_that_are_not_json(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        with pytest.raises(StoreError, match="not JSON: Object of type object"):
+            store.save(begin(store, sweep), make_trial(facts={"x": object()}))
+        assert store.run().trials == ()
+
+    def test_tables_that_are_not_there(self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
+        run_id = begin(store, sweep)
+        with pytest.raises(StoreError, match="has no raw records"):
+            store.tables(store.save(run_id, make_trial(0)))
+        saved = store.save(run_id, make_trial(1), make_tables())
+        with pytest.raises(StoreError, match="has no table memory") as error:
+            store.tables(saved, "tasks", "memory")
+        assert error.value.next_step == "It has: tasks, events."
+
+    def test_foreign_keys_hold(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+        from sqlalchemy.exc import IntegrityError
+
+        begin(store, sweep)
+        with pytest.raises(IntegrityError), store._engine.begin() as connection:
+            connection.execute(FindingRow.__table__.insert().values(
+                run_id="none", position=0, code="", severity="", summary="", remedy="", confidence=0.0, lost_s=0.0,
+                link="", evidence=[], points=[],
+            ))  # fmt: skip
+        assert inspect(store._engine).get_foreign_keys("trials")
+
+
+class TestRecordsMove:
+    def test_default_records_are_beside_the_database_and_move_with_it(
+        self, tmp_path: Path, sweep: Sweep, make_trial: Make, make_tables: Make
+    ) -> None:
+        (tmp_path / "old").mkdir()
+        with Store.open(str(tmp_path / "old" / "a.db")) as store:
+            saved = store.save(begin(store, sweep), make_trial(), make_tables())
+            assert saved.records.startswith(str(tmp_path / "old" / "records"))
+        (tmp_path / "old").rename(tmp_path / "new")
+        with Store.open(str(tmp_path / "new" / "a.db")) as store:
+            assert store.tables(store.run().trials[0], "tasks")["tasks"]["key"]
+
+    def test_another_address_is_remembered(
+        self, tmp_path: Path, sweep: Sweep, make_trial: Make, make_tables: Make
+    ) -> None:
+        with Store.open(str(tmp_path / "a.db"), "memory://elsewhere/") as store:
+            saved = store.save(begin(store, sweep), make_trial(), make_tables())
+            assert saved.records.startswith("memory://elsewhere/2")
+        with Store.open(str(tmp_path / "a.db")) as store:
+            assert store.tables(store.run().trials[0], "tasks")["tasks"]["key"]
