@@ -15,6 +15,7 @@ import json
 import struct
 import sys
 import time
+import uuid
 import zlib
 from array import array
 from collections.abc import Callable
@@ -74,7 +75,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.held_events = held_events
         self.lag_interval_s = lag_interval_s
         self.scheduler: Any = None
-        self.recording = 0
+        self.recording = ""
         self.active = False
         self.attempts: _Attempts | None = None
         self.events: list[tuple[float, str, str]] = []
@@ -137,7 +138,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     def begin(self) -> dict[str, Any]:
         """Start a fresh recording; what an earlier one left is discarded."""
         self._stop()
-        self.recording += 1
+        self.recording = uuid.uuid4().hex
         self.sequence, self.sent, self.summary = 0, None, None
         self.events, self.lag, self.memory, self.events_dropped = [], [], [], 0
         self._managed = {}
@@ -150,31 +151,27 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self._watch(self.lag_interval_s, self._since)
         return {"protocol": PROTOCOL, "recording": self.recording, "time": time.time()}
 
-    def drain(self, ack: int = 0) -> dict[str, Any]:
+    def drain(self, recording: str, ack: int = 0) -> dict[str, Any]:
         """Return the chunk after the one that is acknowledged; the same again until then."""
-        if self.attempts is None:
-            raise RuntimeError("nothing was recorded: begin was not called")
+        attempts = self._current(recording)
         if self.sent is None or ack == self.sent["seq"]:
             self.sequence += 1
             self.sent = {
-                "recording": self.recording,
                 "seq": self.sequence,
                 "order": sys.byteorder,
-                "tasks": self.attempts.take(CHUNK_ROWS),
+                "tasks": attempts.take(CHUNK_ROWS),
                 "events": self.events,
                 "members": self.members,
                 "lag": self.lag,
                 "memory": self.memory,
             }
-            self.sent["last"] = not self.active and not self.attempts.keys
+            self.sent["last"] = not self.active and not attempts.keys
             self.events, self.members, self.lag, self.memory = [], [], [], []
         return self.sent
 
-    async def finish(self, settle_s: float = 5.0) -> dict[str, Any]:
+    async def finish(self, recording: str, settle_s: float = 5.0) -> dict[str, Any]:
         """Wait until no task is running, at most `settle_s`; stop recording and return the totals."""
-        attempts = self.attempts
-        if attempts is None:
-            raise RuntimeError("nothing was recorded: begin was not called")
+        attempts = self._current(recording)
         if self.summary is None:
             ended = time.time()
             loop = asyncio.get_running_loop()
@@ -183,7 +180,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 await asyncio.sleep(0.02)
             self._stop()
             self.summary = {
-                "recording": self.recording,
                 "time": ended,
                 "events_dropped": self.events_dropped,
                 **attempts.totals(),
@@ -203,6 +199,11 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             scheduler.remove_plugin(name=self.name)
 
     # ---------------------------------------------------------------- inside
+
+    def _current(self, recording: str) -> _Attempts:
+        if self.attempts is None or recording != self.recording:
+            raise RuntimeError("another client has begun to record on this scheduler")
+        return self.attempts
 
     def _stop(self) -> None:
         self.active = False

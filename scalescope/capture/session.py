@@ -111,6 +111,7 @@ class Capture:
                 self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
                 self._install(blackbox, "ExitCodes", nanny=True)
         except Exception as error:
+            self.close()
             raise CaptureError(
                 "the recorder could not be installed",
                 where=str(client.scheduler.addr if client.scheduler else client),
@@ -142,7 +143,7 @@ class Capture:
         """
         recording = Recording()
         extras = OnDemand(self.client, spool_path, performance_report=performance_report, profile=profile)
-        with _opened(spool_path) as stream:
+        with _opened(spool_path, recording) as stream:
             run = _Run(self, recording, stream)
             run.begin()
             told_to_stop = True
@@ -186,7 +187,7 @@ class _Run:
         self.capture = capture
         self.recording = recording
         self.stream = stream
-        self.number = 0
+        self.token = ""
         self.acknowledged = 0
         self.members: list[tuple[Any, ...]] = []
         self.managed: list[tuple[float, str, int, int]] = []
@@ -201,7 +202,7 @@ class _Run:
         reply = self._remote("begin")
         if reply["protocol"] != recorder.PROTOCOL:
             raise CaptureError(f"the scheduler's recorder speaks protocol {reply['protocol']}, not {recorder.PROTOCOL}")
-        self.number = reply["recording"]
+        self.token = reply["recording"]
         self.recording.t_begin = reply["time"]
         if self.capture.drain_interval_s is not None:
             self._thread = threading.Thread(target=self._keep_draining, name="scalescope-drain", daemon=True)
@@ -213,7 +214,9 @@ class _Run:
         try:
             self._join()
             limit_s = CALL_TIMEOUT_S + settle_s
-            summary = self._retry(lambda: self._remote("finish", timeout_s=limit_s, settle_s=settle_s))
+            summary = self._retry(
+                lambda: self._remote("finish", recording=self.token, timeout_s=limit_s, settle_s=settle_s)
+            )
             recording.t_end = summary["time"]
             while not self._retry(self._drain):
                 pass
@@ -240,12 +243,9 @@ class _Run:
 
     def _drain(self) -> bool:
         """Fetch and store the next chunk. Returns whether it is the last."""
-        chunk = self._remote("drain", ack=self.acknowledged)
-        if (chunk["recording"], chunk["seq"]) != (self.number, self.acknowledged + 1):
-            self.broken = (
-                f"expected chunk {self.acknowledged + 1} of recording {self.number}, got {chunk['seq']} of "
-                f"{chunk['recording']}: another client records on this scheduler"
-            )
+        chunk = self._remote("drain", recording=self.token, ack=self.acknowledged)
+        if chunk["seq"] != self.acknowledged + 1:
+            self.broken = f"expected chunk {self.acknowledged + 1}, got {chunk['seq']}"
         if not self.broken:
             try:
                 self._store(chunk)
@@ -330,13 +330,22 @@ class _Run:
         return call()
 
 
-def _opened(path: Path) -> BinaryIO:
+@contextmanager
+def _opened(path: Path, recording: Recording) -> Iterator[BinaryIO]:
     try:
-        return path.open("wb")
+        stream = path.open("wb")
     except OSError as error:
         raise CaptureError(
             "the file of raw records cannot be written", where=str(path), cause=str(error), next_step="check the folder"
         ) from error
+    try:
+        yield stream
+    finally:
+        try:
+            stream.close()
+        except OSError as error:  # what was still buffered
+            recording.complete = False
+            recording.reason = recording.reason or f"records could not be written: {error}"
 
 
 def _workers(members: list[tuple[Any, ...]]) -> Columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ import distributed.scheduler
 import distributed.versions
 import distributed.worker
 from distributed.system_monitor import SystemMonitor
+from distributed.utils import DequeHandler
 
 CONFIG: dict[str, Any] = {
     "distributed.admin.system-monitor.disk": False,
@@ -67,6 +69,11 @@ class LeanWorker(distributed.Worker):  # type: ignore[misc]
     def scheduler_delay(self, value: float) -> None:
         pass
 
+    def _setup_logging(self, logger: logging.Logger) -> None:
+        # One handler per worker would handle every record of the process: start-up would cost their number squared.
+        self._deque_handler = _shared_handler()
+        logger.addHandler(self._deque_handler)
+
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: a server per worker would be most of its cost."""
 
@@ -99,6 +106,13 @@ _monitor: SystemMonitor | None = None
 
 
 _shared_versions = functools.cache(distributed.versions.get_versions)
+
+
+@functools.cache
+def _shared_handler() -> logging.Handler:
+    handler = DequeHandler(n=dask.config.get("distributed.admin.log-length"))
+    handler.setFormatter(logging.Formatter(dask.config.get("distributed.admin.log-format")))
+    return handler
 
 
 def _no_error(*args: Any, **kwargs: Any) -> dict[str, str]:

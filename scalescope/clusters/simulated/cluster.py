@@ -105,6 +105,7 @@ class SimulatedCluster(Cluster):
         """Start a fresh scheduler with exactly these workers."""
         self._stop_dask()
         self._sync(self._forget_timers)
+        lean.freeze_garbage_collector()
         CLOCK.restart()
         self._start_scheduler()
         self._sync(self._start_workers, workers, threads_per_worker)
