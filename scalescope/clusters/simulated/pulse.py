@@ -21,7 +21,7 @@ from scalescope.clusters import lean
 
 INTERVAL_S = 1.0
 IDLE_CHECK_S = 5.0
-POLL_S = 1.0
+POLL_S = 60.0
 
 
 class _Silent:
@@ -94,10 +94,16 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
     stealing = scheduler.extensions.get("stealing")
     if stealing is not None:
         balance = stealing.balance
+        nothing_since = -1  # transitions when it was last seen that nothing can be stolen
 
         def balance_if_any() -> None:
+            nonlocal nothing_since
+            if scheduler.transition_counter == nothing_since:
+                return
             if any(len(state.processing) > state.nthreads for state in scheduler.workers.values()):
                 balance()
+            else:
+                nothing_since = scheduler.transition_counter
 
         stealing.balance = balance_if_any
         for callback in scheduler.periodic_callbacks.values():
@@ -111,7 +117,7 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
 
 @contextmanager
 def patient_iteration() -> Iterator[None]:
-    """Let iterating over `as_completed` poll every virtual second.
+    """Let iterating over `as_completed` poll every virtual minute, and at its deadline.
 
     It is woken when a future finishes; its poll every tenth of a second guards against a race that cannot happen where
     one thread runs at a time.
@@ -121,7 +127,12 @@ def patient_iteration() -> Iterator[None]:
     def patient(self: distributed.as_completed, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         wait = self.thread_condition.wait
-        self.thread_condition.wait = lambda timeout=None: wait(POLL_S)
+
+        def patient_wait(timeout: float | None = None) -> bool:
+            remaining = self._deadline.remaining if hasattr(self, "_deadline") else None
+            return wait(POLL_S if remaining is None else min(POLL_S, remaining))
+
+        self.thread_condition.wait = patient_wait
 
     distributed.as_completed.__init__ = patient
     try:

@@ -1,0 +1,72 @@
+"""Every built-in workload on every cluster, through the driver, recorded and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scalescope import workloads
+from scalescope.analysis.measure import measure
+from scalescope.driver.process import Driver
+from scalescope.model import spool
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.sweep import PlannedTrial, Sweep
+from scalescope.model.trial import WORKER_TIME, TrialState
+
+pytestmark = pytest.mark.timeout(240)
+
+PARAMS: dict[str, dict[str, Any]] = {
+    "futures-map": {"items": 6, "seconds": 0.1},
+    "bag-map": {"items": 6, "seconds": 0.1},
+    "beam-pardo": {"items": 6, "seconds": 0.05, "npartitions": "items"},
+    "beam-files": {"items": 4, "size": 16, "kib": 4, "npartitions": "items"},
+    "array-matmul": {"items": 2, "chunk": 32},
+    "dataframe-shuffle": {"items": 4, "rows": 100},
+    "tree-reduce": {"items": 6, "seconds": 0.1},
+}
+CLUSTERS = ("simulated", "virtual", "local")
+
+
+def test_every_workload_is_here() -> None:
+    assert set(PARAMS) == {workload.name for workload in workloads.builtin()}
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    spec = cluster_spec({"kind": request.param, **({"check_limit": False} if request.param == "virtual" else {})})
+    with Driver.start(spec, folder=tmp_path_factory.mktemp(request.param)) as driver:
+        yield driver
+
+
+@pytest.mark.parametrize("name", PARAMS)
+def test_runs_and_is_measured(driver: Driver, name: str) -> None:
+    sweep = Sweep.from_mapping({"workload": name, "points": [{"workers": 2, **PARAMS[name]}]})
+    (point,) = sweep.expand(workloads.load(name))
+    outcome = driver.run(PlannedTrial(0, point, 0), name, timeout_s=200)
+    assert outcome.state is TrialState.VALID, outcome.reason
+    assert outcome.elapsed_s is not None
+    tables: dict[str, Any] = {}
+    for path in outcome.spool.glob("*.spool"):
+        tables |= spool.read(path)
+    metrics = measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s)
+    assert metrics.tasks > 0
+    assert 1 <= metrics.workers_used <= 2
+    assert metrics.ideal_s <= metrics.makespan_s * (1 + 1e-9)
+    assert set(metrics.worker_time_s) == set(WORKER_TIME)
+    assert sum(metrics.worker_time_s.values()) == pytest.approx(2 * metrics.makespan_s)
+
+
+@pytest.mark.parametrize("driver", ["simulated"], indirect=True)
+@pytest.mark.parametrize(("items", "partitions"), [(100, 100), (101, 51), (400, 200), (401, 134)])
+def test_bags_sawtooth(driver: Driver, items: int, partitions: int) -> None:
+    """dask.bag.from_sequence: one item more can halve the parallelism."""
+    sweep = Sweep.from_mapping({"workload": "bag-map", "points": [{"workers": 100, "items": items}]})
+    (point,) = sweep.expand(workloads.load("bag-map"))
+    outcome = driver.run(PlannedTrial(0, point, 0), "bag-map", timeout_s=200)
+    assert outcome.state is TrialState.VALID, outcome.reason
+    tables = spool.read(next(outcome.spool.glob("*.spool")))
+    metrics = measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s or 0.0)
+    assert metrics.widest_stage == partitions
+    assert metrics.peak_runnable == partitions
