@@ -1,0 +1,27 @@
+"""Runs all benchmarks one after another: `python tests/benchmarks/run_all.py`. Minutes; wants a quiet machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+COMMANDS = (
+    ("bench_clusters.py",),
+    ("bench_simulated.py", "--local"),
+    ("bench_recorder.py", "--tasks", "100000", "--pairs", "7"),
+    ("bench_analysis.py",),
+)
+
+
+def main() -> int:
+    """Run each; the exit status is the worst."""
+    worst = 0
+    for name, *arguments in COMMANDS:
+        print(f"\n# {name} {' '.join(arguments)}\n", flush=True)
+        worst = max(worst, subprocess.call([sys.executable, str(Path(__file__).with_name(name)), *arguments]))
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
