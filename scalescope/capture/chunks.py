@@ -49,18 +49,19 @@ def decode_tasks(sent: Mapping[str, Any], order: str) -> Columns:
     }
     for name in ("thread", "nbytes", "runnable", "assigned", "start", "stop", "done", "span"):
         columns[name] = numbers[name]
-    zeros = array("f", bytes(4 * rows))
-    for position, name in enumerate(_SECONDS, start=1):
-        column = zeros[:]
-        for entry in sent["seconds"]:
-            column[entry[0]] = entry[position]
-        columns[name] = column
+    places, *seconds = (_numbers(kind, packed, order) for kind, packed in zip("iffff", sent["seconds"], strict=True))
+    for name, values in zip(_SECONDS, seconds, strict=True):
+        columns[name] = array("f", bytes(4 * rows))
+        for place, value in zip(places, values, strict=True):
+            columns[name][place] = value
     return columns
 
 
 def sent_bytes(sent: Mapping[str, Any]) -> int:
     """Size of the task columns of a chunk, as the scheduler sent them."""
-    return len(sent["keys"]) + len(sent["lengths"]) + sum(len(packed) for _, packed in sent["columns"].values())
+    packed = [sent["keys"], sent["lengths"], *sent["seconds"], *(column for _, column in sent["columns"].values())]
+    names = [name for table in ("workers", "prefixes", "groups") for name in sent[table]]
+    return sum(map(len, packed)) + sum(map(len, names))
 
 
 def clock_error(tasks: Columns) -> float:

@@ -27,6 +27,7 @@ PROTOCOL = 1
 HELD_ROWS = 5_000_000
 HELD_EVENTS = 100_000
 CHUNK_ROWS = 200_000
+LAG_INTERVAL_S = 0.05
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 
@@ -69,7 +70,11 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     idempotent = False
 
     def __init__(
-        self, *, held_rows: int = HELD_ROWS, held_events: int = HELD_EVENTS, lag_interval_s: float | None = 0.02
+        self,
+        *,
+        held_rows: int = HELD_ROWS,
+        held_events: int = HELD_EVENTS,
+        lag_interval_s: float | None = LAG_INTERVAL_S,
     ) -> None:
         self.held_rows = held_rows
         self.held_events = held_events
@@ -390,7 +395,7 @@ class _Attempts:
                 workers[worker],
                 prefixes[task.prefix.name],
                 -1 if group == key else groups[group],
-                status | min(retries, 127) << 8,
+                status | retries << 8,
                 details.get("thread") or 0,
                 details.get("nbytes") or 0,
                 runnable,
@@ -407,7 +412,7 @@ class _Attempts:
                 depth[key] = span
                 return
             if status == ERRED or worker not in present:
-                tried[key] = retries + 1
+                tried[key] = min(retries + 1, 127)
             if status == ERRED:
                 self.event("task-erred", describe_error(key, worker, details.get("exception_text")))
 
@@ -428,12 +433,13 @@ class _Attempts:
             raise RuntimeError(f"the recorder holds {len(self.rows)} bytes for {len(self.keys)} keys")
         raw = bytes(self.rows[: count * _ROW.size])
         texts = [str(key) for key in self.keys[:count]]
+        seconds = [entry for entry in self.seconds if entry[0] < count]
         taken = {
             "rows": count,
             "keys": zlib.compress("".join(texts).encode("utf-8", "surrogatepass"), 1),
-            "lengths": zlib.compress(array("i", map(len, texts)).tobytes(), 1),
+            "lengths": _packed("i", [len(text) for text in texts]),
             "columns": {name: (kind, zlib.compress(column, 1)) for name, kind, column in _columns(raw)},
-            "seconds": [entry for entry in self.seconds if entry[0] < count],
+            "seconds": [_packed("f" if place else "i", [entry[place] for entry in seconds]) for place in range(5)],
             "workers": list(self.workers),
             "prefixes": list(self.prefixes),
             "groups": list(self.groups),
@@ -463,6 +469,10 @@ class _Attempts:
             "restarted": self.restarted,
             "assigned": assigned,
         }
+
+
+def _packed(kind: str, values: list[Any]) -> bytes:
+    return zlib.compress(array(kind, values).tobytes(), 1)
 
 
 def _columns(raw: bytes) -> list[tuple[str, str, bytes]]:

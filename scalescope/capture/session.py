@@ -102,7 +102,7 @@ class Capture:
         self.log_folder = log_folder
         self.settle_s = settle_s
         self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
-        lag_interval_s = None if drain_interval_s is None else 0.02
+        lag_interval_s = None if drain_interval_s is None else recorder.LAG_INTERVAL_S
         try:
             register(client, recorder, "Recorder", held_rows=held_rows, lag_interval_s=lag_interval_s)
             kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))

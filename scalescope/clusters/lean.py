@@ -110,7 +110,7 @@ _shared_versions = functools.cache(distributed.versions.get_versions)
 
 @functools.cache
 def _shared_handler() -> logging.Handler:
-    handler = DequeHandler(n=dask.config.get("distributed.admin.log-length"))
+    handler: logging.Handler = DequeHandler(n=dask.config.get("distributed.admin.log-length"))
     handler.setFormatter(logging.Formatter(dask.config.get("distributed.admin.log-format")))
     return handler
 

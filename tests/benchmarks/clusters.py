@@ -33,8 +33,8 @@ class Bench:
         if outcome.state.value != "valid":
             raise RuntimeError(f"{workload} {dict(params)} on {workers} workers: {outcome.reason}")
         assert outcome.elapsed_s is not None
-        assert outcome.spool is not None
-        return measure(spool.read(outcome.spool), threads=point.threads, elapsed_s=outcome.elapsed_s)
+        tables = spool.read(next(outcome.spool.glob("*.spool")))
+        return measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s)
 
 
 @contextmanager

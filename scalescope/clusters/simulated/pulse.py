@@ -130,7 +130,7 @@ def patient_iteration() -> Iterator[None]:
 
         def patient_wait(timeout: float | None = None) -> bool:
             remaining = self._deadline.remaining if hasattr(self, "_deadline") else None
-            return wait(POLL_S if remaining is None else min(POLL_S, remaining))
+            return bool(wait(POLL_S if remaining is None else min(POLL_S, remaining)))
 
         self.thread_condition.wait = patient_wait
 

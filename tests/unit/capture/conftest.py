@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ def cluster() -> Iterator[LocalCluster]:
 def client(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster) as connected:
         yield connected
+        while connected.run_on_scheduler(lambda dask_scheduler: any(dask_scheduler.tasks.values())):
+            time.sleep(0.02)
 
 
 def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:

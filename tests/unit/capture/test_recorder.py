@@ -78,8 +78,11 @@ class FakeScheduler:
         self.assign(key)
         self.finish(key, seconds)
 
+    def drain(self, ack: int = 0) -> dict[str, Any]:
+        return self.recorder.drain(self.recorder.recording, ack=ack)
+
     def totals(self) -> dict[str, Any]:
-        return asyncio.run(self.recorder.finish(settle_s=0.0))
+        return asyncio.run(self.recorder.finish(self.recorder.recording, settle_s=0.0))
 
     def tasks_of(self, chunk: dict[str, Any]) -> list[dict[str, Any]]:
         columns = chunks.decode_tasks(chunk["tasks"], chunk["order"])
@@ -87,7 +90,7 @@ class FakeScheduler:
         return [{name: column[row] for name, column in columns.items()} for row in range(chunk["tasks"]["rows"])]
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.tasks_of(self.recorder.drain(ack=self.recorder.sequence))
+        return self.tasks_of(self.drain(ack=self.recorder.sequence))
 
 
 @pytest.fixture
@@ -219,7 +222,7 @@ def test_an_error_is_a_row_and_an_event(scheduler: FakeScheduler) -> None:
     scheduler.assign("x")
     details = {"startstops": [{"action": "compute", "start": 1.0, "stop": 3.0}], "thread": 9}
     scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception_text="E" * 5000, **details)
-    chunk = scheduler.recorder.drain()
+    chunk = scheduler.drain()
     (row,) = scheduler.tasks_of(chunk)
     assert (row["status"], row["start"], row["stop"], row["span"]) == (STATUS_ERRED, 1.0, 3.0, 2.0)
     ((_, topic, message),) = chunk["events"]
@@ -243,7 +246,7 @@ def test_an_error_that_will_be_retried_is_a_row_of_its_own(scheduler: FakeSchedu
     )
     scheduler.assign("x", worker=OTHER)
     scheduler.finish("x", worker=OTHER)
-    chunk = scheduler.recorder.drain()
+    chunk = scheduler.drain()
     rows = [(row["status"], row["retries"], row["worker"], row["stop"]) for row in scheduler.tasks_of(chunk)]
     assert rows == [(STATUS_ERRED, 0, WORKER, 3.0), (STATUS_FINISHED, 1, OTHER, 101.0)]
     assert [topic for _, topic, _ in chunk["events"]] == ["task-erred"]
@@ -275,7 +278,7 @@ def test_a_task_given_up_after_its_workers_died_is_a_row(scheduler: FakeSchedule
     scheduler.submit("x")
     scheduler.assign("x")
     scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception=b"")
-    chunk = scheduler.recorder.drain()
+    chunk = scheduler.drain()
     assert [row["status"] for row in scheduler.tasks_of(chunk)] == [STATUS_ERRED]
     assert "KilledWorker" in chunk["events"][0][2]
 
@@ -316,15 +319,15 @@ def test_a_task_that_finished_on_a_worker_that_left_has_not_ended(scheduler: Fak
 
 def test_a_chunk_is_sent_again_until_it_is_acknowledged(scheduler: FakeScheduler) -> None:
     scheduler.run("a")
-    first = scheduler.recorder.drain(ack=0)
+    first = scheduler.drain(ack=0)
     scheduler.run("b")
-    assert scheduler.recorder.drain(ack=0) == first
-    assert scheduler.recorder.drain(ack=0) == first
-    second = scheduler.recorder.drain(ack=first["seq"])
+    assert scheduler.drain(ack=0) == first
+    assert scheduler.drain(ack=0) == first
+    second = scheduler.drain(ack=first["seq"])
     assert second["seq"] == first["seq"] + 1
-    assert scheduler.recorder.drain(ack=first["seq"]) == second  # an answer was lost, and the call came again
+    assert scheduler.drain(ack=first["seq"]) == second  # an answer was lost, and the call came again
     assert [scheduler.tasks_of(chunk)[0]["key"] for chunk in (first, second)] == ["a", "b"]
-    assert scheduler.recorder.drain(ack=second["seq"])["tasks"]["rows"] == 0
+    assert scheduler.drain(ack=second["seq"])["tasks"]["rows"] == 0
 
 
 @settings(max_examples=50, deadline=None)
@@ -340,7 +343,7 @@ def test_whatever_gets_lost_on_the_way_every_row_arrives_once_and_in_order(steps
 
     def drain() -> bool:
         nonlocal ack
-        chunk = scheduler.recorder.drain(ack=ack)
+        chunk = scheduler.drain(ack=ack)
         assert chunk["seq"] == ack + 1
         ack = chunk["seq"]
         rows = scheduler.tasks_of(chunk)
@@ -355,7 +358,7 @@ def test_whatever_gets_lost_on_the_way_every_row_arrives_once_and_in_order(steps
         elif step == "drain":
             drain()
         else:
-            scheduler.recorder.drain(ack=ack)
+            scheduler.drain(ack=ack)
     assert scheduler.totals()["rows"] == ran
     while not drain():
         pass
@@ -401,11 +404,14 @@ def test_a_recording_knows_nothing_of_the_one_before(scheduler: FakeScheduler) -
     scheduler.submit("b")
     scheduler.assign("b")
     scheduler.recorder.log_event("topic", "before")
-    assert scheduler.recorder.begin()["recording"] == 2
+    first = scheduler.recorder.recording
+    scheduler.recorder.begin()
+    with pytest.raises(RuntimeError, match="another client"):
+        scheduler.recorder.drain(first)
     scheduler.finish("b")  # began before
     scheduler.run("c", "a", seconds=1)
-    chunk = scheduler.recorder.drain()
-    assert (chunk["recording"], chunk["seq"], chunk["events"]) == (2, 1, [])
+    chunk = scheduler.drain()
+    assert (chunk["seq"], chunk["events"]) == (1, [])
     assert [(row["key"], row["span"]) for row in scheduler.tasks_of(chunk)] == [("c", 1.0)]
     totals = scheduler.totals()
     assert (totals["rows"], totals["foreign"], totals["assigned"]) == (1, 1, 1)
@@ -416,7 +422,7 @@ def test_after_finish_nothing_more_is_recorded(scheduler: FakeScheduler) -> None
     totals = scheduler.totals()
     scheduler.run("b")
     scheduler.recorder.log_event("topic", "late")
-    chunk = scheduler.recorder.drain()
+    chunk = scheduler.drain()
     assert [row["key"] for row in scheduler.tasks_of(chunk)] == ["a"]
     assert chunk["events"] == []
     assert scheduler.totals() == totals  # the answer was lost, and the call came again
@@ -428,7 +434,7 @@ def test_finish_waits_for_tasks_that_run(scheduler: FakeScheduler) -> None:
 
     async def end() -> dict[str, Any]:
         asyncio.get_running_loop().call_later(0.05, scheduler.finish, "slow")
-        return await scheduler.recorder.finish(settle_s=30.0)
+        return await scheduler.recorder.finish(scheduler.recorder.recording, settle_s=30.0)
 
     totals = asyncio.run(end())
     assert (totals["rows"], totals["unfinished"]) == (1, 0)
@@ -441,7 +447,7 @@ def test_workers_that_are_there_come_and_go_are_noted(scheduler: FakeScheduler) 
     scheduler.recorder.remove_worker(scheduler=scheduler, worker=OTHER, stimulus_id="retired")
     scheduler.recorder.remove_worker(scheduler=scheduler, worker=WORKER)  # as before distributed 2023.6
     scheduler.recorder.add_worker(scheduler=scheduler, worker=OTHER)
-    members = scheduler.recorder.drain()["members"]
+    members = scheduler.drain()["members"]
     assert [entry[1:] for entry in members] == [
         ("joined", WORKER, "0", "10.0.0.1", 2),
         ("joined", OTHER, "1", "10.0.0.1", 2),

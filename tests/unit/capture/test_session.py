@@ -19,6 +19,8 @@ from scalescope.errors import CaptureError
 from scalescope.model import spool
 from scalescope.model.records import STATUS_ERRED
 
+FULL_DISK = Path("/dev/full")
+
 Rows = Callable[[spool.Columns], list[dict[str, Any]]]
 
 
@@ -288,21 +290,20 @@ def test_a_second_recorder_is_noticed(client: Client, capture: Capture, path: Pa
     with capture.trial(path) as recording:
         client.gather(client.map(inc, range(5), pure=False))
         other = Capture(client, drain_interval_s=None)
-        with other.trial(tmp_path / "other"):
+        with other.trial(tmp_path / "other") as undisturbed:
             client.gather(client.map(inc, range(5), pure=False))
+            time.sleep(0.1)
+        assert undisturbed.complete
     other.close()
     assert not recording.complete
+    assert "another client has begun to record" in recording.reason
 
 
-def test_a_full_disk_makes_the_record_incomplete(
-    client: Client, capture: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*args: Any) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(spool, "write_chunk", full)
-    with capture.trial(path) as recording:
-        client.gather(client.map(inc, range(5), pure=False))
+@pytest.mark.skipif(not FULL_DISK.exists(), reason="this platform has no device that is always full")
+@pytest.mark.parametrize("tasks", [5, 800], ids=["noticed when closed", "noticed when written"])
+def test_a_full_disk_makes_the_record_incomplete(client: Client, capture: Capture, tasks: int) -> None:
+    with capture.trial(FULL_DISK) as recording:
+        client.gather(client.map(inc, range(tasks), pure=False))
     assert not recording.complete
     assert "No space left on device" in recording.reason
 
@@ -328,6 +329,17 @@ def test_a_recorder_that_was_removed_is_refused_before_the_trial(capture: Captur
     capture.close()
     with pytest.raises(CaptureError, match="'begin'"), capture.trial(path):
         pytest.fail("the trial must not begin")
+
+
+def test_an_installation_that_fails_is_undone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_to_register(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("pickle is not allowed")
+
+    monkeypatch.setattr(Capture, "_install", fail_to_register)
+    with pytest.raises(CaptureError, match="could not be installed") as caught:
+        Capture(client)
+    assert "pickle is not allowed" in caught.value.cause
+    assert not client.run_on_scheduler(lambda dask_scheduler: "scalescope-recorder" in dask_scheduler.plugins)
 
 
 def test_nothing_is_left_on_the_cluster(client: Client) -> None:

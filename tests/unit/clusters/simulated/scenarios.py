@@ -16,7 +16,7 @@ import threading  # noqa: E402
 import time  # noqa: E402
 from concurrent.futures import ThreadPoolExecutor  # noqa: E402
 from time import monotonic, sleep  # noqa: E402
-from typing import Any  # noqa: E402
+from typing import Any, ClassVar  # noqa: E402
 
 import dask  # noqa: E402
 import distributed  # noqa: E402
@@ -210,7 +210,7 @@ def result_timeout() -> Any:
         future = client.submit(nap, 100.0)
         try:
             return future.result(timeout=10)
-        except (distributed.TimeoutError, asyncio.TimeoutError):
+        except (distributed.TimeoutError, TimeoutError):
             return "timed out"
 
     return run(body)
@@ -307,7 +307,7 @@ def trace(seed: int) -> list[Any]:
     """Every task of an irregular run: where and when."""
 
     class Trace(distributed.diagnostics.plugin.SchedulerPlugin):  # type: ignore[misc,name-defined]
-        rows: list[Any] = []
+        rows: ClassVar[list[Any]] = []
 
         def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
             self.rows.append((str(key), start, finish, str(kwargs.get("worker")), repr(kwargs.get("startstops"))))

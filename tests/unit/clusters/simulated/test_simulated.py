@@ -1,4 +1,4 @@
-"""The simulated cluster, through scenarios that run in processes of their own (the clock is installed once a process)."""
+"""The simulated cluster, through scenarios in processes of their own: the clock is installed once a process."""
 
 from __future__ import annotations
 

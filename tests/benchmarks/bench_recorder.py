@@ -1,0 +1,346 @@
+"""What recording a trial costs the scheduler, and whether it loses anything.
+
+    python tests/benchmarks/bench_recorder.py [--tasks 100000] [--pairs 7] [--json]
+
+One real scheduler process, one process of workers, and this process as the client, over tcp on loopback. The workers
+are real `distributed.Worker`s in all but one thing: they answer each task at once instead of running it. A task's
+messages are those of a real worker. Batches of independent tasks are submitted by `Client.map`, waited for, released.
+
+With Dask's default `worker-saturation` a task costs this scheduler 0.4 to 0.8 ms of CPU, as with workers that work.
+With `--saturation inf` all tasks are given out at once, which costs half as much: a million tasks take minutes on two
+cores, and the ratios are upper bounds.
+
+Each round runs every mode once on the same scheduler, in rotated order: nothing; `Capture.trial`, of a `Capture` that
+is installed before and removed after it; `Client.get_task_stream`; `Client.performance_report` (up to 100,000 tasks).
+Ratios are those of a mode to nothing in the same round. CPU is that of the scheduler process, from before the first
+batch until the records have been collected; wall is the client's over the batches. The interval is that of order
+statistics with at least 95 % confidence, or the whole range of too few rounds. The client decodes and writes records
+while the batches run, on the same two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import math
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import dask
+import distributed
+from distributed import Client, Scheduler, Worker, protocol
+
+from scalescope.capture.reports import REPORT_TASKS
+from scalescope.capture.session import Capture
+from scalescope.model import spool
+
+BATCH = 10_000
+_QUIET = {
+    "distributed.scheduler.work-stealing": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.scheduler.dashboard.tasks.task-stream-length": REPORT_TASKS,
+}
+_INT = pickle.dumps(int)
+
+
+class InstantWorker(Worker):  # type: ignore[misc]
+    """Answers every task at once, as a worker would that has just run it in no time."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.stream_handlers["compute-task"] = self.answer
+
+    def answer(self, *, key: Any, stimulus_id: str, run_id: int = 0, **task: Any) -> None:
+        """Tell the scheduler that the task has finished."""
+        now = time.time()
+        message = {
+            "op": "task-finished",
+            "status": "OK",
+            "key": key,
+            "run_id": run_id,
+            "nbytes": 28,
+            "type": _INT,
+            "typename": "int",
+            "metadata": {},
+            "thread": 140_000_000_000,
+            "startstops": [{"action": "compute", "start": now, "stop": time.time()}],
+            "stimulus_id": f"task-finished-{now}",
+        }
+        self.batched_stream.send(message)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one mode in one round: scheduler CPU and wall in seconds, bytes, and tasks that it should have had and has."""
+
+    cpu_s: float
+    wall_s: float
+    wire_bytes: int = 0
+    spool_bytes: int = 0
+    missing: int = 0
+
+
+class Nothing:
+    """No recording."""
+
+    name = "nothing"
+
+    @contextmanager
+    def installed(self, client: Client) -> Iterator[None]:
+        """What is done once for many trials, and not measured."""
+        yield
+
+    @contextmanager
+    def recording(self, client: Client) -> Iterator[None]:
+        """Hold while the batches run; what follows the `yield` is the collection of records."""
+        yield
+
+    def result(self, tasks: int) -> tuple[int, int, int]:
+        """Bytes on the wire, bytes in the spool, tasks missing."""
+        return 0, 0, 0
+
+
+class Recorder(Nothing):
+    """This package."""
+
+    name = "recorder"
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "trial.spool"
+
+    @contextmanager
+    def installed(self, client: Client) -> Iterator[None]:
+        """Have the plugins on scheduler and workers."""
+        self.capture = Capture(client)
+        try:
+            yield
+        finally:
+            self.capture.close()
+
+    @contextmanager
+    def recording(self, client: Client) -> Iterator[None]:
+        """Record, drain, check."""
+        with self.capture.trial(self.path) as self.trial:
+            yield
+
+    def result(self, tasks: int) -> tuple[int, int, int]:
+        """Count distinct keys in the file."""
+        if not self.trial.complete:
+            raise SystemExit(f"the record is not complete: {self.trial.reason}")
+        keys = len(set(spool.read(self.path)["tasks"]["key"]))
+        return self.trial.received_bytes, self.path.stat().st_size, tasks - keys
+
+
+class TaskStream(Nothing):
+    """Dask's own stream of tasks, which keeps the newest 100,000."""
+
+    name = "get_task_stream"
+
+    @contextmanager
+    def recording(self, client: Client) -> Iterator[None]:
+        """Attach, and fetch everything at the end."""
+        client.get_task_stream(start=0, stop=0)
+        try:
+            yield
+            self.stream = client.get_task_stream(start=0)
+        finally:
+            client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.remove_plugin(name="task-stream"))
+
+    def result(self, tasks: int) -> tuple[int, int, int]:
+        """Count distinct keys."""
+        wire = sum(len(frame) for frame in protocol.dumps(self.stream))
+        return wire, 0, tasks - len({entry["key"] for entry in self.stream})
+
+
+class Report(Nothing):
+    """Dask's own performance report."""
+
+    name = "performance_report"
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "report.html"
+
+    @contextmanager
+    def recording(self, client: Client) -> Iterator[None]:
+        """As its documentation has it."""
+        try:
+            with distributed.performance_report(filename=str(self.path)):
+                yield
+        finally:
+            client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.remove_plugin(name="task-stream"))
+
+    def result(self, tasks: int) -> tuple[int, int, int]:
+        """Its size; it does not say what is in it."""
+        return self.path.stat().st_size, 0, 0
+
+
+def run_tasks(client: Client, tasks: int) -> None:
+    """Submit, wait for and release tasks, in batches."""
+    for begin in range(0, tasks, BATCH):
+        futures = client.map(abs, range(begin, min(begin + BATCH, tasks)), pure=False)
+        distributed.wait(futures)
+        del futures
+
+
+def run_mode(client: Client, mode: Nothing, tasks: int) -> Cost:
+    """One mode once."""
+    with mode.installed(client):
+        cpu = scheduler_cpu(client)
+        began = time.perf_counter()
+        with mode.recording(client):
+            run_tasks(client, tasks)
+            wall_s = time.perf_counter() - began
+        cpu_s = scheduler_cpu(client) - cpu
+    wire, spooled, missing = mode.result(tasks)
+    return Cost(cpu_s, wall_s, wire, spooled, missing)
+
+
+def scheduler_cpu(client: Client) -> float:
+    """CPU seconds that the scheduler process has used, once it has forgotten all tasks of the batches before."""
+    while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+        time.sleep(0.05)
+    return float(client.run_on_scheduler(time.process_time))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Order statistics around the median with at least 95 % confidence (sign test), or the range of too few values."""
+    ordered, n = sorted(values), len(values)
+    rank = 0
+    while rank + 1 < n / 2 and 2 * sum(math.comb(n, i) for i in range(rank + 2)) / 2**n <= 0.05:
+        rank += 1
+    return ordered[rank], ordered[-1 - rank]
+
+
+def summarise(costs: dict[str, list[Cost]], tasks: int) -> list[dict[str, Any]]:
+    """Median ratios to the mode `nothing` of the same round."""
+    rows = []
+    for name, measured in costs.items():
+        row: dict[str, Any] = {"mode": name, "tasks": tasks, "rounds": len(measured)}
+        for quantity in ("cpu_s", "wall_s"):
+            pairs = [
+                (getattr(cost, quantity), getattr(plain, quantity))
+                for cost, plain in zip(measured, costs["nothing"], strict=True)
+            ]
+            ratios = [cost / plain for cost, plain in pairs]
+            label = quantity.removesuffix("_s")
+            row[f"{label}_us_per_task"] = median(cost for cost, _ in pairs) / tasks * 1e6
+            row[f"{label}_ratio"] = median(ratios)
+            row[f"{label}_ratio_interval"] = interval(ratios)
+            row[f"{label}_extra_us_per_task"] = median(cost - plain for cost, plain in pairs) / tasks * 1e6
+        row["wire_bytes_per_task"] = median(cost.wire_bytes for cost in measured) / tasks
+        row["spool_bytes_per_task"] = median(cost.spool_bytes for cost in measured) / tasks
+        row["missing"] = sum(cost.missing for cost in measured)
+        rows.append(row)
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    """A Markdown table."""
+    lines = [
+        "| mode | scheduler CPU us/task | CPU ratio | wall ratio | wire B/task | spool B/task | tasks missing |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        ratios = []
+        for label in ("cpu", "wall"):
+            low, high = row[f"{label}_ratio_interval"]
+            ratios.append(f"{row[f'{label}_ratio']:.3f} ({low:.3f} to {high:.3f})")
+        lines.append(
+            f"| {row['mode']} | {row['cpu_us_per_task']:.0f} | {ratios[0]} | {ratios[1]} |"
+            f" {row['wire_bytes_per_task']:.0f} | {row['spool_bytes_per_task']:.0f} |"
+            f" {row['missing']:,} of {row['tasks'] * row['rounds']:,} |"
+        )
+    return "\n".join(lines)
+
+
+@contextmanager
+def role(name: str, saturation: float, *arguments: str) -> Iterator[str]:
+    """Run this file as another process; gives the first line that it prints."""
+    command = [sys.executable, __file__, "--role", name, "--saturation", str(saturation), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+async def serve_scheduler() -> None:
+    """The scheduler process; ends with its standard input."""
+    async with Scheduler(host="127.0.0.1", port=0, dashboard_address="127.0.0.1:0") as scheduler:
+        print(scheduler.address, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+async def serve_workers(address: str, count: int) -> None:
+    """The process of the workers; ends with its standard input."""
+    where = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    workers = [InstantWorker(address, nthreads=1, **where) for _ in range(count)]
+    await asyncio.gather(*workers)
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+def bench(
+    tasks: int, pairs: int, workers: int, saturation: float, only: Sequence[str], tell: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Run all rounds."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        role("scheduler", saturation) as address,
+        role("workers", saturation, "--scheduler", address, "--workers", str(workers)) as ready,
+        Client(address) as client,
+    ):
+        assert ready == "ready"
+        folder = Path(name)
+        modes = [Nothing(), Recorder(folder), TaskStream(), *([Report(folder)] if tasks <= REPORT_TASKS else [])]
+        modes = [mode for mode in modes if mode.name == "nothing" or not only or mode.name in only]
+        run_tasks(client, min(tasks, BATCH))  # warm up
+        costs: dict[str, list[Cost]] = {mode.name: [] for mode in modes}
+        for number in range(pairs):
+            turn = number % len(modes)
+            for mode in modes[turn:] + modes[:turn]:
+                cost = run_mode(client, mode, tasks)
+                costs[mode.name].append(cost)
+                tell(f"round {number + 1} of {pairs}, {mode.name}: CPU {cost.cpu_s:.2f} s, wall {cost.wall_s:.2f} s")
+        return summarise(costs, tasks)
+
+
+def main() -> None:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=100_000, help="of each mode in each round")
+    parser.add_argument("--pairs", type=int, default=7, help="rounds")
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--saturation", type=float, default=1.1, help="`worker-saturation` of the scheduler")
+    parser.add_argument("--only", nargs="*", default=[], help="modes besides `nothing`")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--role", choices=["scheduler", "workers"], help=argparse.SUPPRESS)
+    parser.add_argument("--scheduler", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    dask.config.set({**_QUIET, "distributed.scheduler.worker-saturation": options.saturation})
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    if options.role == "scheduler":
+        asyncio.run(serve_scheduler())
+    elif options.role == "workers":
+        asyncio.run(serve_workers(options.scheduler, options.workers))
+    else:
+        tell = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
+        rows = bench(options.tasks, options.pairs, options.workers, options.saturation, options.only, tell)
+        print(json.dumps(rows, indent=2) if options.json else show(rows))
+
+
+if __name__ == "__main__":
+    main()
