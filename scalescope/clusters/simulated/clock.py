@@ -388,6 +388,11 @@ class Clock:
                     actor.catch_up(wake)
                     self._runnable.append(actor)
 
+    @property
+    def blocked_outside(self) -> bool:
+        """Whether an actor blocks outside the simulation now."""
+        return bool(self._detached)
+
     def must_be_patient(self) -> bool:
         """Whether an actor has only just begun to block outside the simulation."""
         if not self._detached:

@@ -23,7 +23,7 @@ from scalescope.clusters.simulated.calibration import Calibration
 from scalescope.clusters.simulated.clock import CLOCK, EPOCH
 from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
 from scalescope.clusters.simulated.loops import KernelLoop
-from scalescope.clusters.simulated.pulse import PulsedWorker, calm_scheduler, patient_iteration, pulse
+from scalescope.clusters.simulated.pulse import Balancing, PulsedWorker, calm_scheduler, patient_iteration, pulse
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.cluster import SimulatedSpec
 
@@ -194,7 +194,7 @@ class SimulatedCluster(Cluster):
         async def start() -> distributed.Scheduler:
             scheduler = await lean.LeanScheduler(protocol="inproc://", dashboard=False, port=0)
             calm_scheduler(scheduler)
-            scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6))
+            scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6, Balancing(scheduler)))
             return scheduler
 
         with lean.cheap_start():
@@ -253,11 +253,13 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 
     name = "scalescope-charge"
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, balancing: Balancing) -> None:
         self._seconds = seconds
+        self._balancing = balancing
 
     def transition(self, *args: Any, **kwargs: Any) -> None:
         CLOCK.charge(self._seconds)
+        self._balancing.wake()
 
 
 @contextmanager

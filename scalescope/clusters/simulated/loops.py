@@ -28,6 +28,7 @@ class KernelSelector(selectors.DefaultSelector):
         events = super().select(0)
         if events or loop is None or (timeout is not None and timeout <= 0):
             return events
+        waited = False
         while True:
             if clock.run_actors():
                 events = super().select(0)
@@ -37,7 +38,8 @@ class KernelSelector(selectors.DefaultSelector):
             timer, wake = loop.next_timer(), clock.next_wake()
             if not clock.engaged or (timer is None and wake is None):
                 return super().select(None)
-            if clock.must_be_patient():
+            if clock.must_be_patient() or (clock.blocked_outside and not waited):
+                waited = True  # whom the last event released may need a moment to come back
                 events = super().select(OUTSIDE_WAIT_S)
                 if events:
                     return events

@@ -1,8 +1,8 @@
-"""Periodic bookkeeping of hundreds of workers in one callback a virtual second.
+"""Periodic bookkeeping of hundreds of workers, only when there is something to do.
 
-Left to themselves, a worker's heartbeats, searches for missing data and keep-alives would be most of what a long
-simulation computes. Here one coroutine does what they do for all workers, directly instead of through messages, and
-only where there is something to do. What the scheduler learns, and when, stays the same; its measured bandwidths, which
+Left to themselves, heartbeats, searches for missing data, keep-alives and looks for work to steal would be most of what
+a long simulation computes. Here one coroutine delivers all heartbeats, directly instead of through messages, and the
+rest happens only when it can change anything. What the scheduler learns stays the same; its measured bandwidths, which
 an in-process cluster cannot show, do not change.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 import distributed
 import distributed.scheduler
 from distributed.metrics import time
+from tornado.ioloop import PeriodicCallback
 
 from scalescope.clusters import lean
 
-INTERVAL_S = 1.0
 IDLE_CHECK_S = 5.0
 POLL_S = 60.0
 
@@ -37,8 +37,21 @@ class _Silent:
         return False
 
 
+class _Missing(set[Any]):
+    """The data that a worker misses; the first key in it starts the worker's search for them."""
+
+    def __init__(self, search: PeriodicCallback) -> None:
+        super().__init__()
+        self._search = search
+
+    def add(self, key: Any) -> None:
+        super().add(key)
+        if not self._search.is_running():
+            self._search.start()
+
+
 class PulsedWorker(lean.LeanWorker):
-    """A worker whose periodic bookkeeping is done by `pulse`.
+    """A worker whose periodic bookkeeping is done by `pulse`, or when there is something to do.
 
     Attributes:
         beating: Whether its heartbeats reach the scheduler.
@@ -47,26 +60,26 @@ class PulsedWorker(lean.LeanWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.beating = True
+        self._search = self.periodic_callbacks["find-missing"]
+        self.state.missing_dep_flight = _Missing(self._search)
         for name in ("heartbeat", "keep-alive", "find-missing", "shift_counters"):
             if name in self.periodic_callbacks:
                 self.periodic_callbacks[name] = _Silent()
 
+    async def close(self, *args: Any, **kwargs: Any) -> Any:
+        """As upstream; the search is stopped too."""
+        self._search.stop()
+        return await super().close(*args, **kwargs)
+
 
 async def pulse(scheduler: distributed.Scheduler, workers: Sequence[PulsedWorker]) -> None:
-    """Do the workers' bookkeeping until cancelled."""
-    missing = [(worker.state.missing_dep_flight, worker) for worker in workers]
-    next_beat = time()
+    """Send the workers' heartbeats until cancelled."""
     while True:
         now = time()
-        for keys, worker in missing:
-            if keys:
-                worker.find_missing()
-        if now >= next_beat:
-            next_beat = now + distributed.scheduler.heartbeat_interval(len(workers))
-            for worker in workers:
-                if worker.beating:
-                    _beat(scheduler, worker, now)
-        await asyncio.sleep(INTERVAL_S)
+        for worker in workers:
+            if worker.beating:
+                _beat(scheduler, worker, now)
+        await asyncio.sleep(distributed.scheduler.heartbeat_interval(len(workers)))
 
 
 def _beat(scheduler: distributed.Scheduler, worker: PulsedWorker, now: float) -> None:
@@ -85,34 +98,38 @@ def _beat(scheduler: distributed.Scheduler, worker: PulsedWorker, now: float) ->
 
 
 def calm_scheduler(scheduler: distributed.Scheduler) -> None:
-    """Spare the scheduler periodic work that changes nothing.
-
-    It looks every few seconds, not every quarter of one, whether it is idle or without workers; and it balances work
-    only while some worker has more tasks than threads. Otherwise it could only try to steal tasks that run already,
-    which workers refuse.
-    """
-    stealing = scheduler.extensions.get("stealing")
-    if stealing is not None:
-        balance = stealing.balance
-        nothing_since = -1  # transitions when it was last seen that nothing can be stolen
-
-        def balance_if_any() -> None:
-            nonlocal nothing_since
-            if scheduler.transition_counter == nothing_since:
-                return
-            if any(len(state.processing) > state.nthreads for state in scheduler.workers.values()):
-                balance()
-            else:
-                nothing_since = scheduler.transition_counter
-
-        stealing.balance = balance_if_any
-        for callback in scheduler.periodic_callbacks.values():
-            if callback.callback == balance:
-                callback.callback = balance_if_any
+    """Let the scheduler look every few seconds, not every quarter of one, whether it is idle or without workers."""
     for name in ("idle-timeout", "no-workers-timeout"):
         callback = scheduler.periodic_callbacks.get(name)
         if callback is not None:
             callback.callback_time = IDLE_CHECK_S * 1000
+
+
+class Balancing:
+    """Work stealing that rests while there is nothing to steal.
+
+    Its turn comes once a virtual second as long as some worker has more tasks than threads; else it could only try to
+    steal tasks that run already, which workers refuse. `wake` it when a task changes its state.
+    """
+
+    def __init__(self, scheduler: distributed.Scheduler) -> None:
+        self._scheduler = scheduler
+        self._callback = scheduler.periodic_callbacks.get("stealing")
+        if self._callback is not None:
+            self._balance = self._callback.callback
+            self._callback.callback = self._balance_if_any
+
+    def wake(self) -> None:
+        """Look again, a virtual second from now."""
+        if self._callback is not None and not self._callback.is_running():
+            self._callback.start()
+
+    def _balance_if_any(self) -> None:
+        assert self._callback is not None
+        if any(len(state.processing) > state.nthreads for state in self._scheduler.workers.values()):
+            self._balance()
+        else:
+            self._callback.stop()
 
 
 @contextmanager
