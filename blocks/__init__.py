@@ -6,12 +6,11 @@ as `cluster="simulated-cluster/prod"` or `store="result-store/team"`.
 
 from __future__ import annotations
 
-from blocks.clusters import ClusterBlock, LocalCluster, SimulatedCluster, VirtualCluster
+from blocks.clusters import LocalCluster, SimulatedCluster, VirtualCluster
 from blocks.resolve import cluster, store
 from blocks.store import ResultStore
 
 __all__ = [
-    "ClusterBlock",
     "LocalCluster",
     "ResultStore",
     "SimulatedCluster",

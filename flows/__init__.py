@@ -1,1 +1,28 @@
-"""Prefect flows and tasks, and the command line: parameters in, library calls, states and artifacts out."""
+"""Prefect flows and the command line: parameters in, library calls, states and artifacts out.
+
+```python
+from flows import scale_sweep
+
+scale_sweep(workload="futures-map", axes={"workers": [1, 2, 4]}, params={"items": 8})
+```
+
+needs no Prefect server: a temporary one is started. Importing this package costs nothing; the flows, and with them
+Prefect, are loaded when they are first named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flows.sweep import SweepResult, scale_sweep
+
+__all__ = ["SweepResult", "scale_sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from flows import sweep
+
+        return getattr(sweep, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,430 @@
+"""The command line: `scalescope`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from flows import syntax
+from flows.console import say, say_error, sweep_progress
+from scalescope import __version__
+from scalescope.errors import ScalescopeError, UsageError
+from scalescope.model.finding import Severity
+
+if TYPE_CHECKING:
+    from scalescope.model.workload import Workload
+    from scalescope.store.store import Store, SweepRun
+
+OK, FINDING, USAGE, INFRASTRUCTURE, INTERRUPTED = 0, 1, 2, 3, 130
+STATUSES = (
+    "Exit status: 0 fine; 1 a finding of severity high; 2 the request cannot be right; "
+    "3 the machine misbehaved, or an unexpected error; 130 or 143 stopped by a signal."
+)
+
+app = typer.Typer(
+    name="scalescope",
+    help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
+    epilog=STATUSES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        help="Where results are kept: a path, a database URL, or a saved block (result-store/NAME). Default: "
+        "$SCALESCOPE_STORE, or a file in the user's data folder.",
+        show_default=False,
+    ),
+]
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line, and end the process with its exit status."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a command line; return its exit status. The one place where errors become statuses."""
+    debug = "--debug" in argv  # wherever it stands
+    received: list[int] = []
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        typer.main.get_command(app).main([text for text in argv if text != "--debug"], prog_name="scalescope")
+    except SystemExit as end:  # Typer makes one of an interrupt, too
+        return 128 + received[0] if received else end.code if isinstance(end.code, int) else OK
+    except ScalescopeError as error:
+        _explain(error, debug=debug)
+        return error.exit_status
+    except Exception as error:  # noqa: BLE001 - whatever it is, the person gets a sentence and a program a status
+        _explain(error, debug=debug)
+        return INFRASTRUCTURE
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return OK
+
+
+def _explain(error: Exception, *, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, ScalescopeError):
+        say_error(str(error))
+    else:
+        say_error(f"unexpected {type(error).__name__}: {error}\n  next: the same command with --debug shows where")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit(OK)
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Both are dealt with elsewhere: `run` takes `--debug` out, `_version` ends."""
+
+
+# ------------------------------------------------------------------ sweep
+
+
+@app.command(epilog=STATUSES)
+def sweep(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE.yaml", help="A sweep as YAML; options add to it and win over it."),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            "-w",
+            help="A built-in workload, package.module:function, or path.py:function.",
+            metavar="NAME",
+        ),
+    ] = None,
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--axis",
+            "-a",
+            metavar="NAME=VALUES",
+            help="Values of an axis: workers=1,2,4 or workers=1..8 or items=50..300:50. Can be given several times; "
+            "all combinations are run.",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the workload, for all points."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", "-c", metavar="KIND", help="simulated (the default), virtual, local, or a saved TYPE/NAME."
+        ),
+    ] = None,
+    cluster_option: Annotated[
+        list[str] | None, typer.Option("--cluster-option", metavar="NAME=VALUE", help="A field of the cluster.")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(help="Trials per point (default 1).")] = None,
+    warmups: Annotated[int | None, typer.Option(help="Trials per point run first, never counted.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the order of trials, and of the simulated cluster.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Real seconds after which a trial is stopped (default 600).")
+    ] = None,
+    parallel_clusters: Annotated[
+        int | None, typer.Option(help="Simulated clusters at the same time, each on cores of its own.")
+    ] = None,
+    store: StoreOption = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; do not continue a stopped run.")] = False,
+    as_json: Json = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show Prefect's log.")] = False,
+) -> None:
+    """Measure a workload at every point of some axes, and say where it stops scaling and why.
+
+    Ctrl-C stops a sweep; the same command continues it.
+    """
+    data = syntax.read_file(file) if file else {}
+    asked = {
+        "store": store or data.pop("store", ""),
+        "parallel_clusters": data.pop("parallel_clusters", 1) if parallel_clusters is None else parallel_clusters,
+        "fresh": fresh,
+    }
+    given = {
+        "workload": workload,
+        "repeats": repeats,
+        "warmups": warmups,
+        "seed": seed,
+        "trial_timeout_s": timeout,
+    }
+    data |= {name: value for name, value in given.items() if value is not None}
+    syntax.merge(data, "axes", syntax.axes(axis or ()))
+    syntax.merge(data, "params", syntax.params("--param", param or ()))
+    syntax.merge_cluster(data, cluster, syntax.params("--cluster-option", cluster_option or ()))
+    run = _sweep(data, asked, verbose=verbose)
+    _show(run, as_json=as_json)
+
+
+def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool) -> SweepRun:
+    """Carry a sweep out, as a flow in this process."""
+    from flows import engine
+
+    saved = syntax.names_block(data.get("cluster")) or syntax.names_store(asked["store"])
+    if not saved:
+        engine.check(data, **asked)  # before Prefect, which takes seconds, is even loaded
+    _start_prefect(verbose=verbose)
+    from flows.sweep import listening, resolve, scale_sweep
+
+    request = resolve(data, **asked)
+    try:
+        with sweep_progress() as listener, listening(listener):
+            result = scale_sweep(**data, **asked)
+    except KeyboardInterrupt:
+        say("Stopped. Finished trials are kept; the same command continues.", "yellow")
+        raise typer.Exit(INTERRUPTED) from None
+    with request.open_store() as opened:
+        return opened.run(result.run_id)
+
+
+def _start_prefect(*, verbose: bool) -> None:
+    """Load Prefect and have a server, at least a temporary one."""
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    if not verbose:
+        # Its log still goes to its server; what went wrong is said once, by us.
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    from flows import temporary
+
+    if temporary.is_needed():
+        say("Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)", "dim")
+    temporary.begin()
+    import flows.sweep  # noqa: F401 (takes seconds as well, so meanwhile)
+
+    temporary.ready()
+
+
+# ------------------------------------------------------------------ show
+
+
+@app.command(epilog=STATUSES)
+def show(
+    run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
+    list_runs: Annotated[bool, typer.Option("--list", help="List the newest runs instead.")] = False,
+    compare: Annotated[
+        str, typer.Option(metavar="RUN", help="Show this other run beside it.", show_default=False)
+    ] = "",
+    store: StoreOption = "",
+    as_json: Json = False,
+) -> None:
+    """Show what a sweep found."""
+    with _open_store(store) as opened:
+        if list_runs:
+            _list_runs(opened, as_json=as_json)
+        elif compare:
+            _compare(opened.run(run), opened.run(compare), as_json=as_json)
+        else:
+            _show(opened.run(run), as_json=as_json)
+
+
+def _open_store(address: str) -> Store:
+    from scalescope.store.store import Store
+
+    if not syntax.names_store(address):
+        return Store.open(address)
+    _start_prefect(verbose=False)
+    import blocks
+
+    return Store.open(*blocks.store(address))
+
+
+def _show(run: SweepRun, *, as_json: bool) -> None:
+    from scalescope.analysis.verdict import diagnose
+
+    verdict = run.verdict or diagnose(run.sweep, run.trials)
+    if as_json:
+        from scalescope.report.export import to_json
+
+        _print_json({**_identity(run), **to_json(run.sweep, run.trials, verdict)})
+    else:
+        from rich.console import Console
+
+        from scalescope.report.terminal import print_run
+
+        print_run(Console(highlight=False), run)
+        say(f"\nRun {run.id} in {run.where}", "dim")
+    raise typer.Exit(FINDING if verdict.severity is Severity.HIGH else OK)
+
+
+def _compare(left: SweepRun, right: SweepRun, *, as_json: bool) -> None:
+    if as_json:
+        raise UsageError("--compare has no JSON form", next_step="`scalescope show RUN --json` of each run")
+    from rich.console import Console
+
+    from scalescope.report.terminal import render_comparison
+
+    console = Console(highlight=False)
+    labels = (f"{left.id} {left.sweep.workload}", f"{right.id} {right.sweep.workload}")
+    console.print(render_comparison(left, right, labels, width=console.width))
+
+
+def _list_runs(store: Store, *, as_json: bool) -> None:
+    runs = store.runs()
+    if as_json:
+        _print_json([_identity(run) for run in runs])
+        return
+    rows = []
+    for run in runs:
+        trials = f"{len(run.trials)}/{run.planned}"
+        worst = f"{run.verdict.severity}: {run.verdict.findings[0].code}" if run.verdict else ""
+        rows.append((run.id, run.sweep.workload, run.sweep.cluster.kind, trials, run.state.value, worst))
+    _print_table(("run", "workload", "cluster", "trials", "state", "worst finding"), rows)
+
+
+def _identity(run: SweepRun) -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "state": run.state.value,
+        "workload": run.sweep.workload,
+        "planned": run.planned,
+        "finished": len(run.trials),
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "verdict_line": run.verdict.line if run.verdict else None,
+        "store": run.where,
+    }
+
+
+# ------------------------------------------------------------------ workloads and doctor
+
+
+@app.command(epilog=STATUSES)
+def workloads(
+    name: Annotated[str, typer.Argument(help="Show its parameters.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """List the workloads, or the parameters of one."""
+    from scalescope import workloads as library
+
+    found = [library.load(name)] if name else library.builtin()
+    if as_json:
+        fields = ("name", "version", "summary", "packages", "modelled")
+        _print_json(
+            [
+                {field: getattr(workload, field) for field in fields}
+                | {"parameters": [asdict(parameter) for parameter in workload.parameters]}
+                for workload in found
+            ]
+        )
+    elif name:
+        _print_workload(found[0])
+    else:
+        _print_table(("workload", "what it does"), [(workload.name, workload.summary) for workload in found])
+        say("\nParameters: `scalescope workloads NAME`. Functions of your own: module:function or path.py:function.")
+
+
+def _print_workload(workload: Workload) -> None:
+    rows = []
+    for parameter in workload.parameters:
+        default = "required" if parameter.required else json.dumps(parameter.default)
+        rows.append((parameter.name, parameter.kind, default, parameter.help))
+    print(f"{workload.name}, version {workload.version}: {workload.summary}\n")
+    _print_table(("parameter", "type", "default", "meaning"), rows)
+
+
+@app.command(epilog=STATUSES)
+def doctor(as_json: Json = False) -> None:
+    """Say what is installed and what for, and what this host can emulate. Status 3 if something essential is broken."""
+    from flows import checks
+
+    found = checks.all_checks()
+    if as_json:
+        _print_json([asdict(check) for check in found])
+    else:
+        rows = [
+            (check.mark, check.name, check.found if check.works else f"{check.purpose}: {check.found}")
+            for check in found
+        ]
+        _print_table(("", "what", "found"), rows)
+    broken = any(check.essential and not check.works for check in found)
+    raise typer.Exit(INFRASTRUCTURE if broken else OK)
+
+
+# ------------------------------------------------------------------ demo and calibrate
+
+
+@app.command(epilog=STATUSES)
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where everything that it writes is kept.")] = Path(".demo"),
+) -> None:
+    """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""
+    from rich.console import Console
+
+    from flows import demo as demonstration
+    from flows import quiet
+
+    store = demonstration.prepare(folder)
+
+    def carry(data: Mapping[str, Any]) -> SweepRun:
+        clusters = 1 if data["cluster"] == "virtual" else max(1, len(quiet.cores()))
+        return _sweep(data, {"store": store, "parallel_clusters": clusters, "fresh": True}, verbose=False)
+
+    demonstration.show(Console(highlight=False), carry)
+
+
+@app.command(epilog=STATUSES)
+def calibrate(as_json: Json = False) -> None:
+    """Measure what scheduler and workers of this host spend on a task, for simulated clusters to charge."""
+    from scalescope.clusters.simulated import calibration
+
+    measured = calibration.measure()
+    path = measured.save()
+    if as_json:
+        _print_json(measured.to_mapping() | {"file": str(path)})
+    else:
+        print(f"scheduler: {measured.scheduler_us} us per task transition; worker: {measured.worker_us} us per task")
+        say(f"Kept in {path}; simulated clusters of this user charge it from now on. Delete the file to undo.", "dim")
+
+
+# ------------------------------------------------------------------ output
+
+
+def _print_json(data: object) -> None:
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; the last column wraps first where the terminal is narrow."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, title in enumerate(titles[:-1]):
+        width = max([len(title), *(len(row[number]) for row in rows)])
+        table.add_column(title, overflow="fold", min_width=min(width, 22))
+    table.add_column(titles[-1], overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)

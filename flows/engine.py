@@ -1,0 +1,467 @@
+"""How a sweep is carried out, without a word of Prefect: check, begin, run the trials, judge.
+
+The flow in `flows.sweep` hands its tasks in as `Steps`; with the plain functions of this module the same sweep runs
+without any orchestrator, which is how it is tested.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from flows import quiet
+from scalescope import workloads
+from scalescope.analysis.measure import measure as metrics_of
+from scalescope.analysis.summary import label, varied
+from scalescope.analysis.verdict import diagnose
+from scalescope.driver.process import Driver
+from scalescope.errors import CaptureError, DriverError, InvalidField, StoreError
+from scalescope.model import fields, spool
+from scalescope.model.finding import Verdict
+from scalescope.model.limit import EmulationLimit
+from scalescope.model.sweep import PlannedTrial, Sweep
+from scalescope.model.trial import Trial, TrialState
+from scalescope.model.workload import Workload
+from scalescope.store.location import locate
+from scalescope.store.schema import RunState
+from scalescope.store.store import HEARTBEAT_LIMIT_S, Store, SweepRun
+
+MAX_LOSSES = 3
+"""Drivers that may die one after the other, without a trial that ended well in between, before the sweep gives up."""
+
+logger = logging.getLogger(__name__)
+
+
+# ------------------------------------------------------------------ what is asked
+
+
+@dataclass(frozen=True)
+class Request:
+    """A sweep that may be started: everything in it has been checked.
+
+    Attributes:
+        sweep: The question.
+        workload: What it runs.
+        plan: Its trials in their order.
+        store: Address of the store; empty is the default.
+        records: Address of the raw records; empty is beside the store.
+        fresh: Begin a new run, even where one can be continued.
+        parallel_clusters: Clusters that share the trials and run at the same time.
+    """
+
+    sweep: Sweep
+    workload: Workload
+    plan: tuple[PlannedTrial, ...]
+    store: str = field(default="", repr=False)
+    records: str = ""
+    fresh: bool = False
+    parallel_clusters: int = 1
+
+    def open_store(self) -> Store:
+        """Connect to the store; the caller closes it."""
+        return Store.open(self.store, self.records)
+
+
+def check(
+    sweep: Mapping[str, object],
+    *,
+    store: object = "",
+    records: str = "",
+    fresh: object = False,
+    parallel_clusters: object = 1,
+) -> Request:
+    """Check a sweep completely; nothing is started and nothing is written.
+
+    Args:
+        sweep: As `Sweep.from_mapping` reads it.
+        store: Address of the store.
+        records: Address of the raw records.
+        fresh: Whether to begin a new run.
+        parallel_clusters: Clusters at the same time.
+
+    Raises:
+        InvalidField: The first thing that is wrong.
+    """
+    asked = Sweep.from_mapping(sweep)
+    workload = workloads.load(asked.workload)
+    plan = asked.plan(workload)
+    if not isinstance(store, str):
+        raise InvalidField("store", store, "text: a path, a database URL or result-store/NAME")
+    locate(store)
+    shares = fields.integer("parallel_clusters", parallel_clusters, minimum=1)
+    _check_parallel(asked, shares)
+    return Request(asked, workload, plan, store, records, fields.boolean("fresh", fresh), min(shares, len(plan)))
+
+
+def _check_parallel(sweep: Sweep, shares: int) -> None:
+    if shares == 1:
+        return
+    if sweep.cluster.real_time:
+        raise InvalidField(
+            "parallel_clusters",
+            shares,
+            f"1 on a {sweep.cluster.kind} cluster: it measures real time, and another cluster would use the same cores",
+            next_step="simulated clusters can run side by side",
+        )
+    available = len(quiet.cores())
+    if shares > available:
+        raise InvalidField(
+            "parallel_clusters",
+            shares,
+            f"at most {available}, the cores to which clusters can be pinned here"
+            if available
+            else "1 on this system, which cannot pin a process to cores",
+        )
+
+
+def titles(request: Request) -> dict[str, str]:
+    """Every trial of a plan in a few words (`200 workers, 199 items · 2/3`), by key."""
+    names = varied(planned.point for planned in request.plan)
+    return {planned.key: f"{label(planned.point, names)} · {_turn(request, planned)}" for planned in request.plan}
+
+
+def _turn(request: Request, planned: PlannedTrial) -> str:
+    if planned.warmup:
+        return f"warm-up {planned.repeat + 1}/{request.sweep.warmups}"
+    return f"{planned.repeat + 1}/{request.sweep.repeats}"
+
+
+# ------------------------------------------------------------------ one share of a run
+
+
+class Session:
+    """The driver of one cluster, the folder where it leaves its records, and the store where trials are saved.
+
+    Args:
+        request: The sweep.
+        run_id: Run of the sweep in the store.
+        store: The caller closes it.
+        says: Told in a sentence whenever the driver begins something.
+        cores: To which the driver is pinned; none means that it is not.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        run_id: str,
+        store: Store,
+        *,
+        says: Callable[[str], None] = lambda text: None,
+        cores: Sequence[int] = (),
+    ) -> None:
+        self.request = request
+        self.run_id = run_id
+        self.store = store
+        self.driver: Driver | None = None
+        self.stopped = False
+        self._says = says
+        self._cores = list(cores)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a trial can be run now."""
+        return self.driver is not None and self.driver.alive
+
+    def open(self) -> Driver:
+        """Start a driver and its cluster.
+
+        Raises:
+            InfrastructureError: They could not be had.
+        """
+        self.close()
+        if self.stopped:
+            raise DriverError("the sweep was stopped")
+        self._folder = tempfile.TemporaryDirectory(prefix="scalescope-", ignore_cleanup_errors=True)
+        sweep = self.request.sweep
+        with quiet.pinned(self._cores):
+            self.driver = Driver.start(
+                sweep.cluster, seed=sweep.seed, folder=Path(self._folder.name), on_progress=self._says
+            )
+        return self.driver
+
+    def close(self) -> None:
+        """End the driver with its cluster; may be called again."""
+        driver, self.driver = self.driver, None
+        folder, self._folder = self._folder, None
+        try:
+            if driver is not None:
+                driver.close(timeout_s=CLOSE_TIMEOUT_S)
+        finally:
+            if folder is not None:
+                folder.cleanup()
+
+    def stop(self) -> None:
+        """End the driver, from any thread, for good: the trial that this interrupts is not recorded.
+
+        The folder is left to the thread that runs the trials, which may be reading it.
+        """
+        self.stopped = True
+        driver = self.driver
+        if driver is not None:
+            driver.close(timeout_s=CLOSE_TIMEOUT_S)
+
+
+_running: dict[str, list[Session]] = {}
+_stopped: set[str] = set()
+_changes = threading.Lock()
+
+
+def stop(run_id: str) -> None:
+    """End all sessions of a run in this process, those that other threads are busy with too."""
+    with _changes:
+        _stopped.add(run_id)
+        sessions = list(_running.get(run_id, ()))
+    with shielded():
+        for session in sessions:
+            session.stop()
+
+
+@contextmanager
+def _registered(session: Session) -> Iterator[None]:
+    with _changes:
+        session.stopped = session.run_id in _stopped
+        _running.setdefault(session.run_id, []).append(session)
+    try:
+        yield
+    finally:
+        with _changes:
+            _running[session.run_id].remove(session)
+            if not _running[session.run_id]:
+                del _running[session.run_id]
+
+
+CLOSE_TIMEOUT_S = 4.0
+"""Seconds for a polite end. With what follows it (SIGTERM, SIGKILL) the whole stays below ten: whoever cancels a flow
+run kills its process 30 s later, and Prefect wants some of that."""
+
+
+def provision(session: Session) -> Mapping[str, Any]:
+    """Start the driver and the cluster of a session; return what is known of the cluster.
+
+    Raises:
+        InfrastructureError: They could not be had.
+    """
+    return session.open().facts
+
+
+def measure(session: Session, planned: PlannedTrial) -> Trial:
+    """Run one trial, compute its metrics and save it: when this returns, nothing short of a lost disk loses it.
+
+    Raises:
+        DriverError: The driver was gone before the trial began, or the session was stopped.
+        StoreError: It could not be saved.
+    """
+    driver, sweep = session.driver, session.request.sweep
+    if driver is None:
+        raise DriverError("there is no driver to run the trial", next_step="provision one")
+    with quiet.quiet([driver.pid], enabled=sweep.cluster.real_time) as load:
+        outcome = driver.run(planned, sweep.workload, timeout_s=sweep.trial_timeout_s)
+    if session.stopped:
+        raise DriverError("the sweep was stopped")
+    facts = {
+        **outcome.facts,
+        "cluster": {**driver.facts, **outcome.facts.get("cluster", {})},
+        "packages": driver.packages,
+        "host": {**driver.host, **outcome.facts.get("host", {})},
+    }
+    if sweep.cluster.real_time:
+        facts["orchestrator"] = {"waited_s": load.waited_s, "cpu_s": load.cpu_s}
+    if outcome.error is not None:
+        facts["error"] = dict(outcome.error)
+    if outcome.result is not None:
+        facts["result"] = outcome.result
+    trial = Trial(
+        key=planned.key,
+        point=planned.point,
+        repeat=planned.repeat,
+        warmup=planned.warmup,
+        state=outcome.state,
+        reason=outcome.reason,
+        started_at=outcome.started_at,
+        real_s=outcome.real_s,
+        facts=facts,
+        warnings=outcome.warnings,
+    )
+    trial, tables = with_metrics(trial, outcome.spool, outcome.elapsed_s)
+    return session.store.save(session.run_id, trial, tables)
+
+
+def with_metrics(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
+    """The trial with what its records measured, and these; a valid trial without a measurement becomes invalid."""
+    tables: dict[str, Any] = {}
+    try:
+        tables = read_records(spool_folder)
+        if elapsed_s is None:
+            return trial, tables
+        metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s)
+    except CaptureError as error:
+        return _spoilt(trial, str(error)), tables
+    trial = replace(trial, metrics=metrics)
+    if limit := trial.facts["cluster"].get("limit"):
+        trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
+    return trial, tables
+
+
+def _spoilt(trial: Trial, reason: str) -> Trial:
+    """The trial, invalid if it was valid and there is a reason."""
+    if not reason or trial.state is not TrialState.VALID:
+        return trial
+    return replace(trial, state=TrialState.INVALID, reason=reason)
+
+
+def teardown(session: Session) -> None:
+    """End the driver and the cluster of a session."""
+    session.close()
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The functions of this module, or tasks around them."""
+
+    provision: Callable[[Session], object] = provision
+    measure: Callable[[Session, PlannedTrial], Trial] = measure
+    teardown: Callable[[Session], object] = teardown
+
+
+def run_trials(
+    session: Session,
+    trials: Sequence[PlannedTrial],
+    *,
+    steps: Steps = Steps(),
+    finished: Callable[[Trial], None] = lambda trial: None,
+) -> None:
+    """Run trials one after the other; whatever happens, nothing of the cluster is left.
+
+    A driver that dies is replaced, and the trial in which it died is invalid.
+
+    Raises:
+        InfrastructureError: No cluster could be had, or `MAX_LOSSES` drivers died one after the other.
+        StoreError: A trial could not be saved.
+    """
+    losses, waiting = 0, list(reversed(trials))
+    try:
+        with _registered(session), beating(session.store, session.run_id):
+            while waiting:
+                if not session.ready:
+                    steps.provision(session)
+                try:
+                    trial = steps.measure(session, waiting[-1])
+                except DriverError:  # it was gone before the trial began
+                    if session.stopped or losses + 1 >= MAX_LOSSES:
+                        raise
+                    losses += 1
+                    continue
+                waiting.pop()
+                finished(trial)
+                losses = 0 if session.ready else losses + 1
+                if losses >= MAX_LOSSES:
+                    raise DriverError(
+                        f"{losses} drivers died one after the other",
+                        where=f"{session.request.sweep.cluster.kind} cluster, run {session.run_id}",
+                        cause=trial.reason,
+                        next_step="the same command continues with the next trial",
+                    )
+    except BaseException:
+        with shielded():
+            session.close()  # at once: what an orchestrator has to say to its server can take longer than we have
+        raise
+    with shielded():
+        try:
+            steps.teardown(session)
+        finally:
+            session.close()
+
+
+# ------------------------------------------------------------------ the whole run
+
+
+def begin(request: Request, store: Store) -> tuple[SweepRun, list[PlannedTrial]]:
+    """Begin a run, or take up the one that was stopped; return it and the trials that it still lacks.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    from scalescope.capture.host import packages
+
+    run = store.begin(
+        request.sweep,
+        request.plan,
+        workload_version=request.workload.version,
+        fresh=request.fresh,
+        facts={"packages": packages()},
+    )
+    with _changes:
+        _stopped.discard(run.id)
+    done = store.finished(run.id)
+    return run, [planned for planned in request.plan if planned.key not in done]
+
+
+def analyse(store: Store, run_id: str) -> Verdict:
+    """Judge a run whose trials have all finished, and record the verdict.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    run = store.run(run_id)
+    verdict = diagnose(run.sweep, run.trials)
+    store.finish(run_id, RunState.COMPLETE, verdict)
+    return verdict
+
+
+def abort(store: Store, run_id: str, error: BaseException) -> None:
+    """Record that a run ended before its time; it can be continued."""
+    with shielded():
+        try:
+            store.finish(run_id, RunState.FAILED if isinstance(error, Exception) else RunState.STOPPED)
+        except StoreError as refused:  # the reason why the run ended matters more
+            logger.warning("run %s could not be marked as ended: %s", run_id, refused)
+
+
+@contextmanager
+def beating(store: Store, run_id: str) -> Iterator[None]:
+    """Say every now and then that the run is alive, from a thread, for trials can be long."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT_LIMIT_S / 4):
+            try:
+                store.beat(run_id)
+            except StoreError as error:  # if it lasts, the next trial cannot be saved and that ends the run
+                logger.warning("%s", error)
+
+    thread = threading.Thread(target=beat, name="scalescope-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Ignore SIGTERM and SIGINT: a second signal must not interrupt the teardown that the first one began."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def read_records(spool_folder: Path) -> dict[str, Any]:
+    """The raw records that a trial left, as far as they are whole."""
+    tables: dict[str, Any] = {}
+    for path in sorted(spool_folder.glob("*.spool")):
+        tables.update(spool.read(path, partial=True))
+    return tables

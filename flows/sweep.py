@@ -1,0 +1,475 @@
+"""The Prefect flow that carries out a sweep: thin tasks around `flows.engine`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar, cast
+from uuid import UUID
+
+import httpx
+from prefect import Flow, get_run_logger, runtime, tags, task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.exceptions import PrefectException
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.states import Completed
+from prefect.tasks import Task, exponential_backoff
+from pydantic import SkipValidation
+
+import blocks
+from flows import engine, publishing, quiet, temporary
+from flows.engine import Request, Session
+from flows.syntax import names_block, names_store
+from scalescope.analysis.summary import plural
+from scalescope.errors import ClusterError, InfrastructureError
+from scalescope.model.finding import Verdict
+from scalescope.model.sweep import PlannedTrial
+from scalescope.model.trial import Trial, TrialState
+from scalescope.store.store import Store, SweepRun
+
+PROGRESS_EVERY_S = 2.0
+"""Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
+
+START_TIMEOUT_S, CLEAR_UP_S = 300.0, 420.0
+"""Seconds for a cluster to start; seconds that a trial may take beyond its own limit, which the driver enforces, to
+scale the cluster and to take in the records. Prefect's timeouts come after all those of the driver."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What came of a sweep.
+
+    Attributes:
+        run_id: Of the run in the store; `scalescope show RUN_ID` shows it.
+        verdict: The one line.
+        severity: Of the worst finding: `high`, `medium`, `low` or `info`.
+        valid: Trials that are data points.
+        failed: Trials whose workload raised.
+        invalid: Trials in which the machine misbehaved.
+        resumed: Trials among these that an earlier attempt had finished.
+        store: Address of the store, without password.
+    """
+
+    run_id: str
+    verdict: str
+    severity: str
+    valid: int
+    failed: int
+    invalid: int
+    resumed: int
+    store: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a sweep is.
+
+    Attributes:
+        done: Trials finished, those of earlier attempts included.
+        total: Trials planned.
+        text: The trial that has just finished, in a few words, or else what happens now.
+        trial: The one that has just finished, if one has.
+    """
+
+    done: int
+    total: int
+    text: str
+    trial: Trial | None = None
+
+
+Listener = Callable[[Progress], None]
+Logger = logging.Logger | logging.LoggerAdapter[Any]
+_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have sweeps that run in this process meanwhile report their progress to `listener`."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+# ------------------------------------------------------------------ tasks
+
+
+def _raised(*kinds: type[Exception]) -> Callable[[Task[..., Any], TaskRun, State[Any]], bool]:
+    """A condition for another attempt: that the task raised one of these. Nothing else is mended by trying again."""
+
+    def condition(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
+        return isinstance(state.result(raise_on_failure=False), kinds)
+
+    return condition
+
+
+@task(
+    task_run_name="provision {session.request.sweep.cluster.kind}",
+    retries=2,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2),
+    retry_jitter_factor=0.5,
+    retry_condition_fn=_raised(InfrastructureError),
+    timeout_seconds=START_TIMEOUT_S,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def provision(session: Session) -> Mapping[str, Any]:
+    """Start a driver with its cluster."""
+    facts = engine.provision(session)
+    get_run_logger().info("%s cluster: %s", session.request.sweep.cluster.kind, facts)
+    return facts
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def measure(session: Session, planned: PlannedTrial) -> State[Trial]:
+    """Run one trial and save it.
+
+    A trial that is not valid is a result too, so the task completes; its state is named after the trial's.
+    """
+    trial = engine.measure(session, planned)
+    return Completed(name=STATE_NAMES[trial.state], message=trial.reason.partition("\n")[0] or None, data=trial)
+
+
+STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
+
+
+@task(task_run_name="teardown", timeout_seconds=30, cache_policy=NO_CACHE, persist_result=False)
+def teardown(session: Session) -> None:
+    """End the driver and its cluster."""
+    engine.teardown(session)
+
+
+@task(task_run_name="analyse {run_id}", timeout_seconds=600, cache_policy=NO_CACHE, persist_result=False)
+def analyse(store: Store, run_id: str) -> Verdict:
+    """Judge the run."""
+    return engine.analyse(store, run_id)
+
+
+@task(
+    task_run_name="publish {run.id}",
+    retries=2,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2),
+    retry_jitter_factor=0.5,
+    retry_condition_fn=_raised(httpx.HTTPError, PrefectException),
+    timeout_seconds=120,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def publish(run: SweepRun, verdict: Verdict) -> None:
+    """Show the result in Prefect, as artifacts."""
+    publishing.publish(run, verdict)
+
+
+# ------------------------------------------------------------------ shares
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a run that has a cluster of its own; can be sent to another process.
+
+    Attributes:
+        sweep: As JSON carries it.
+        store: Address of the store.
+        records: Address of the raw records.
+        run_id: Of the run.
+        index: Which share, from 0.
+        count: How many there are.
+    """
+
+    sweep: Mapping[str, Any]
+    store: str = field(repr=False)
+    records: str
+    run_id: str
+    index: int
+    count: int
+
+
+@task(task_run_name="cluster {share.index}", cache_policy=NO_CACHE, persist_result=False)
+def run_share(share: Share) -> int:
+    """Provision, measure and tear down one share of a run; return how many trials it ran.
+
+    All of it is one task because a driver belongs to the process that started it. The cores are its own.
+    """
+    request = engine.check(share.sweep, store=share.store, records=share.records)
+    cores = quiet.cores()[share.index :: share.count]
+    if not cores:
+        raise ClusterError(
+            f"there is no core for cluster {share.index + 1} of {share.count}",
+            next_step="ask for fewer parallel clusters",
+        )
+    with request.open_store() as store:
+        done = store.finished(share.run_id)
+        trials = [planned for planned in request.plan[share.index :: share.count] if planned.key not in done]
+        _run_trials(request, share.run_id, store, trials, cores)
+    return len(trials)
+
+
+def _run_trials(
+    request: Request, run_id: str, store: Store, trials: Sequence[PlannedTrial], cores: Sequence[int] = ()
+) -> None:
+    meter = _meter.get() or Meter(request, done=0, logger=get_run_logger())
+    timeout_s = request.sweep.trial_timeout_s + CLEAR_UP_S
+
+    def measured(session: Session, planned: PlannedTrial) -> Trial:
+        named = measure.with_options(
+            task_run_name=lambda: f"measure {meter.titles[planned.key]}", timeout_seconds=timeout_s
+        )
+        trial: Trial = named(session, planned).result()
+        return trial
+
+    engine.run_trials(
+        Session(request, run_id, store, says=meter.says, cores=cores),
+        trials,
+        steps=engine.Steps(provision=provision, measure=measured, teardown=teardown),
+        finished=meter.finished,
+    )
+
+
+class Meter:
+    """Tells everybody how far a sweep is: the log, an artifact, and whoever listens in this process.
+
+    Attributes:
+        titles: Trials in a few words, by key.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        done: int,
+        logger: Logger,
+        artifact: UUID | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self._request = request
+        self._done = done
+        self._logger = logger
+        self._artifact = artifact
+        self._listener = listener
+        self.titles = engine.titles(request)
+        self._lock = threading.Lock()
+        self._next_update = 0.0
+
+    def says(self, text: str) -> None:
+        """The driver begins something."""
+        self._tell(text)
+
+    def finished(self, trial: Trial) -> None:
+        """A trial has ended, and is saved."""
+        total = len(self._request.plan)
+        with self._lock:
+            self._done += 1
+            done, now = self._done, time.monotonic()
+            due = now >= self._next_update or done == total
+            if due:
+                self._next_update = now + PROGRESS_EVERY_S
+        text = f"{self.titles[trial.key]}: {outcome(trial)}"
+        level = logging.INFO if trial.state is TrialState.VALID else logging.WARNING
+        self._logger.log(level, "%d/%d %s", done, total, text)
+        if due and self._artifact is not None:
+            self._update(100 * done / total)
+        self._tell(text, trial)
+
+    def _tell(self, text: str, trial: Trial | None = None) -> None:
+        if self._listener is not None:
+            self._listener(Progress(self._done, len(self._request.plan), text, trial))
+
+    def _update(self, percent: float) -> None:
+        assert self._artifact is not None
+        try:
+            update_progress_artifact(self._artifact, percent)
+        except (httpx.HTTPError, PrefectException) as error:
+            self._logger.warning("The progress artifact could not be updated: %s", error)
+
+
+_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default=None)
+
+
+def outcome(trial: Trial) -> str:
+    """A trial's result in a few words."""
+    if trial.state is not TrialState.VALID:
+        return f"{trial.state.value}: {trial.reason.partition(chr(10))[0]}"
+    assert trial.metrics is not None
+    return f"makespan {trial.metrics.makespan_s:.3g} s, {plural(trial.metrics.workers_used, 'worker')} used"
+
+
+# ------------------------------------------------------------------ the flow
+
+
+def _flow_run_name() -> str:
+    given = runtime.flow_run.parameters
+    cluster = given.get("cluster")
+    return f"{given.get('workload')} on {cluster.get('kind') if isinstance(cluster, Mapping) else cluster}"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LocalFlow(Flow[P, R]):
+    """A flow that brings its own Prefect server where none is configured."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it, as `Flow` does."""
+        temporary.ready()
+        # The thread that tells a server that lives no longer than we do that we live costs a second per flow.
+        updates = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if temporary.is_used() else {}
+        with temporary_settings(updates):
+            return super().__call__(*args, **kwargs)
+
+    def with_options(self, *args: Any, **kwargs: Any) -> LocalFlow[P, R]:
+        """A copy with other options, as `Flow` makes it."""
+        changed = super().with_options(*args, **kwargs)
+        changed.__class__ = type(self)
+        return cast("LocalFlow[P, R]", changed)
+
+
+def _local_flow(**options: Any) -> Callable[[Callable[P, R]], LocalFlow[P, R]]:
+    return lambda function: LocalFlow(fn=function, **options)
+
+
+@_local_flow(name="scale-sweep", flow_run_name=_flow_run_name, persist_result=False)
+def scale_sweep(
+    workload: SkipValidation[str],
+    axes: SkipValidation[dict[str, list[Any]]] = {},  # noqa: B006 (never changed; an empty object in the UI's form)
+    points: SkipValidation[list[dict[str, Any]]] = [],  # noqa: B006
+    params: SkipValidation[dict[str, Any]] = {},  # noqa: B006
+    cluster: SkipValidation[str | dict[str, Any]] = "simulated",
+    repeats: SkipValidation[int] = 1,
+    warmups: SkipValidation[int] = 0,
+    seed: SkipValidation[int] = 0,
+    trial_timeout_s: SkipValidation[float] = 600.0,
+    store: SkipValidation[str] = "",
+    fresh: SkipValidation[bool] = False,
+    parallel_clusters: SkipValidation[int] = 1,
+) -> SweepResult:
+    """Measure a workload at every point of some axes, and say where it stops scaling and why.
+
+    A sweep that was stopped, even by SIGKILL, continues where it stopped when it is started again with the same
+    parameters. The values are checked here and not by Prefect, whose lenience would take `true` for one worker.
+
+    Args:
+        workload: What to run: the name of a built-in workload (`scalescope workloads` lists them),
+            package.module:function, or path.py:function.
+        axes: Values per axis; all combinations are run. Axes are workers, threads_per_worker, items,
+            items_per_worker, any parameter of the workload, or any Dask configuration key.
+        points: Further combinations, each a mapping of axis names to values.
+        params: Workload parameters that hold for all points.
+        cluster: Where to run it: simulated, virtual or local; a saved block such as simulated-cluster/prod; or a
+            mapping with kind and fields.
+        repeats: Trials per point.
+        warmups: Trials per point that are run first and never counted.
+        seed: Of the randomised order of trials, and of the simulated cluster.
+        trial_timeout_s: Real seconds after which a trial is stopped and invalid.
+        store: Where results are kept: a path, a database URL, or a saved block such as result-store/team. Empty: the
+            environment variable SCALESCOPE_STORE, or else a file in the user's data folder.
+        fresh: Begin a new run, even where one can be continued.
+        parallel_clusters: Simulated clusters that share the trials and run at the same time, each on cores of its own.
+
+    Returns:
+        Verdict and counts; everything else is in the store.
+
+    Raises:
+        InvalidField: A parameter is not allowed; nothing was started.
+        InfrastructureError: No cluster could be had, or too many were lost.
+        StoreError: Results could not be kept.
+    """
+    request = resolve(
+        {
+            "workload": workload,
+            "axes": axes,
+            "points": points,
+            "params": params,
+            "cluster": cluster,
+            "repeats": repeats,
+            "warmups": warmups,
+            "seed": seed,
+            "trial_timeout_s": trial_timeout_s,
+        },
+        store=store,
+        fresh=fresh,
+        parallel_clusters=parallel_clusters,
+    )
+    sweep = request.sweep
+    labels = [f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"]
+    with request.open_store() as opened, tags(*labels):
+        run, waiting = engine.begin(request, opened)
+        try:
+            _label_flow_run(labels)
+            _carry_out(request, run, opened, waiting)
+            verdict = analyse(opened, run.id)
+        except BaseException as error:
+            engine.stop(run.id)
+            engine.abort(opened, run.id, error)
+            raise
+        run = opened.run(run.id)
+        published = publish(run, verdict, return_state=True)
+    if published.is_failed():
+        get_run_logger().warning("The result could not be published as artifacts: %s", published.message)
+    states = Counter(trial.state for trial in run.trials if not trial.warmup)
+    return SweepResult(
+        run_id=run.id,
+        verdict=verdict.line,
+        severity=verdict.severity.value,
+        valid=states[TrialState.VALID],
+        failed=states[TrialState.FAILED],
+        invalid=states[TrialState.INVALID],
+        resumed=len(request.plan) - len(waiting),
+        store=run.where,
+    )
+
+
+def resolve(sweep: Mapping[str, Any], *, store: object, fresh: object, parallel_clusters: object) -> Request:
+    """Load the saved blocks that parameters name, and check everything.
+
+    Raises:
+        InvalidField: The first thing that is wrong.
+    """
+    cluster = sweep.get("cluster")
+    if names_block(cluster):
+        sweep = {**sweep, "cluster": blocks.cluster(str(cluster))}
+    records = ""
+    if names_store(store):
+        store, records = blocks.store(str(store))
+    return engine.check(sweep, store=store, records=records, fresh=fresh, parallel_clusters=parallel_clusters)
+
+
+def _carry_out(request: Request, run: SweepRun, store: Store, waiting: Sequence[PlannedTrial]) -> None:
+    """Run the trials that a run still lacks."""
+    logger = get_run_logger()
+    done, total = len(request.plan) - len(waiting), len(request.plan)
+    logger.info("Run %s: %d trials, %d of them finished before; results in %s", run.id, total, done, run.where)
+    if not waiting:
+        return
+    artifact = create_progress_artifact(100 * done / total, description=f"Trials of run {run.id}")
+    assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
+    meter = Meter(request, done=done, logger=logger, artifact=artifact, listener=_listener.get())
+    token = _meter.set(meter)
+    try:
+        if request.parallel_clusters == 1:
+            _run_trials(request, run.id, store, waiting)
+            return
+        count = request.parallel_clusters
+        futures = [
+            run_share.submit(Share(request.sweep.to_mapping(), request.store, request.records, run.id, index, count))
+            for index in range(count)
+        ]
+        for future in futures:
+            future.result()
+    finally:
+        _meter.reset(token)
+
+
+def _label_flow_run(labels: Sequence[str]) -> None:
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(runtime.flow_run.id), tags={*runtime.flow_run.tags, *labels})

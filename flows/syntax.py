@@ -1,0 +1,158 @@
+"""How a sweep is written: options of the command line and YAML files, both as the mapping that `Sweep` reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.fields import Scalar
+
+RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\d+))?")
+MAX_RANGE = 100_000
+WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
+
+
+def names_block(text: object) -> bool:
+    """Whether this names a saved Prefect block, as in `simulated-cluster/prod`: neither a kind nor a URL."""
+    return isinstance(text, str) and ":" not in text and text.count("/") == 1 and all(text.split("/"))
+
+
+def names_store(text: object) -> bool:
+    """Whether this names a saved store. Other texts of that form are paths."""
+    return names_block(text) and str(text).startswith("result-store/")
+
+
+def value(text: str) -> Scalar:
+    """A number, true, false or null where the text is one, and otherwise the text itself."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
+    """Split `name=text` of an option that can be given several times.
+
+    Raises:
+        InvalidField: There is no name or no `=`, or a name is there twice.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        name, sign, rest = text.partition("=")
+        name = name.strip()
+        if not sign or not name:
+            raise InvalidField(option, text, "NAME=VALUE")
+        if name in found:
+            raise InvalidField(option, text, f"each name once; {name!r} is there twice")
+        found[name] = rest.strip()
+    return found
+
+
+def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
+    """Read `workers=1,2,4`, `workers=1..8` and `items=50..300:50`, mixed with commas.
+
+    Raises:
+        InvalidField: Not of that form.
+    """
+    return {
+        name: [item for part in text.split(",") for item in _part(name, text, part.strip())]
+        for name, text in assignments("--axis", given).items()
+    }
+
+
+def params(option: str, given: Iterable[str]) -> dict[str, Scalar]:
+    """Read `name=value` pairs."""
+    return {name: value(text) for name, text in assignments(option, given).items()}
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        InvalidField: There is no such file, it is not YAML, a key is there twice, or it holds no mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidField("FILE", str(path), f"a YAML file that can be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InvalidField("FILE", str(path), f"a YAML file in UTF-8 ({error.reason} at byte {error.start})") from error
+    try:
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.YAMLError as error:
+        raise InvalidField("FILE", str(path), f"valid YAML; {_one_line(error)}") from error
+    if not isinstance(data, dict):
+        raise InvalidField("FILE", str(path), f"a mapping with the fields of a sweep; it holds {_kind(data)}")
+    return fields.mapping("FILE", data)
+
+
+def merge(data: dict[str, Any], section: str, given: Mapping[str, object]) -> None:
+    """Put what options give into a section of what a file gives."""
+    if given:
+        data[section] = {**fields.mapping(section, data.get(section, {})), **given}
+
+
+def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, Scalar]) -> None:
+    """Put the cluster that options give in place of a file's, or their fields into that.
+
+    Raises:
+        InvalidField: Fields are given for a saved cluster.
+    """
+    if kind is not None:
+        data["cluster"] = kind
+    if not options:
+        return
+    base = data.get("cluster", "simulated")
+    if names_block(base):
+        raise InvalidField("--cluster-option", dict(options), f"nothing together with the saved cluster {base!r}")
+    data["cluster"] = {**({"kind": base} if isinstance(base, str) else fields.mapping("cluster", base)), **options}
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _part(axis: str, text: str, part: str) -> list[Scalar]:
+    where = f"--axis {axis}"
+    if not part:
+        raise InvalidField(where, text, "VALUE,VALUE,... or FIRST..LAST or FIRST..LAST:STEP")
+    if ".." not in part:
+        return [value(part)]
+    match = RANGE.fullmatch(part)
+    if not match:
+        raise InvalidField(where, text, "a range FIRST..LAST or FIRST..LAST:STEP of whole numbers")
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if last < first or step < 1:
+        raise InvalidField(where, text, "a range that goes up, with a step of at least 1")
+    if (last - first) // step >= MAX_RANGE:
+        raise InvalidField(where, text, f"at most {MAX_RANGE} values")
+    return list(range(first, last + 1, step))
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
+
+
+def _kind(data: object) -> str:
+    return {list: "a list", str: "text", type(None): "nothing"}.get(type(data), f"{data!r}")

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from pydantic import ValidationError
+
+import blocks
+from blocks.clusters import ClusterBlock
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import KINDS, LocalSpec, SimulatedSpec, VirtualSpec
+
+CLUSTERS: dict[str, type[ClusterBlock]] = {
+    "simulated": blocks.SimulatedCluster,
+    "virtual": blocks.VirtualCluster,
+    "local": blocks.LocalCluster,
+}
+
+
+# ------------------------------------------------------------------ without a server
+
+
+def test_there_is_a_block_for_every_kind_of_cluster() -> None:
+    assert CLUSTERS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_block_mirrors_its_specification(kind: str) -> None:
+    block, spec = CLUSTERS[kind], KINDS[kind]
+    assert set(block.model_fields) == {item.name for item in dataclasses.fields(spec)}
+    assert block().spec() == spec()
+    assert all(item.description for item in block.model_fields.values())
+
+
+def test_fields_reach_the_specification() -> None:
+    assert blocks.SimulatedCluster(task_cost="cpu", scheduler_us=30).spec() == SimulatedSpec("cpu", scheduler_us=30)
+    assert blocks.VirtualCluster(hosts=3, check_limit=False).spec() == VirtualSpec(hosts=3, check_limit=False)
+    assert blocks.LocalCluster(memory_limit_mb=512).spec() == LocalSpec(512)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "says"),
+    [
+        ("virtual", {"hosts": -1}, "cluster.hosts = -1 is not allowed"),
+        ("local", {"start_timeout_s": 0}, "cluster.start_timeout_s"),
+        ("simulated", {"durations": {"a": 1.0}}, 'only together with task_cost = "recorded"'),
+        ("simulated", {"task_cost": "free"}, "task_cost"),
+        ("virtual", {"host": 2}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_block_that_cannot_be_right_cannot_be_made(kind: str, fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        CLUSTERS[kind](**fields)
+
+
+def test_a_store_opens_and_hides_its_password(tmp_path: Path) -> None:
+    block = blocks.ResultStore(url=str(tmp_path / "results.db"), records=str(tmp_path / "raw"))
+    with block.open() as store:
+        assert store.where == str(tmp_path / "results.db")
+    secret = blocks.ResultStore(url="postgresql://me:secret@host/db")
+    assert "secret" not in repr(secret)
+    assert "secret" not in str(secret.model_dump())
+
+
+# ------------------------------------------------------------------ with one
+
+
+@pytest.fixture
+def name(prefect_server: None) -> str:
+    """Of a block that is not there yet."""
+    return f"test-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
+    CLUSTERS[kind]().save(name)
+    assert blocks.cluster(f"{kind}-cluster/{name}") == KINDS[kind]()
+
+
+def test_a_saved_store_is_found_with_its_password(name: str) -> None:
+    blocks.ResultStore(url="postgresql://me:secret@host/db", records="s3://bucket").save(name)
+    assert blocks.store(f"result-store/{name}") == ("postgresql://me:secret@host/db", "s3://bucket")
+
+
+def test_blocks_that_are_not_there_or_of_another_type(name: str) -> None:
+    blocks.LocalCluster().save(name)
+    with pytest.raises(InvalidField, match="cluster = 'local-cluster/none'"):
+        blocks.cluster("local-cluster/none")
+    with pytest.raises(InvalidField, match="cluster = 'no-such-type/none'"):
+        blocks.cluster("no-such-type/none")
+    with pytest.raises(InvalidField, match="a block for a store; this is a LocalCluster"):
+        blocks.store(f"local-cluster/{name}")
+
+
+def test_a_flow_can_take_a_block_that_the_form_refers_to(name: str) -> None:
+    """Prefect answers 409 to that where a block document fits several types."""
+
+    @flow
+    def takes(cluster: blocks.VirtualCluster) -> int:
+        return cluster.hosts
+
+    document = blocks.VirtualCluster(hosts=5).save(name)
+    with get_client(sync_client=True) as client:
+        flow_id = client.create_flow(takes)
+        schema = takes.to_deployment(name=name)._parameter_openapi_schema
+        deployment = client.create_deployment(
+            flow_id, name, parameter_openapi_schema=schema.model_dump(), enforce_parameter_schema=True
+        )
+        parameters = {"cluster": {"$ref": {"block_document_id": str(document)}}}
+        run = client.create_flow_run_from_deployment(deployment, parameters=parameters)
+    assert takes(**run.parameters) == 5
+
+
+def test_they_register_as_a_collection(prefect_server: None) -> None:
+    from prefect.settings import PREFECT_API_URL
+
+    shown = subprocess.run(
+        [sys.executable, "-m", "prefect", "block", "register", "-m", "blocks"],
+        env={**os.environ, "PREFECT_API_URL": str(PREFECT_API_URL.value())},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for registered in ("Simulated Cluster", "Virtual Cluster", "Local Cluster", "Result Store"):
+        assert registered in shown
+    assert "ClusterBlock" not in shown

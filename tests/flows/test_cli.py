@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import cli, engine
+from flows.checks import Check
+from scalescope import workloads
+from scalescope.errors import InfrastructureError, StoreError
+from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
+
+
+@pytest.fixture
+def run_of(fake: Any, address: str) -> Callable[[Severity], str]:
+    """Makes a finished run whose worst finding has a severity; returns its id."""
+
+    def make(severity: Severity) -> str:
+        request = engine.check(SWEEP, store=address, fresh=True)
+        with request.open_store() as store:
+            run, waiting = engine.begin(request, store)
+            engine.run_trials(engine.Session(request, run.id, store), waiting)
+            finding = Finding("idle", severity, "Half of the workers are idle.", "ask for fewer")
+            store.finish(run.id, RunState.COMPLETE, Verdict(finding.summary, (finding,)))
+        return run.id
+
+    return make
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out.strip()
+    for command in ([], ["sweep"], ["show"], ["workloads"], ["doctor"]):
+        assert cli.run([*command, "--help"]) == 0
+        assert "Exit status: 0 fine" in " ".join(capsys.readouterr().out.split())
+
+
+def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["workloads"]) == 0
+    shown = capsys.readouterr().out
+    assert all(workload.name in shown for workload in workloads.builtin())
+
+    assert cli.run(["workloads", "beam-pardo"]) == 0
+    shown = capsys.readouterr().out
+    assert all(parameter.name in shown for parameter in workloads.load("beam-pardo").parameters)
+
+
+def test_workloads_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["workloads", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [workload["name"] for workload in found] == [workload.name for workload in workloads.builtin()]
+    assert found[0]["parameters"][0]["name"] == "items"
+
+
+@pytest.mark.parametrize(("severity", "status"), [(Severity.HIGH, 1), (Severity.MEDIUM, 0), (Severity.INFO, 0)])
+def test_the_status_says_whether_there_is_a_severe_finding(
+    run_of: Any, address: str, capsys: pytest.CaptureFixture[str], severity: Severity, status: int
+) -> None:
+    run_id = run_of(severity)
+    assert cli.run(["show", run_id, "--store", address]) == status
+    output = capsys.readouterr()
+    assert "Half of the workers are idle." in output.out
+    assert run_id in output.err
+
+
+def test_show_for_programs(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_id = run_of(Severity.HIGH)
+    assert cli.run(["show", "--json", "--store", address]) == 1
+    output = capsys.readouterr()
+    shown = json.loads(output.out)
+    assert output.err == ""
+    assert shown["run"] == run_id
+    assert shown["state"] == "complete"
+    assert shown["verdict"]["severity"] == "high"
+    assert [point["workers"] for point in shown["points"]] == [1, 2, 4]
+
+
+def test_runs_are_listed_newest_first(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [run_of(Severity.HIGH), run_of(Severity.INFO)]
+    assert cli.run(["show", "--list", "--json", "--store", address]) == 0
+    assert {run["run"] for run in json.loads(capsys.readouterr().out)} == set(ids)
+    assert cli.run(["show", "--list", "--store", address]) == 0
+    shown = capsys.readouterr().out
+    assert all(run_id in shown for run_id in ids)
+    assert "high: idle" in " ".join(shown.split())
+
+
+def test_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = run_of(Severity.HIGH), run_of(Severity.INFO)
+    assert cli.run(["show", first, "--compare", second, "--store", address]) == 0
+    shown = capsys.readouterr().out
+    assert first in shown
+    assert second in shown
+    assert "speed-up" in shown
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_sweep(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
+    status = cli.run(arguments)
+    output = capsys.readouterr()
+    with Store.open(address) as store:
+        run = store.run("latest")
+    assert run.verdict is not None
+    assert status == (1 if run.verdict.severity is Severity.HIGH else 0)
+    assert "makespan" in output.err
+    assert "3/3" in output.err
+    assert "workers" in output.out
+
+    assert cli.run([*arguments, "--json"]) == status
+    assert json.loads(capsys.readouterr().out)["store"] == address
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_sweep_from_a_file_with_options(
+    fake: Any, tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"workload: futures-map\naxes: {{workers: [1, 2]}}\nparams: {{items: 4}}\nstore: {address}\n")
+    cli.run(["sweep", str(path), "-a", "workers=4", "--repeats", "2", "--cluster-option", "task_cost=none", "--json"])
+    sweep = json.loads(capsys.readouterr().out)["sweep"]
+    assert sweep["axes"] == {"workers": [4]}
+    assert sweep["params"] == {"items": 4}
+    assert sweep["repeats"] == 2
+    assert sweep["cluster"]["task_cost"] == "none"
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_ctrl_c_says_how_to_go_on(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.script = {1: KeyboardInterrupt()}
+    arguments = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
+    assert cli.run(arguments) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert fake.started[0].closed
+    assert cli.run([*arguments, "--json"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["finished"] == 3
+    assert len(fake.begun) == 4
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "nonsense"),
+        (["sweep", "--repeats", "many"], "--repeats"),
+        (["sweep", "--nonsense"], "--nonsense"),
+        (["workloads", "futures-mop"], "did you mean 'futures-map'?"),
+        (["show", "none"], "no run"),
+        (["show", "--store", "mysql://me:secret@host/db"], "store = 'mysql://me:***@host/db'"),
+        (["show", "latest", "--compare", "latest", "--json"], "--compare has no JSON form"),
+    ],
+)
+def test_usage(
+    run_of: Any,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
+    monkeypatch.setenv("SCALESCOPE_STORE", address)
+    run_of(Severity.INFO)
+    assert cli.run(arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert says in output.err
+    assert "secret" not in output.err
+
+
+@pytest.mark.parametrize(
+    "error", [StoreError("the disk is full"), InfrastructureError("no cluster"), KeyError("defect")]
+)
+def test_other_errors_are_three_and_show_a_traceback_only_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def broken(address: str) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "_open_store", broken)
+    assert cli.run(["show"]) == 3
+    quiet = capsys.readouterr().err
+    assert str(error) in quiet
+    assert quiet.startswith("error: ")
+    assert "Traceback" not in quiet
+    assert cli.run(["--debug", "show"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_sigterm_is_not_sigint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "_open_store", lambda address: signal.raise_signal(signal.SIGTERM))
+    assert cli.run(["show"]) == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(("essential", "status"), [(True, 3), (False, 0)])
+def test_doctor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], essential: bool, status: int
+) -> None:
+    found = [Check("wheel", "driving", True, "round"), Check("brake", "stopping", False, "not there", essential)]
+    monkeypatch.setattr("flows.checks.all_checks", lambda: found)
+    assert cli.run(["doctor"]) == status
+    shown = capsys.readouterr().out
+    assert "stopping: not there" in shown
+    assert ("BROKEN" in shown) is essential
+    assert cli.run(["doctor", "--json"]) == status
+    assert [check["works"] for check in json.loads(capsys.readouterr().out)] == [True, False]

@@ -1,0 +1,24 @@
+"""Simulated clusters side by side on Dask workers: a share of a sweep travels to another process."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows import engine, scale_sweep
+from scalescope.store.store import Store
+
+prefect_dask = pytest.importorskip("prefect_dask")
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.skipif(len(engine.quiet.cores()) < 2, reason="needs two cores")
+def test_shares_run_on_dask_workers(address: str) -> None:
+    runner = prefect_dask.DaskTaskRunner(
+        cluster_kwargs={"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    )
+    result = scale_sweep.with_options(task_runner=runner)(
+        workload="futures-map", axes={"workers": [1, 2, 4]}, params={"items": 4}, store=address, parallel_clusters=2
+    )
+    assert result.valid == 3
+    with Store.open(address) as store:
+        assert {trial.point.workers for trial in store.run(result.run_id).trials} == {1, 2, 4}

@@ -1,0 +1,296 @@
+"""The flow, on a real Prefect server, with drivers that pretend; one test at the end has the real thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.logging import disable_run_logger
+from prefect.utilities.callables import parameter_schema
+
+from flows import engine, scale_sweep
+from flows.sweep import LocalFlow, Progress, listening, measure, provision, teardown
+from scalescope.errors import ClusterError, InvalidField, ScalescopeError
+from scalescope.model.trial import TrialState
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries follow at once."""
+    monkeypatch.setattr(provision, "retry_delay_seconds", [0, 0])
+    monkeypatch.setattr(engine.quiet, "wait_until_quiet", lambda processes: 0.0)
+
+
+def flow_run() -> FlowRun:
+    """The newest."""
+    with get_client(sync_client=True) as client:
+        return max(client.read_flow_runs(), key=lambda run: run.created)
+
+
+def task_runs() -> list[TaskRun]:
+    """Of the newest flow run, in order."""
+    with get_client(sync_client=True) as client:
+        found = client.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [flow_run().id]}))
+    return sorted(found, key=lambda run: run.expected_start_time)
+
+
+def artifacts(sweep_id: str) -> dict[str, Any]:
+    with get_client(sync_client=True) as client:
+        found = client.request("POST", "/artifacts/filter", json={}).json()
+    return {artifact["type"]: artifact for artifact in found if sweep_id in (artifact["key"] or "")}
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_a_sweep(fake: Any, address: str) -> None:
+    result = scale_sweep(**SWEEP, repeats=2, store=address)
+    assert (result.valid, result.failed, result.invalid, result.resumed) == (6, 0, 0, 0)
+    assert result.store == address
+    with Store.open(address) as store:
+        run = store.run(result.run_id)
+    assert run.state is RunState.COMPLETE
+    assert run.verdict is not None
+    assert run.verdict.line == result.verdict
+    assert len(fake.started) == 1
+    assert fake.started[0].closed
+
+
+def test_runs_are_named_and_tagged(fake: Any, address: str) -> None:
+    scale_sweep(**SWEEP, store=address)
+    sweep = engine.check(SWEEP).sweep
+    labels = {f"sweep:{sweep.id}", "workload:futures-map", "cluster:simulated"}
+    assert flow_run().name == "futures-map on simulated"
+    assert labels <= set(flow_run().tags)
+    runs = task_runs()
+    names = [run.name for run in runs]
+    assert names[0] == "provision simulated"
+    assert set(names[1:4]) == {
+        "measure 1 worker, 4 items · 1/1",
+        "measure 2 workers, 4 items · 1/1",
+        "measure 4 workers, 4 items · 1/1",
+    }
+    assert [name.split()[0] for name in names[4:]] == ["teardown", "analyse", "publish"]
+    assert all(labels <= set(run.tags) for run in runs)
+
+
+def test_the_result_is_published(fake: Any, address: str) -> None:
+    result = scale_sweep(**SWEEP, seed=7, store=address)
+    found = artifacts(engine.check({**SWEEP, "seed": 7}).sweep.id)
+    assert result.verdict.split(".")[0] in found["markdown"]["data"]
+    assert "| 4 |" in found["markdown"]["data"]
+    assert len(found["table"]["data"]) > 2
+    assert found["markdown"]["key"].startswith("scalescope-")
+
+
+def test_progress_is_told_to_whoever_listens(fake: Any, address: str) -> None:
+    heard: list[Progress] = []
+    with listening(heard.append):
+        scale_sweep(**SWEEP, store=address)
+    assert [progress.done for progress in heard if progress.trial] == [1, 2, 3]
+    assert {progress.total for progress in heard} == {3}
+    assert heard[0].text == "opening the cluster"
+    assert "makespan 1 s" in heard[-1].text
+
+
+def test_a_stopped_sweep_continues(fake: Any, address: str) -> None:
+    fake.script = {2: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        scale_sweep(**SWEEP, repeats=2, store=address)
+    assert fake.started[0].closed
+    result = scale_sweep(**SWEEP, repeats=2, store=address)
+    assert (result.valid, result.resumed) == (6, 2)
+    assert len(fake.begun) == 7  # the one that was interrupted began twice
+
+
+def test_a_fresh_sweep_does_not(fake: Any, address: str) -> None:
+    fake.script = {2: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        scale_sweep(**SWEEP, store=address)
+    assert scale_sweep(**SWEEP, fresh=True, store=address).resumed == 0
+
+
+def test_clusters_side_by_side_have_cores_and_trials_of_their_own(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores = engine.quiet.cores()
+    if len(cores) < 2:
+        pytest.skip("needs two cores")
+    result = scale_sweep(**SWEEP, repeats=2, store=address, parallel_clusters=2)
+    assert result.valid == 6
+    assert sorted(planned.index for planned in fake.begun) == list(range(6))
+    assert len(fake.started) == 2
+    first, second = (set(driver.cores) for driver in fake.started)
+    assert first
+    assert second
+    assert not first & second
+    assert {run.name for run in task_runs()} >= {"cluster 0", "cluster 1"}
+
+
+def test_options_of_a_flow_keep_what_it_is() -> None:
+    assert isinstance(scale_sweep.with_options(name="mine"), LocalFlow)
+    assert scale_sweep.with_options(name="mine").name == "mine"
+
+
+def test_it_can_be_part_of_another_flow(fake: Any, address: str) -> None:
+    @flow
+    def two() -> int:
+        return int(scale_sweep(**SWEEP, store=address).valid + scale_sweep(**SWEEP, seed=1, store=address).valid)
+
+    assert two() == 6
+
+
+# ------------------------------------------------------------------ the form
+
+
+def test_every_parameter_is_explained_in_the_form() -> None:
+    schema = parameter_schema(scale_sweep).model_dump()
+    assert schema["required"] == ["workload"]
+    for name, described in schema["properties"].items():
+        assert len(described.get("description", "")) > 10, name
+    types = {name: described.get("type") for name, described in schema["properties"].items()}
+    assert types["workload"] == types["store"] == "string"
+    assert types["axes"] == types["params"] == "object"
+    assert types["repeats"] == types["seed"] == "integer"
+    assert types["fresh"] == "boolean"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"workload": 5}, "workload"),
+        ({"repeats": True}, "repeats"),
+        ({"repeats": "2"}, "repeats"),
+        ({"axes": {"workers": [True]}}, "axes.workers"),
+        ({"axes": [1]}, "axes"),
+        ({"fresh": "yes"}, "fresh"),
+        ({"store": 5}, "store"),
+        ({"cluster": 5}, "cluster"),
+        ({"cluster": "simulated-cluster/none"}, "cluster"),
+        ({"store": "result-store/none"}, "store"),
+        ({"cluster": "virtual", "parallel_clusters": 2}, "parallel_clusters"),
+    ],
+)
+def test_our_error_is_the_one_that_is_shown(fake: Any, address: str, given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidField) as error:
+        scale_sweep(**{**SWEEP, "store": address, **given})
+    assert error.value.field == field
+    assert fake.started == []
+    assert not Path(address).exists()
+    assert task_runs() == []
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_a_workload_that_raises_is_shown_and_not_repeated(fake: Any, address: str) -> None:
+    fake.script = {0: "fail", 1: "invalid"}
+    result = scale_sweep(**SWEEP, store=address)
+    assert (result.valid, result.failed, result.invalid) == (1, 1, 1)
+    assert len(fake.begun) == 3
+    states = [run.state for run in task_runs() if run.name.startswith("measure")]
+    assert [state.name for state in states if state] == ["Workload failed", "Invalid", "Measured"]
+    assert states[0] is not None
+    assert states[0].message == "because it should fail"
+
+
+def test_a_cluster_that_cannot_be_had_is_asked_for_again(fake: Any, address: str, refusal: Exception) -> None:
+    fake.refusals += [refusal, refusal]
+    assert scale_sweep(**SWEEP, store=address).valid == 3
+    assert task_runs()[0].run_count == 3
+
+
+def test_but_not_for_ever(fake: Any, address: str, refusal: Exception) -> None:
+    fake.refusals += [refusal] * 10
+    with pytest.raises(ClusterError, match="no cluster today"):
+        scale_sweep(**SWEEP, store=address)
+    assert len(fake.refusals) == 7
+    with Store.open(address) as store:
+        assert store.run("latest").state is RunState.FAILED
+
+
+def test_what_no_retry_can_mend_is_not_retried(fake: Any, address: str) -> None:
+    fake.refusals += [InvalidField("cluster.hosts", 99, "fewer"), ClusterError("never reached")]
+    with pytest.raises(InvalidField):
+        scale_sweep(**SWEEP, store=address)
+    assert len(fake.refusals) == 1
+
+
+def test_a_dead_driver_is_provisioned_anew(fake: Any, address: str) -> None:
+    fake.script = {0: "die"}
+    result = scale_sweep(**SWEEP, store=address)
+    assert (result.valid, result.invalid) == (2, 1)
+    assert [run.name for run in task_runs()].count("provision simulated") == 2
+
+
+def test_a_result_that_cannot_be_published_is_still_a_result(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("flows.publishing.publish", broken)
+    assert scale_sweep(**SWEEP, store=address).valid == 3
+    assert task_runs()[-1].run_count == 1
+
+
+# ------------------------------------------------------------------ tasks alone
+
+
+def test_tasks_are_thin(fake: Any, address: str) -> None:
+    request = engine.check(SWEEP, store=address)
+    with request.open_store() as store, disable_run_logger():
+        run, waiting = engine.begin(request, store)
+        session = engine.Session(request, run.id, store)
+        assert provision.fn(session)["kind"] == "simulated"
+        state = measure.fn(session, waiting[0])
+        assert state.result().state is TrialState.VALID
+        teardown.fn(session)
+    assert fake.started[0].closed
+
+
+def test_prefect_would_have_been_lenient() -> None:
+    """Why the flow's parameters are not left to Prefect."""
+
+    @flow
+    def lenient(repeats: int) -> int:
+        return repeats
+
+    assert lenient.validate_parameters({"repeats": True}) == {"repeats": 1}
+
+
+def test_errors_survive_the_way_through_prefect(fake: Any, address: str) -> None:
+    error: ScalescopeError = ClusterError("no", where="here", cause="because", next_step="then")
+    fake.refusals += [error] * 3
+    with pytest.raises(ClusterError) as raised:
+        scale_sweep(**SWEEP, store=address)
+    assert str(raised.value) == str(error)
+
+
+# ------------------------------------------------------------------ the real thing
+
+
+def test_a_real_sweep(address: str) -> None:
+    result = scale_sweep(workload="futures-map", axes={"workers": [2, 4]}, params={"items": 8}, store=address)
+    with Store.open(address) as store:
+        trials = {trial.point.workers: trial for trial in store.run(result.run_id).trials}
+        tables = store.tables(trials[4], "tasks")
+    assert result.valid == 2
+    assert {workers: round(trial.metrics.makespan_s) for workers, trial in trials.items() if trial.metrics} == {
+        2: 4,
+        4: 2,
+    }
+    assert len(tables["tasks"]["key"]) == 8
+    assert [child for child in psutil.Process().children() if "scalescope.driver" in child.cmdline()] == []
