@@ -192,12 +192,12 @@ def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool) 
     from flows import engine
 
     saved = syntax.names_block(data.get("cluster")) or syntax.names_store(asked["store"])
-    if not saved:
-        engine.check(data, **asked)  # before Prefect, which takes seconds, is even loaded
+    request = None if saved else engine.check(data, **asked)  # before Prefect, which takes seconds, is even loaded
+    asked = {**asked, "store": _without_password(asked["store"])}
     _start_prefect(verbose=verbose)
     from flows.sweep import listening, resolve, scale_sweep
 
-    request = resolve(data, **asked)
+    request = request or resolve(data, **asked)
     try:
         with sweep_progress() as listener, listening(listener):
             result = scale_sweep(**data, **asked)
@@ -206,6 +206,16 @@ def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool) 
         raise typer.Exit(INTERRUPTED) from None
     with request.open_store() as opened:
         return opened.run(result.run_id)
+
+
+def _without_password(store: str) -> str:
+    """An address with a password goes into the environment: Prefect keeps, and shows, what a flow was called with."""
+    from scalescope.store.location import VARIABLE, holds_password
+
+    if not holds_password(store):
+        return store
+    os.environ[VARIABLE] = store
+    return ""
 
 
 def _start_prefect(*, verbose: bool) -> None:
@@ -386,7 +396,7 @@ def demo(
     store = demonstration.prepare(folder)
 
     def carry(data: Mapping[str, Any]) -> SweepRun:
-        clusters = 1 if data["cluster"] == "virtual" else max(1, len(quiet.cores()))
+        clusters = 1 if data is demonstration.REAL else max(1, len(quiet.cores()))
         return _sweep(data, {"store": store, "parallel_clusters": clusters, "fresh": True}, verbose=False)
 
     demonstration.show(Console(highlight=False), carry)

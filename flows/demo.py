@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +17,35 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scalescope.analysis.verdict import diagnose
 from scalescope.model.cluster import SimulatedSpec, VirtualSpec
+from scalescope.model.finding import Verdict
+from scalescope.model.sweep import Sweep
+from scalescope.model.trial import Trial
+from scalescope.report.terminal import print_run, render_comparison
 
 if TYPE_CHECKING:
-    from scalescope.model.trial import Trial
     from scalescope.store.store import SweepRun
 
 SIZES = (1, 2, 10, 50, 100, 150, 190, 199, 200, 250, 300)
 ITEMS = (50, 100, 150, 200, 250, 300)
-AS_IT_COMES: dict[str, Any] = {
+POINTS: list[dict[str, Any]] = [
+    *({"workers": size, "items": size, "seconds": 10.0} for size in SIZES),
+    *({"workers": 100, "items": items, "seconds": 10.0} for items in ITEMS),
+]
+REMEDY = {"npartitions": "items"}
+AGAIN: list[dict[str, Any]] = [
+    {"workers": 20, "items": 20, "seconds": 0.05},
+    {"workers": 100, "items": 100, "seconds": 0.7, **REMEDY},
+    {"workers": 100, "items": 200, "seconds": 0.7, **REMEDY},
+]
+SIMULATED: dict[str, Any] = {
     "workload": "beam-pardo",
-    "points": [{"workers": size, "items": size} for size in SIZES] + [{"workers": 100, "items": n} for n in ITEMS],
-    "params": {"stages": 3, "seconds": 10.0},
-}
-WITH_THE_REMEDY = {**AS_IT_COMES, "params": {**AS_IT_COMES["params"], "npartitions": "items"}}
-AGAIN: dict[str, Any] = {
-    "workload": "beam-pardo",
-    "points": [
-        {"workers": 20, "items": 20, "seconds": 0.05},
-        {"workers": 100, "items": 100, "seconds": 0.7, "npartitions": "items"},
-        {"workers": 100, "items": 200, "seconds": 0.7, "npartitions": "items"},
-    ],
+    "cluster": SimulatedSpec.kind,
+    "points": [*POINTS, *({**point, **REMEDY} for point in POINTS), *AGAIN],
     "params": {"stages": 3},
 }
+REAL: dict[str, Any] = {**SIMULATED, "cluster": {"kind": VirtualSpec.kind, "hosts": 2}, "points": AGAIN}
 
 Carry = Callable[[Mapping[str, Any]], "SweepRun"]
 """Carries a sweep out and returns its run."""
@@ -51,25 +58,39 @@ def prepare(folder: Path) -> str:
     return str(folder.absolute() / "scalescope.db")
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some trials of a run, to be shown as if they were all."""
+
+    sweep: Sweep
+    trials: tuple[Trial, ...]
+    verdict: Verdict
+
+    @classmethod
+    def of(cls, run: SweepRun, wanted: Callable[[Trial], bool]) -> Part:
+        """The trials of `run` that are wanted, judged by themselves."""
+        trials = tuple(trial for trial in run.trials if wanted(trial))
+        return cls(run.sweep, trials, diagnose(run.sweep, trials))
+
+
 def show(console: Console, carry: Carry) -> None:
     """Run the sweeps one after the other and print what they say."""
-    from scalescope.report.terminal import print_run, render_comparison
+    simulated = carry(SIMULATED)
+    long = [trial for trial in simulated.trials if trial.point.params["seconds"] == 10.0]
+    before = Part.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is None)
+    after = Part.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is not None)
 
     _title(console, "Apache Beam on Dask, as it comes: three stages of 10 s, simulated")
-    before = carry({**AS_IT_COMES, "cluster": SimulatedSpec.kind})
     print_run(console, before)
-
     _title(console, "The same sweep with the remedy: --dask_npartitions=<items>")
-    after = carry({**WITH_THE_REMEDY, "cluster": SimulatedSpec.kind})
     console.print(render_comparison(before, after, ("as it comes", "with the remedy"), width=console.width))
 
     _title(console, "Can the simulation be believed? Three points in real time, with shorter sleeps")
-    real = carry({**AGAIN, "cluster": VirtualSpec.kind, "warmups": 1})
-    simulated = carry({**AGAIN, "cluster": SimulatedSpec.kind})
-    console.print(_agreement(simulated, real))
+    real = carry(REAL)
+    console.print(_agreement(Part.of(simulated, lambda trial: trial not in long), real))
 
 
-def _agreement(simulated: SweepRun, real: SweepRun) -> Table:
+def _agreement(simulated: Part, real: SweepRun) -> Table:
     table = Table(box=None, pad_edge=False)
     titles = ("workers", "items", "partitions", "simulated s", "real s", "difference", "workers used: simulated, real")
     for title in titles:

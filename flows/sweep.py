@@ -372,7 +372,8 @@ def scale_sweep(
         seed: Of the randomised order of trials, and of the simulated cluster.
         trial_timeout_s: Real seconds after which a trial is stopped and invalid.
         store: Where results are kept: a path, a database URL, or a saved block such as result-store/team. Empty: the
-            environment variable SCALESCOPE_STORE, or else a file in the user's data folder.
+            environment variable SCALESCOPE_STORE, or else a file in the user's data folder. An address with a password
+            belongs in one of the former two: Prefect shows what a flow was called with.
         fresh: Begin a new run, even where one can be continued.
         parallel_clusters: Simulated clusters that share the trials and run at the same time, each on cores of its own.
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,13 @@ def test_ctrl_c_says_how_to_go_on(fake: Any, address: str, capsys: pytest.Captur
     assert cli.run([*arguments, "--json"]) in (0, 1)
     assert json.loads(capsys.readouterr().out)["finished"] == 3
     assert len(fake.begun) == 4
+
+
+def test_a_password_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALESCOPE_STORE", "")
+    assert cli._without_password("postgresql://me:secret@host/db") == ""
+    assert os.environ["SCALESCOPE_STORE"] == "postgresql://me:secret@host/db"
+    assert cli._without_password("results.db") == "results.db"
 
 
 # ------------------------------------------------------------------ what breaks

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
 import distributed
@@ -22,6 +22,10 @@ from scalescope.clusters.virtual import limit, process
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.cluster import VirtualSpec
 from scalescope.model.limit import EmulationLimit
+
+if TYPE_CHECKING:
+    from scalescope.model.sweep import Point
+    from scalescope.model.workload import Workload
 
 STOP_TIMEOUT_S = 5.0
 
@@ -45,6 +49,7 @@ class VirtualCluster(Cluster):
         self._hosts: list[_Child] = []
         self._address = ""
         self._workers = 0
+        self._imported: set[str] = set()
         self._limit: EmulationLimit | None = None
 
     def open(self) -> None:
@@ -77,6 +82,18 @@ class VirtualCluster(Cluster):
         if self._spec.check_limit and self._limit is None:
             with self.client() as client, client.as_current():
                 self._limit = limit.measure(client)
+
+    @contextmanager
+    def running(self, workload: Workload, point: Point) -> Iterator[None]:
+        """Import the workload's packages in every process first: else its first tasks would, all at once."""
+        if workload.name not in self._imported:
+            self._imported.add(workload.name)
+            modules = (*(package.replace("-", "_") for package in workload.packages), workload.run.__module__)
+            for host in self._hosts:
+                host.send(process.Import(modules))
+            for host in self._hosts:
+                host.answer(self._spec.start_timeout_s)
+        yield
 
     def client(self) -> distributed.Client:
         """A client in this process."""

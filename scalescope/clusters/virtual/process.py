@@ -8,12 +8,14 @@ socket does: when the driver is killed, nothing of the cluster stays.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -53,11 +55,22 @@ class HostWorkers:
 
 
 @dataclass(frozen=True)
+class Import:
+    """Import what tasks will need, as far as it is there; the answer is None.
+
+    Attributes:
+        modules: Their names.
+    """
+
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Stop:
     """Close everything and end."""
 
 
-Command = StartScheduler | HostWorkers | Stop
+Command = StartScheduler | HostWorkers | Import | Stop
 
 
 def main(descriptors: list[int], path: list[str]) -> None:
@@ -130,6 +143,11 @@ class Process:
         if isinstance(command, HostWorkers):
             dask.config.set(command.config)
             return await self._host(command)
+        if isinstance(command, Import):
+            for name in command.modules:
+                with suppress(ImportError):  # what a task really needs and is missing, it says itself
+                    importlib.import_module(name)
+            return None
         return await self._stop()
 
     async def _host(self, command: HostWorkers) -> int:
