@@ -89,12 +89,16 @@ class _RawHandler(logging.Handler):
 
     def __init__(self, path: str) -> None:
         super().__init__()
+        self._last: logging.LogRecord | None = None
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(self, entry: dict[str, Any]) -> None:
         os.write(self.descriptor, json.dumps(entry).encode() + b"\n")
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record is self._last:  # it comes twice where somebody lets `distributed` propagate to the root
+            return
+        self._last = record
         try:
             text = f"{record.name} {self.format(record)}"[:RECORD_CHARACTERS]
             self.write({"time": record.created, "level": record.levelname, "text": text})

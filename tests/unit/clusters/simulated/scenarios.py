@@ -1,4 +1,4 @@
-"""What runs on the virtual clock in the tests, in a process of its own: `python scenarios.py NAME...` prints JSON lines."""
+"""What runs on the virtual clock in the tests: `python scenarios.py NAME...` prints a JSON line for each."""
 
 from __future__ import annotations
 
