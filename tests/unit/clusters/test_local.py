@@ -84,17 +84,26 @@ def test_it_computes_and_says_what_it_is(cluster: LocalCluster) -> None:
     assert facts["cannot_show"]
 
 
-def test_everything_listens_on_loopback_only(cluster: LocalCluster) -> None:
-    cluster.scale(1, 1)
-    processes = [psutil.Process(), *(psutil.Process(pid) for pid in pids(cluster))]
-    listening = [
-        connection.laddr.ip
+def listening(*processes: psutil.Process) -> set[tuple[str, int]]:
+    return {
+        (connection.laddr.ip, connection.laddr.port)
         for process in processes
         for connection in process.net_connections("inet")
         if connection.status == psutil.CONN_LISTEN
-    ]
-    assert len(listening) >= 3  # scheduler, nanny, worker
-    assert set(listening) == {"127.0.0.1"}
+    }
+
+
+def test_everything_listens_on_loopback_only() -> None:
+    before = listening(psutil.Process())  # other tests may have left something in this process
+    cluster = LocalCluster(LocalSpec())
+    try:
+        cluster.open()
+        cluster.scale(1, 1)
+        found = listening(psutil.Process(), *(psutil.Process(pid) for pid in pids(cluster))) - before
+    finally:
+        cluster.close()
+    assert len(found) >= 3  # scheduler, nanny, worker
+    assert {ip for ip, _ in found} == {"127.0.0.1"}
 
 
 def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
