@@ -195,7 +195,8 @@ def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool) 
     request = None if saved else engine.check(data, **asked)  # before Prefect, which takes seconds, is even loaded
     asked = {**asked, "store": _without_password(asked["store"])}
     _start_prefect(verbose=verbose)
-    from flows.sweep import listening, resolve, scale_sweep
+    from flows.progress import listening
+    from flows.sweep import resolve, scale_sweep
 
     request = request or resolve(data, **asked)
     try:

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from flows.sweep import Listener
-    from flows.sweep import Progress as SweepProgress
+    from flows.progress import Listener
+    from flows.progress import Progress as SweepProgress
 
 
 def stderr() -> Console:

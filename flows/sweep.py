@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any
 from uuid import UUID
 
 import httpx
-from prefect import Flow, get_run_logger, runtime, tags, task
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect import get_run_logger, runtime, tags, task
+from prefect.artifacts import create_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.exceptions import PrefectException
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed
 from prefect.tasks import Task, exponential_backoff
 from pydantic import SkipValidation
 
 import blocks
-from flows import engine, publishing, quiet, temporary
+from flows import engine, publishing, quiet
 from flows.engine import Request, Session
+from flows.local import local_flow
+from flows.progress import Meter, current_listener, current_meter
 from flows.syntax import names_block, names_store
-from scalescope.analysis.summary import plural
 from scalescope.errors import ClusterError, InfrastructureError
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import Trial, TrialState
 from scalescope.store.store import Store, SweepRun
-
-PROGRESS_EVERY_S = 2.0
-"""Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
 
 START_TIMEOUT_S, CLEAR_UP_S = 300.0, 420.0
 """Seconds for a cluster to start; seconds that a trial may take beyond its own limit, which the driver enforces, to
@@ -67,38 +59,6 @@ class SweepResult:
     invalid: int
     resumed: int
     store: str
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a sweep is.
-
-    Attributes:
-        done: Trials finished, those of earlier attempts included.
-        total: Trials planned.
-        text: The trial that has just finished, in a few words, or else what happens now.
-        trial: The one that has just finished, if one has.
-    """
-
-    done: int
-    total: int
-    text: str
-    trial: Trial | None = None
-
-
-Listener = Callable[[Progress], None]
-Logger = logging.Logger | logging.LoggerAdapter[Any]
-_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
-
-
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Have sweeps that run in this process meanwhile report their progress to `listener`."""
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
 
 
 # ------------------------------------------------------------------ tasks
@@ -217,7 +177,7 @@ def run_share(share: Share) -> int:
 def _run_trials(
     request: Request, run_id: str, store: Store, trials: Sequence[PlannedTrial], cores: Sequence[int] = ()
 ) -> None:
-    meter = _meter.get() or Meter(request, done=0, logger=get_run_logger())
+    meter = current_meter.get() or Meter(request, done=0, logger=get_run_logger())
     timeout_s = request.sweep.trial_timeout_s + CLEAR_UP_S
 
     def measured(session: Session, planned: PlannedTrial) -> Trial:
@@ -235,74 +195,6 @@ def _run_trials(
     )
 
 
-class Meter:
-    """Tells everybody how far a sweep is: the log, an artifact, and whoever listens in this process.
-
-    Attributes:
-        titles: Trials in a few words, by key.
-    """
-
-    def __init__(
-        self,
-        request: Request,
-        *,
-        done: int,
-        logger: Logger,
-        artifact: UUID | None = None,
-        listener: Listener | None = None,
-    ) -> None:
-        self._request = request
-        self._done = done
-        self._logger = logger
-        self._artifact = artifact
-        self._listener = listener
-        self.titles = engine.titles(request)
-        self._lock = threading.Lock()
-        self._next_update = 0.0
-
-    def says(self, text: str) -> None:
-        """The driver begins something."""
-        self._tell(text)
-
-    def finished(self, trial: Trial) -> None:
-        """A trial has ended, and is saved."""
-        total = len(self._request.plan)
-        with self._lock:
-            self._done += 1
-            done, now = self._done, time.monotonic()
-            due = now >= self._next_update or done == total
-            if due:
-                self._next_update = now + PROGRESS_EVERY_S
-        text = f"{self.titles[trial.key]}: {outcome(trial)}"
-        level = logging.INFO if trial.state is TrialState.VALID else logging.WARNING
-        self._logger.log(level, "%d/%d %s", done, total, text)
-        if due and self._artifact is not None:
-            self._update(100 * done / total)
-        self._tell(text, trial)
-
-    def _tell(self, text: str, trial: Trial | None = None) -> None:
-        if self._listener is not None:
-            self._listener(Progress(self._done, len(self._request.plan), text, trial))
-
-    def _update(self, percent: float) -> None:
-        assert self._artifact is not None
-        try:
-            update_progress_artifact(self._artifact, percent)
-        except (httpx.HTTPError, PrefectException) as error:
-            self._logger.warning("The progress artifact could not be updated: %s", error)
-
-
-_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default=None)
-
-
-def outcome(trial: Trial) -> str:
-    """A trial's result in a few words."""
-    if trial.state is not TrialState.VALID:
-        return f"{trial.state.value}: {trial.reason.partition(chr(10))[0]}"
-    assert trial.metrics is not None
-    return f"makespan {trial.metrics.makespan_s:.3g} s, {plural(trial.metrics.workers_used, 'worker')} used"
-
-
 # ------------------------------------------------------------------ the flow
 
 
@@ -312,33 +204,7 @@ def _flow_run_name() -> str:
     return f"{given.get('workload')} on {cluster.get('kind') if isinstance(cluster, Mapping) else cluster}"
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-class LocalFlow(Flow[P, R]):
-    """A flow that brings its own Prefect server where none is configured."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it, as `Flow` does."""
-        temporary.ready()
-        # The thread that tells a server that lives no longer than we do that we live costs a second per flow.
-        updates = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if temporary.is_used() else {}
-        with temporary_settings(updates):
-            return super().__call__(*args, **kwargs)
-
-    def with_options(self, *args: Any, **kwargs: Any) -> LocalFlow[P, R]:
-        """A copy with other options, as `Flow` makes it."""
-        changed = super().with_options(*args, **kwargs)
-        changed.__class__ = type(self)
-        return cast("LocalFlow[P, R]", changed)
-
-
-def _local_flow(**options: Any) -> Callable[[Callable[P, R]], LocalFlow[P, R]]:
-    return lambda function: LocalFlow(fn=function, **options)
-
-
-@_local_flow(name="scale-sweep", flow_run_name=_flow_run_name, persist_result=False)
+@local_flow(name="scale-sweep", flow_run_name=_flow_run_name, persist_result=False)
 def scale_sweep(
     workload: SkipValidation[str],
     axes: SkipValidation[dict[str, list[Any]]] = {},  # noqa: B006 (never changed; an empty object in the UI's form)
@@ -373,7 +239,7 @@ def scale_sweep(
         trial_timeout_s: Real seconds after which a trial is stopped and invalid.
         store: Where results are kept: a path, a database URL, or a saved block such as result-store/team. Empty: the
             environment variable SCALESCOPE_STORE, or else a file in the user's data folder. An address with a password
-            belongs in one of the former two: Prefect shows what a flow was called with.
+            belongs in that variable or in a block: Prefect shows what a flow was called with.
         fresh: Begin a new run, even where one can be continued.
         parallel_clusters: Simulated clusters that share the trials and run at the same time, each on cores of its own.
 
@@ -454,8 +320,8 @@ def _carry_out(request: Request, run: SweepRun, store: Store, waiting: Sequence[
         return
     artifact = create_progress_artifact(100 * done / total, description=f"Trials of run {run.id}")
     assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
-    meter = Meter(request, done=done, logger=logger, artifact=artifact, listener=_listener.get())
-    token = _meter.set(meter)
+    meter = Meter(request, done=done, logger=logger, artifact=artifact, listener=current_listener.get())
+    token = current_meter.set(meter)
     try:
         if request.parallel_clusters == 1:
             _run_trials(request, run.id, store, waiting)
@@ -468,7 +334,7 @@ def _carry_out(request: Request, run: SweepRun, store: Store, waiting: Sequence[
         for future in futures:
             future.result()
     finally:
-        _meter.reset(token)
+        current_meter.reset(token)
 
 
 def _label_flow_run(labels: Sequence[str]) -> None:

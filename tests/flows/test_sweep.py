@@ -15,7 +15,9 @@ from prefect.logging import disable_run_logger
 from prefect.utilities.callables import parameter_schema
 
 from flows import engine, scale_sweep
-from flows.sweep import LocalFlow, Progress, listening, measure, provision, teardown
+from flows.local import LocalFlow
+from flows.progress import Progress, listening
+from flows.sweep import measure, provision, teardown
 from scalescope.errors import ClusterError, InvalidField, ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.store.schema import RunState

@@ -50,7 +50,7 @@ def test_an_axis_is_given_once() -> None:
 def test_blocks_are_told_from_kinds_paths_and_urls() -> None:
     assert syntax.names_block("simulated-cluster/prod")
     assert syntax.names_store("result-store/team")
-    for text in ("simulated", "/tmp/results.db", "a/b/c", "sqlite:///x.db", "postgresql://u@h/d", 3, None, {}):
+    for text in ("simulated", "/data/results.db", "a/b/c", "sqlite:///x.db", "postgresql://u@h/d", 3, None, {}):
         assert not syntax.names_block(text)
     assert not syntax.names_store("data/results.db")
 

@@ -1,0 +1,125 @@
+"""How far a sweep is, told to all who want to know: the log, an artifact, and whoever listens in this process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.artifacts import update_progress_artifact
+from prefect.exceptions import PrefectException
+
+from flows import engine
+from flows.engine import Request
+from scalescope.analysis.summary import plural
+from scalescope.model.trial import Trial, TrialState
+
+PROGRESS_EVERY_S = 2.0
+"""Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a sweep is.
+
+    Attributes:
+        done: Trials finished, those of earlier attempts included.
+        total: Trials planned.
+        text: The trial that has just finished, in a few words, or else what happens now.
+        trial: The one that has just finished, if one has.
+    """
+
+    done: int
+    total: int
+    text: str
+    trial: Trial | None = None
+
+
+Listener = Callable[[Progress], None]
+Logger = logging.Logger | logging.LoggerAdapter[Any]
+current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have sweeps that run in this process meanwhile report their progress to `listener`."""
+    token = current_listener.set(listener)
+    try:
+        yield
+    finally:
+        current_listener.reset(token)
+
+
+class Meter:
+    """Tells everybody how far a sweep is: the log, an artifact, and whoever listens in this process.
+
+    Attributes:
+        titles: Trials in a few words, by key.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        done: int,
+        logger: Logger,
+        artifact: UUID | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self._request = request
+        self._done = done
+        self._logger = logger
+        self._artifact = artifact
+        self._listener = listener
+        self.titles = engine.titles(request)
+        self._lock = threading.Lock()
+        self._next_update = 0.0
+
+    def says(self, text: str) -> None:
+        """The driver begins something."""
+        self._tell(text)
+
+    def finished(self, trial: Trial) -> None:
+        """A trial has ended, and is saved."""
+        total = len(self._request.plan)
+        with self._lock:
+            self._done += 1
+            done, now = self._done, time.monotonic()
+            due = now >= self._next_update or done == total
+            if due:
+                self._next_update = now + PROGRESS_EVERY_S
+        text = f"{self.titles[trial.key]}: {outcome(trial)}"
+        level = logging.INFO if trial.state is TrialState.VALID else logging.WARNING
+        self._logger.log(level, "%d/%d %s", done, total, text)
+        if due and self._artifact is not None:
+            self._update(100 * done / total)
+        self._tell(text, trial)
+
+    def _tell(self, text: str, trial: Trial | None = None) -> None:
+        if self._listener is not None:
+            self._listener(Progress(self._done, len(self._request.plan), text, trial))
+
+    def _update(self, percent: float) -> None:
+        assert self._artifact is not None
+        try:
+            update_progress_artifact(self._artifact, percent)
+        except (httpx.HTTPError, PrefectException) as error:
+            self._logger.warning("The progress artifact could not be updated: %s", error)
+
+
+current_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default=None)
+
+
+def outcome(trial: Trial) -> str:
+    """A trial's result in a few words."""
+    if trial.state is not TrialState.VALID:
+        return f"{trial.state.value}: {trial.reason.partition(chr(10))[0]}"
+    assert trial.metrics is not None
+    return f"makespan {trial.metrics.makespan_s:.3g} s, {plural(trial.metrics.workers_used, 'worker')} used"
