@@ -13,8 +13,8 @@ from typing import Any
 from scalescope.errors import UsageError
 from scalescope.model.cluster import SimulatedSpec, VirtualSpec
 
-REFERENCE_SCHEDULER_US = 60.0
-REFERENCE_WORKER_US = 1000.0
+REFERENCE_SCHEDULER_US = 90.0
+REFERENCE_WORKER_US = 950.0
 
 
 @dataclass(frozen=True)
