@@ -147,15 +147,11 @@ class Clock:
     Attributes:
         now: Virtual seconds since the start.
         outside: How often an actor blocked on something that the clock cannot see.
-        jumps: How often the time was moved forward.
-        switches: How often an actor was given its turn.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.outside = 0
-        self.jumps = 0
-        self.switches = 0
         self._mutex = _thread.allocate_lock()
         self._returned = _thread.allocate_lock()
         self._returned.acquire()
@@ -377,7 +373,6 @@ class Clock:
         """Move the time to `target` and make the sleepers runnable that wake until then."""
         if target > self.now:
             self.now = target
-            self.jumps += 1
         with self._mutex:
             while self._sleepers and self._sleepers[0][0] <= self.now:
                 wake, _, actor, ticket = heapq.heappop(self._sleepers)
@@ -450,7 +445,6 @@ class Clock:
             self._wake()
 
     def _give_turn(self, actor: Actor) -> None:
-        self.switches += 1
         actor.go.release()
         if self._returned.acquire(True, _STALL_CHECK_S):
             return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-VALIDATED = "0.1 to 0.4 s (1 to 10 %) below real time on 20 to 300 emulated workers; see docs/clusters.md"
+VALIDATED = "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers; see docs/clusters.md"
 """What comparing it with real-time clusters gave (`tests/benchmarks/bench_simulated.py`)."""
 
 SHORTEST_TASK_S = 1e-6
