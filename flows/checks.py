@@ -70,7 +70,7 @@ OPTIONAL = (
     Package("torch", "torch", "beam-files on a GPU", "torch"),
     Package("prefect-dask", "prefect_dask", "parallel clusters on Dask", "dask-runner"),
     Package("psycopg", "psycopg", "stores in PostgreSQL", "postgresql"),
-    Package("bokeh", "bokeh", "Dask's own performance report", "report"),
+    Package("bokeh", "bokeh", "the report of a run; Dask's own performance report", "report"),
 )
 
 

@@ -31,7 +31,7 @@ STATUSES = (
     "3 the machine misbehaved, or an unexpected error; 130 or 143 stopped by a signal."
 )
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="scalescope",
     help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
     epilog=STATUSES,
@@ -49,6 +49,12 @@ StoreOption = Annotated[
         "$SCALESCOPE_STORE, or a file in the user's data folder.",
         show_default=False,
     ),
+]
+
+
+ReportOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the result as one HTML file as well.", show_default=False),
 ]
 
 
@@ -157,6 +163,13 @@ def sweep(
     parallel_clusters: Annotated[
         int | None, typer.Option(help="Simulated clusters at the same time, each on cores of its own.")
     ] = None,
+    refine: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Add up to N points until it is known where throughput stops growing (default 0)."
+        ),
+    ] = None,
+    report: ReportOption = None,
     store: StoreOption = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; do not continue a stopped run.")] = False,
     as_json: Json = False,
@@ -170,6 +183,7 @@ def sweep(
     asked = {
         "store": store or data.pop("store", ""),
         "parallel_clusters": data.pop("parallel_clusters", 1) if parallel_clusters is None else parallel_clusters,
+        "refine": data.pop("refine", 0) if refine is None else refine,
         "fresh": fresh,
     }
     given = {
@@ -183,12 +197,14 @@ def sweep(
     syntax.merge(data, "axes", syntax.axes(axis or ()))
     syntax.merge(data, "params", syntax.params("--param", param or ()))
     syntax.merge_cluster(data, cluster, syntax.params("--cluster-option", cluster_option or ()))
-    run = _sweep(data, asked, verbose=verbose)
+    run = _sweep(data, asked, verbose=verbose, report=report)
     _show(run, as_json=as_json)
 
 
-def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool) -> SweepRun:
+def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool, report: Path | None = None) -> SweepRun:
     """Carry a sweep out, as a flow in this process."""
+    if report:
+        _check_report(report)
     from flows import engine
 
     saved = syntax.names_block(data.get("cluster")) or syntax.names_store(asked["store"])
@@ -201,7 +217,7 @@ def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool) 
     request = request or resolve(data, **asked)
     try:
         with sweep_progress() as listener, listening(listener):
-            result = scale_sweep(**data, **asked)
+            result = scale_sweep(**data, **asked, report=str(report or ""))
     except KeyboardInterrupt:
         say("Stopped. Finished trials are kept; the same command continues.", "yellow")
         raise typer.Exit(INTERRUPTED) from None
@@ -326,6 +342,82 @@ def _identity(run: SweepRun) -> dict[str, Any]:
     }
 
 
+# ------------------------------------------------------------------ report
+
+
+@app.command(epilog=STATUSES)
+def report(
+    run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")] = Path(
+        "report.html"
+    ),
+    trial: Annotated[
+        str, typer.Option(metavar="KEY", help="Look into this trial, not the worst.", show_default=False)
+    ] = "",
+    store: StoreOption = "",
+) -> None:
+    """Write what a sweep found as one HTML file, with charts, that can be read offline and sent to anyone."""
+    from scalescope.report import html
+
+    _check_report(output)
+    with _open_store(store) as opened:
+        html.write(output, opened.run(run), opened.tables, trial=trial)
+    print(output)
+
+
+def _check_report(path: Path) -> None:
+    from scalescope.report import html
+
+    html.check(path)
+
+
+# ------------------------------------------------------------------ trace
+
+
+@app.command(epilog=STATUSES)
+def trace(
+    run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
+    point: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="The point, as workers=200,items=199, or the beginning of its id (default: the worst).",
+            show_default=False,
+        ),
+    ] = "",
+    trial: Annotated[
+        str, typer.Option(metavar="KEY", help="The trial, or the beginning of its key.", show_default=False)
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to (default: TRIAL.json.gz in this folder).",
+            show_default=False,
+        ),
+    ] = None,
+    store: StoreOption = "",
+    as_json: Json = False,
+) -> None:
+    """Write one trial as a trace for https://ui.perfetto.dev: every task on its worker thread."""
+    from scalescope.analysis.summary import label
+    from scalescope.report import trace as traces
+
+    with _open_store(store) as opened:
+        found = opened.run(run)
+        chosen = traces.choose(found.trials, found.verdict, point=point, trial=trial)
+        path = output or Path(f"{chosen.key}.json.gz")
+        title = f"{found.sweep.workload}, {label(chosen.point)}, run {found.id}, trial {chosen.key}"
+        count = traces.write(opened.tables(chosen, "tasks", "workers"), path, title=title)
+    if as_json:
+        _print_json({"run": found.id, "trial": chosen.key, "file": str(path), "events": count})
+    else:
+        print(f"{path}: {title}; {count:,} events")
+        say("Open it at https://ui.perfetto.dev (it stays on your machine) or in chrome://tracing.", "dim")
+
+
 # ------------------------------------------------------------------ workloads and doctor
 
 
@@ -387,6 +479,7 @@ def doctor(as_json: Json = False) -> None:
 @app.command(epilog=STATUSES)
 def demo(
     folder: Annotated[Path, typer.Option(help="Where everything that it writes is kept.")] = Path(".demo"),
+    report: ReportOption = None,
 ) -> None:
     """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""
     from rich.console import Console
@@ -394,13 +487,21 @@ def demo(
     from flows import demo as demonstration
     from flows import quiet
 
+    if report:
+        _check_report(report)
     store = demonstration.prepare(folder)
 
     def carry(data: Mapping[str, Any]) -> SweepRun:
         clusters = 1 if data is demonstration.REAL else max(1, len(quiet.cores()))
         return _sweep(data, {"store": store, "parallel_clusters": clusters, "fresh": True}, verbose=False)
 
-    demonstration.show(Console(highlight=False), carry)
+    shown = demonstration.show(Console(highlight=False), carry)
+    if report:
+        from scalescope.report import html
+
+        with _open_store(store) as opened:
+            html.write(report, shown, opened.tables)
+        say(f"\nThe first sweep as a report: {report}", "dim")
 
 
 @app.command(epilog=STATUSES)
@@ -439,3 +540,8 @@ def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     Console(highlight=False).print(table)
+
+
+# ------------------------------------------------------------------ commands with a module of their own
+
+from flows.commands import isolate as _isolate  # noqa: E402, F401 (it adds its command to `app`)

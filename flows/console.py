@@ -53,5 +53,5 @@ def sweep_progress() -> Iterator[Listener]:
 
 
 def _line(progress: SweepProgress) -> None:
-    if progress.trial is not None:
+    if progress.trial is not None or progress.finished:
         print(f"{progress.done}/{progress.total} {progress.text}", file=sys.stderr, flush=True)

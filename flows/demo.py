@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +73,8 @@ class Part:
         return cls(run.sweep, trials, diagnose(run.sweep, trials))
 
 
-def show(console: Console, carry: Carry) -> None:
-    """Run the sweeps one after the other and print what they say."""
+def show(console: Console, carry: Carry) -> SweepRun:
+    """Run the sweeps one after the other and print what they say; returns the first, with the trials as they come."""
     simulated = carry(SIMULATED)
     long = [trial for trial in simulated.trials if trial.point.params["seconds"] == 10.0]
     before = Part.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is None)
@@ -88,6 +88,7 @@ def show(console: Console, carry: Carry) -> None:
     _title(console, "Can the simulation be believed? Three points in real time, with shorter sleeps")
     real = carry(REAL)
     console.print(_agreement(Part.of(simulated, lambda trial: trial not in long), real))
+    return replace(simulated, trials=before.trials, planned=len(before.trials), verdict=before.verdict)
 
 
 def _agreement(simulated: Part, real: SweepRun) -> Table:

@@ -7,6 +7,7 @@ without any orchestrator, which is how it is tested.
 from __future__ import annotations
 
 import logging
+import random
 import signal
 import tempfile
 import threading
@@ -18,7 +19,10 @@ from typing import Any
 
 from flows import quiet
 from scalescope import workloads
+from scalescope.analysis import causes
+from scalescope.analysis.knee import further
 from scalescope.analysis.measure import measure as metrics_of
+from scalescope.analysis.observation import Observation
 from scalescope.analysis.summary import label, varied
 from scalescope.analysis.verdict import diagnose
 from scalescope.driver.process import Driver
@@ -26,7 +30,7 @@ from scalescope.errors import CaptureError, DriverError, InvalidField, StoreErro
 from scalescope.model import fields, spool
 from scalescope.model.finding import Verdict
 from scalescope.model.limit import EmulationLimit
-from scalescope.model.sweep import PlannedTrial, Sweep
+from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.workload import Workload
 from scalescope.store.location import locate
@@ -35,6 +39,9 @@ from scalescope.store.store import HEARTBEAT_LIMIT_S, Store, SweepRun
 
 MAX_LOSSES = 3
 """Drivers that may die one after the other, without a trial that ended well in between, before the sweep gives up."""
+
+MAX_REFINED = 1000
+"""Most points that a sweep may be refined by."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +61,7 @@ class Request:
         records: Address of the raw records; empty is beside the store.
         fresh: Begin a new run, even where one can be continued.
         parallel_clusters: Clusters that share the trials and run at the same time.
+        refine: Points that may be added where a knee is not known well enough.
     """
 
     sweep: Sweep
@@ -63,6 +71,7 @@ class Request:
     records: str = ""
     fresh: bool = False
     parallel_clusters: int = 1
+    refine: int = 0
 
     def open_store(self) -> Store:
         """Connect to the store; the caller closes it."""
@@ -76,6 +85,7 @@ def check(
     records: str = "",
     fresh: object = False,
     parallel_clusters: object = 1,
+    refine: object = 0,
 ) -> Request:
     """Check a sweep completely; nothing is started and nothing is written.
 
@@ -85,6 +95,7 @@ def check(
         records: Address of the raw records.
         fresh: Whether to begin a new run.
         parallel_clusters: Clusters at the same time.
+        refine: Points that may be added.
 
     Raises:
         InvalidField: The first thing that is wrong.
@@ -97,7 +108,10 @@ def check(
     locate(store)
     shares = fields.integer("parallel_clusters", parallel_clusters, minimum=1)
     _check_parallel(asked, shares)
-    return Request(asked, workload, plan, store, records, fields.boolean("fresh", fresh), min(shares, len(plan)))
+    points = fields.integer("refine", refine, minimum=0, maximum=MAX_REFINED)
+    return Request(
+        asked, workload, plan, store, records, fields.boolean("fresh", fresh), min(shares, len(plan)), points
+    )
 
 
 def _check_parallel(sweep: Sweep, shares: int) -> None:
@@ -121,10 +135,11 @@ def _check_parallel(sweep: Sweep, shares: int) -> None:
         )
 
 
-def titles(request: Request) -> dict[str, str]:
-    """Every trial of a plan in a few words (`200 workers, 199 items · 2/3`), by key."""
-    names = varied(planned.point for planned in request.plan)
-    return {planned.key: f"{label(planned.point, names)} · {_turn(request, planned)}" for planned in request.plan}
+def titles(request: Request, added: Sequence[PlannedTrial] = ()) -> dict[str, str]:
+    """Every trial of a plan, and those added to it, in a few words (`200 workers, 199 items · 2/3`), by key."""
+    plan = (*request.plan, *added)
+    names = varied(planned.point for planned in plan)
+    return {planned.key: f"{label(planned.point, names)} · {_turn(request, planned)}" for planned in plan}
 
 
 def _turn(request: Request, planned: PlannedTrial) -> str:
@@ -291,7 +306,7 @@ def measure(session: Session, planned: PlannedTrial) -> Trial:
         warnings=outcome.warnings,
     )
     trial, tables = with_metrics(trial, outcome.spool, outcome.elapsed_s)
-    return session.store.save(session.run_id, trial, tables)
+    return session.store.save(session.run_id, with_findings(trial, tables), tables)
 
 
 def with_metrics(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
@@ -308,6 +323,11 @@ def with_metrics(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> t
     if limit := trial.facts["cluster"].get("limit"):
         trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
     return trial, tables
+
+
+def with_findings(trial: Trial, tables: Mapping[str, Any]) -> Trial:
+    """The trial with what its records alone show to be wrong."""
+    return replace(trial, findings=causes.find(Observation.of(trial, tables)))
 
 
 def _spoilt(trial: Trial, reason: str) -> Trial:
@@ -337,19 +357,24 @@ def run_trials(
     *,
     steps: Steps = Steps(),
     finished: Callable[[Trial], None] = lambda trial: None,
+    more: Callable[[], Sequence[PlannedTrial]] = tuple,
+    hold: bool = False,
 ) -> None:
     """Run trials one after the other; whatever happens, nothing of the cluster is left.
 
-    A driver that dies is replaced, and the trial in which it died is invalid.
+    A driver that dies is replaced, and the trial in which it died is invalid. When all have run, `more` is asked for
+    further ones until it has none that were not run yet. With `hold`, a cluster that did all of it stays open, and the
+    caller closes the session.
 
     Raises:
         InfrastructureError: No cluster could be had, or `MAX_LOSSES` drivers died one after the other.
         StoreError: A trial could not be saved.
     """
-    losses, waiting = 0, list(reversed(trials))
+    losses, waiting, known = 0, list(reversed(trials)), {planned.key for planned in trials}
     try:
         with _registered(session), beating(session.store, session.run_id):
-            while waiting:
+            while waiting or (waiting := [planned for planned in reversed(more()) if planned.key not in known]):
+                known.update(planned.key for planned in waiting)
                 if not session.ready:
                     steps.provision(session)
                 try:
@@ -373,6 +398,8 @@ def run_trials(
         with shielded():
             session.close()  # at once: what an orchestrator has to say to its server can take longer than we have
         raise
+    if hold:
+        return
     with shielded():
         try:
             steps.teardown(session)
@@ -383,8 +410,15 @@ def run_trials(
 # ------------------------------------------------------------------ the whole run
 
 
-def begin(request: Request, store: Store) -> tuple[SweepRun, list[PlannedTrial]]:
+def begin(
+    request: Request, store: Store, *, facts: Mapping[str, Any] | None = None
+) -> tuple[SweepRun, list[PlannedTrial]]:
     """Begin a run, or take up the one that was stopped; return it and the trials that it still lacks.
+
+    Args:
+        request: What is asked.
+        store: Where it is kept.
+        facts: What else is to be kept of the run.
 
     Raises:
         StoreError: The store refuses.
@@ -396,12 +430,63 @@ def begin(request: Request, store: Store) -> tuple[SweepRun, list[PlannedTrial]]
         request.plan,
         workload_version=request.workload.version,
         fresh=request.fresh,
-        facts={"packages": packages()},
+        facts={**(facts or {}), "packages": packages()},
     )
     with _changes:
         _stopped.discard(run.id)
     done = store.finished(run.id)
-    return run, [planned for planned in request.plan if planned.key not in done]
+    plan = whole_plan(request, done)
+    if len(plan) > len(request.plan):
+        store.extend(run.id, len(plan))
+    return run, [planned for planned in plan if planned.key not in done]
+
+
+def whole_plan(request: Request, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
+    """The planned trials, and those that refinement has added so far.
+
+    Which points are added follows from the trials that were finished by then, and from nothing else: a run that was
+    killed comes to the same points when it continues.
+
+    Args:
+        request: The sweep.
+        done: Finished trials by key, as the store has them.
+    """
+    plan, added = list(request.plan), 0
+    while added < request.refine and all(planned.key in done for planned in plan):
+        asked = further(request.sweep, [done[planned.key] for planned in plan])
+        tried = {planned.point.id for planned in plan}  # spoilt ones are asked for again, but not run again
+        points = [point for point in asked if point.id not in tried][: request.refine - added]
+        if not points:
+            break
+        plan += _planned(request.sweep, points, first=len(plan))
+        added += len(points)
+    return tuple(plan)
+
+
+def _planned(sweep: Sweep, points: Sequence[Point], *, first: int) -> list[PlannedTrial]:
+    """Trials of added points, in an order like that of the plan."""
+    rng = random.Random(f"{sweep.seed} {first}")
+    order = []
+    for count, warmup in ((sweep.warmups, True), (sweep.repeats, False)):
+        for repeat in range(count):
+            order += [(point, repeat, warmup) for point in rng.sample(points, len(points))]
+    return [PlannedTrial(first + i, point, repeat, warmup) for i, (point, repeat, warmup) in enumerate(order)]
+
+
+def refined(request: Request, store: Store, run_id: str) -> list[PlannedTrial]:
+    """Trials to run after all known ones have finished; none when the knees are known or enough points were added.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    if not request.refine:
+        return []
+    done = store.finished(run_id)
+    plan = whole_plan(request, done)
+    waiting = [planned for planned in plan if planned.key not in done]
+    if waiting:
+        store.extend(run_id, len(plan))
+    return waiting
 
 
 def analyse(store: Store, run_id: str) -> Verdict:

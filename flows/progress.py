@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from prefect.exceptions import PrefectException
 from flows import engine
 from flows.engine import Request
 from scalescope.analysis.summary import plural
+from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import Trial, TrialState
 
 PROGRESS_EVERY_S = 2.0
@@ -34,12 +35,14 @@ class Progress:
         total: Trials planned.
         text: The trial that has just finished, in a few words, or else what happens now.
         trial: The one that has just finished, if one has.
+        finished: Whether something has just finished that is told by its text alone.
     """
 
     done: int
     total: int
     text: str
     trial: Trial | None = None
+    finished: bool = False
 
 
 Listener = Callable[[Progress], None]
@@ -70,6 +73,7 @@ class Meter:
         *,
         done: int,
         logger: Logger,
+        added: Sequence[PlannedTrial] = (),
         artifact: UUID | None = None,
         listener: Listener | None = None,
     ) -> None:
@@ -78,9 +82,19 @@ class Meter:
         self._logger = logger
         self._artifact = artifact
         self._listener = listener
-        self.titles = engine.titles(request)
+        self._added = list(added)
+        self.titles = engine.titles(request, added)
         self._lock = threading.Lock()
         self._next_update = 0.0
+
+    def add(self, trials: Sequence[PlannedTrial]) -> None:
+        """The sweep has grown."""
+        self._added += [planned for planned in trials if planned.key not in self.titles]
+        self.titles = engine.titles(self._request, self._added)
+
+    @property
+    def _total(self) -> int:
+        return len(self._request.plan) + len(self._added)
 
     def says(self, text: str) -> None:
         """The driver begins something."""
@@ -88,7 +102,7 @@ class Meter:
 
     def finished(self, trial: Trial) -> None:
         """A trial has ended, and is saved."""
-        total = len(self._request.plan)
+        total = self._total
         with self._lock:
             self._done += 1
             done, now = self._done, time.monotonic()
@@ -104,7 +118,7 @@ class Meter:
 
     def _tell(self, text: str, trial: Trial | None = None) -> None:
         if self._listener is not None:
-            self._listener(Progress(self._done, len(self._request.plan), text, trial))
+            self._listener(Progress(self._done, self._total, text, trial))
 
     def _update(self, percent: float) -> None:
         assert self._artifact is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from scalescope.errors import ClusterError, InfrastructureError
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import Trial, TrialState
+from scalescope.report import html
 from scalescope.store.store import Store, SweepRun
 
 START_TIMEOUT_S, CLEAR_UP_S = 300.0, 420.0
@@ -125,9 +127,15 @@ def analyse(store: Store, run_id: str) -> Verdict:
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def publish(run: SweepRun, verdict: Verdict) -> None:
+def publish(run: SweepRun, verdict: Verdict, report: str = "") -> None:
     """Show the result in Prefect, as artifacts."""
-    publishing.publish(run, verdict)
+    publishing.publish(run, verdict, report)
+
+
+@task(task_run_name="report {run.id}", timeout_seconds=600, cache_policy=NO_CACHE, persist_result=False)
+def write_report(store: Store, run: SweepRun, path: str) -> None:
+    """Write the report of a run."""
+    html.write(Path(path), run, store.tables)
 
 
 # ------------------------------------------------------------------ shares
@@ -187,11 +195,17 @@ def _run_trials(
         trial: Trial = named(session, planned).result()
         return trial
 
+    def more() -> list[PlannedTrial]:
+        added = engine.refined(request, store, run_id)
+        meter.add(added)
+        return added
+
     engine.run_trials(
         Session(request, run_id, store, says=meter.says, cores=cores),
         trials,
         steps=engine.Steps(provision=provision, measure=measured, teardown=teardown),
         finished=meter.finished,
+        more=more,
     )
 
 
@@ -218,6 +232,8 @@ def scale_sweep(
     store: SkipValidation[str] = "",
     fresh: SkipValidation[bool] = False,
     parallel_clusters: SkipValidation[int] = 1,
+    refine: SkipValidation[int] = 0,
+    report: SkipValidation[str] = "",
 ) -> SweepResult:
     """Measure a workload at every point of some axes, and say where it stops scaling and why.
 
@@ -242,6 +258,8 @@ def scale_sweep(
             belongs in that variable or in a block: Prefect shows what a flow was called with.
         fresh: Begin a new run, even where one can be continued.
         parallel_clusters: Simulated clusters that share the trials and run at the same time, each on cores of its own.
+        refine: Points that may be added, between those asked for, until it is known where throughput stops growing.
+        report: Where to write the result as one HTML file, on the machine that runs the flow; nowhere if empty.
 
     Returns:
         Verdict and counts; everything else is in the store.
@@ -266,23 +284,31 @@ def scale_sweep(
         store=store,
         fresh=fresh,
         parallel_clusters=parallel_clusters,
+        refine=refine,
     )
+    if report:
+        html.check(Path(report))
     sweep = request.sweep
     labels = [f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"]
     with request.open_store() as opened, tags(*labels):
         run, waiting = engine.begin(request, opened)
+        plan = engine.whole_plan(request, opened.finished(run.id))
         try:
             _label_flow_run(labels)
-            _carry_out(request, run, opened, waiting)
+            _carry_out(request, run, opened, plan, waiting)
             verdict = analyse(opened, run.id)
         except BaseException as error:
             engine.stop(run.id)
             engine.abort(opened, run.id, error)
             raise
         run = opened.run(run.id)
-        published = publish(run, verdict, return_state=True)
+        reported = write_report(opened, run, report, return_state=True) if report else None
+        written = report if reported and reported.is_completed() else ""
+        published = publish(run, verdict, written, return_state=True)
     if published.is_failed():
         get_run_logger().warning("The result could not be published as artifacts: %s", published.message)
+    if reported:
+        reported.result()  # raises what went wrong; the result itself is in the store
     states = Counter(trial.state for trial in run.trials if not trial.warmup)
     return SweepResult(
         run_id=run.id,
@@ -291,12 +317,14 @@ def scale_sweep(
         valid=states[TrialState.VALID],
         failed=states[TrialState.FAILED],
         invalid=states[TrialState.INVALID],
-        resumed=len(request.plan) - len(waiting),
+        resumed=len(plan) - len(waiting),
         store=run.where,
     )
 
 
-def resolve(sweep: Mapping[str, Any], *, store: object, fresh: object, parallel_clusters: object) -> Request:
+def resolve(
+    sweep: Mapping[str, Any], *, store: object, fresh: object, parallel_clusters: object, refine: object = 0
+) -> Request:
     """Load the saved blocks that parameters name, and check everything.
 
     Raises:
@@ -308,19 +336,24 @@ def resolve(sweep: Mapping[str, Any], *, store: object, fresh: object, parallel_
     records = ""
     if names_store(store):
         store, records = blocks.store(str(store))
-    return engine.check(sweep, store=store, records=records, fresh=fresh, parallel_clusters=parallel_clusters)
+    return engine.check(
+        sweep, store=store, records=records, fresh=fresh, parallel_clusters=parallel_clusters, refine=refine
+    )
 
 
-def _carry_out(request: Request, run: SweepRun, store: Store, waiting: Sequence[PlannedTrial]) -> None:
-    """Run the trials that a run still lacks."""
+def _carry_out(
+    request: Request, run: SweepRun, store: Store, plan: Sequence[PlannedTrial], waiting: Sequence[PlannedTrial]
+) -> None:
+    """Run the trials that a run still lacks, and those that refinement adds."""
     logger = get_run_logger()
-    done, total = len(request.plan) - len(waiting), len(request.plan)
+    done, total = len(plan) - len(waiting), len(plan)
     logger.info("Run %s: %d trials, %d of them finished before; results in %s", run.id, total, done, run.where)
     if not waiting:
         return
     artifact = create_progress_artifact(100 * done / total, description=f"Trials of run {run.id}")
     assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
-    meter = Meter(request, done=done, logger=logger, artifact=artifact, listener=current_listener.get())
+    added = plan[len(request.plan) :]
+    meter = Meter(request, done=done, added=added, logger=logger, artifact=artifact, listener=current_listener.get())
     token = current_meter.set(meter)
     try:
         if request.parallel_clusters == 1:
@@ -333,6 +366,8 @@ def _carry_out(request: Request, run: SweepRun, store: Store, waiting: Sequence[
         ]
         for future in futures:
             future.result()
+        if request.refine:
+            _run_trials(request, run.id, store, ())
     finally:
         current_meter.reset(token)
 

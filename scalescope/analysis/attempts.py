@@ -5,10 +5,11 @@ Everything else in this package computes on `Attempts`; only this module knows t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, Any]
 """Column name to `array.array`, numpy array or list, all of one length (`scalescope.model.records`)."""
 Tables = Mapping[str, Columns]
+_Number = TypeVar("_Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,21 @@ class Members:
 
 
 @dataclass(frozen=True)
+class Pauses:
+    """When which worker was paused, by its events; one element per pause, by time relative to `Attempts.epoch`.
+
+    Attributes:
+        worker: Index into `Attempts.addresses`.
+        begin: Seconds; 0 for a worker that was paused from the first.
+        end: Seconds; `Attempts.makespan` for a worker that stayed so.
+    """
+
+    worker: Ints
+    begin: Floats
+    end: Floats
+
+
+@dataclass(frozen=True)
 class Attempts:
     """Attempts whose computation began, one element each; times in seconds since `epoch`, clipped to the makespan.
 
@@ -50,6 +67,10 @@ class Attempts:
         makespan: From there to the end of the last computation, in seconds.
         addresses: All workers, recorded or only named by a task.
         members: When which of them was there.
+        pauses: When which of them was paused, for want of memory or by hand.
+        row: Row of the table `tasks`.
+        key: Task key.
+        thread: Identifier of the thread on its worker; 0 when unknown.
         worker: Index into `addresses`.
         runnable: When the inputs were in memory.
         prepared_from: Not before this was anything fetched for it: when the scheduler assigned it.
@@ -69,6 +90,10 @@ class Attempts:
     makespan: float
     addresses: tuple[str, ...]
     members: Members
+    pauses: Pauses
+    row: Ints
+    key: Sequence[str]
+    thread: Ints
     worker: Ints
     runnable: Floats
     prepared_from: Floats
@@ -130,6 +155,10 @@ class Attempts:
             makespan=makespan,
             addresses=addresses,
             members=members,
+            pauses=_pauses(tables.get("events", {}), index, clip),
+            row=np.flatnonzero(began),
+            key=pick.texts(tasks.texts("key")),
+            thread=pick(np.asarray(tasks.column("thread"), dtype=np.int64)),
             worker=worker,
             runnable=clip(runnable),
             prepared_from=clip(prepared_from),
@@ -185,7 +214,7 @@ class _Pick:
         self._mask = mask
         self._all = bool(mask.all())
 
-    def __call__(self, values: Floats) -> Floats:
+    def __call__(self, values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
         return values if self._all else values[self._mask]
 
     def texts(self, values: Sequence[str]) -> Sequence[str]:
@@ -235,6 +264,30 @@ def _members(workers: _Table, index: Mapping[str, int], used: Ints, clip: Any) -
         joined=np.append(rows.joined, clip(-np.inf * ones)),
         left=np.append(rows.left, clip(np.inf * ones)),
     )
+
+
+def _pauses(events: Columns, index: Mapping[str, int], clip: Any) -> Pauses:
+    """From the changes of status of each worker, in the order in which the scheduler saw them."""
+    since: dict[int, float] = {}
+    seen: set[int] = set()
+    found: list[tuple[int, float, float]] = []
+    rows = zip(*(events.get(name, ()) for name in ("topic", "time", "message")), strict=True)
+    for topic, time, message in rows:
+        if topic not in index or "worker-status-change" not in message:
+            continue
+        change, worker = json.loads(message), index[topic]
+        if not isinstance(change, dict) or change.get("action") != "worker-status-change":
+            continue
+        if worker not in seen and change.get("prev-status") == "paused":
+            since[worker] = -np.inf
+        seen.add(worker)
+        if change.get("status") == "paused":
+            since.setdefault(worker, time)
+        elif worker in since:
+            found.append((worker, since.pop(worker), time))
+    found += [(worker, begin, np.inf) for worker, begin in since.items()]
+    workers, begin, end = zip(*found, strict=True) if found else ((), (), ())
+    return Pauses(np.array(workers, np.int64), clip(np.array(begin, np.float64)), clip(np.array(end, np.float64)))
 
 
 def _superseded(

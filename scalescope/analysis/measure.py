@@ -86,7 +86,11 @@ def stages(tables: Tables) -> tuple[Stage, ...]:
     Raises:
         CaptureError: As `measure`.
     """
-    attempts = Attempts.read(tables)
+    return stages_of(Attempts.read(tables))
+
+
+def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
+    """All stages of attempts already read."""
     useful = attempts.useful
     groups = dict(zip(_used(attempts.group, attempts), _used(attempts.prefix, attempts), strict=True))
     index = {group: i for i, group in enumerate(groups)}

@@ -1,17 +1,21 @@
 """What is wrong with a sweep, and what to do about it.
 
 Each measured point is put down to one `Cause`, by structure where the structure shows it. Each function of `RULES` then
-looks at the whole case and returns one finding or None. The verdict's line is that of the worst finding; there always
-is one, `healthy` where nothing is to be said against anything. A summary is a whole sentence; a remedy is one without
-its full stop.
+looks at the whole case and returns one finding or None. What the records of the trials showed (`analysis.causes`)
+stands beside that, and the two never accuse twice: of the idle threads that a finding of the records explains, the
+rules speak no more. The verdict's line is that of the worst finding, by severity and then by worker time lost; there
+always is one, `healthy` where nothing is to be said against anything. A summary is a whole sentence; a remedy is one
+without its full stop. `analysis.causes.sweeps` says of each code here what it needs and what rules it out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from statistics import fmean
 
 from scalescope.analysis.partitions import BAG_OPTION, BEAM_128, BEAM_OPTION, PartitionRule, matching
 from scalescope.analysis.summary import PointSummary, label, percent, plural, summarise, varied
@@ -26,8 +30,24 @@ SUSPICIOUS = 0.30
 """Share of worker time not busy from which on a point needs an explanation, even if none is visible."""
 ABOUT_HALF = 0.45
 """Share of worker time from which on a cause with a remedy is severe: 51 partitions on 100 workers must count."""
+MOSTLY = 0.5
+"""Share of the worker time not busy that findings of the records must explain for its cause to be known."""
 WAVE_TOLERANCE = 0.05
 """How far, in shares of worker time, idle time may be from what uneven waves predict."""
+
+WITHOUT_TASKS = ("no_runnable_task", "tail")
+"""The parts of worker time in which the graph offered nothing to do."""
+LONG_TASKS = frozenset({"straggler", "skewed-tasks", "slow-worker"})
+"""Codes of findings of the records by which single tasks are long."""
+EXPLAIN_WITHOUT_TASKS = LONG_TASKS | frozenset(
+    {
+        "results-awaited-in-loop",
+        "slow-submission",
+        "large-graph",
+        "nested-client",
+    }
+)
+"""Codes of findings of the records whose lost worker time is in these parts."""
 
 Measured = tuple[PointSummary, Metrics]
 
@@ -45,10 +65,19 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """What the rules look at: the sweep and its points, in order."""
+    """What the rules look at.
+
+    Attributes:
+        sweep: The question.
+        points: Its points, in order.
+        recorded: What the trials' own records showed, one finding for each code.
+        explained: What these explain, by id of the point and by code, in thread-seconds of one trial.
+    """
 
     sweep: Sweep
     points: tuple[PointSummary, ...]
+    recorded: tuple[Finding, ...] = ()
+    explained: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def measured(self) -> tuple[Measured, ...]:
@@ -56,9 +85,31 @@ class Case:
         return tuple((point, point.metrics) for point in self.points if point.metrics is not None)
 
     def because(self, cause: Cause) -> tuple[Measured, ...]:
-        """Measured points that are put down to a cause, worst first."""
+        """Measured points that are put down to a cause, worst first.
+
+        A point is put down to its structure only for what the findings of its records leave unexplained.
+        """
         found = [(point, metrics) for point, metrics in self.measured if cause_of(point) is cause]
-        return tuple(sorted(found, key=lambda item: (-round(_idle(item[0]), 2), -item[0].point.threads)))
+        if cause not in (Cause.NONE, Cause.UNKNOWN):
+            found = [item for item in found if self.idle(item[0]) >= MATERIAL]
+        if cause is Cause.SEQUENTIAL:  # one long task is a long path too, and depends on nothing
+            found = [item for item in found if not LONG_TASKS & self.explained.get(item[0].point.id, {}).keys()]
+        return tuple(sorted(found, key=lambda item: (-round(self.idle(item[0]), 2), -item[0].point.threads)))
+
+    def idle(self, summary: PointSummary) -> float:
+        """The share of worker time without a task to run that no finding of the records explains."""
+        total = summary.seconds(*WORKER_TIME)
+        return self.idle_s(summary) / total if total > 0 else 0.0
+
+    def idle_s(self, summary: PointSummary) -> float:
+        """The same in thread-seconds, over all valid trials."""
+        explained = summary.valid * self.explained_s(summary, EXPLAIN_WITHOUT_TASKS)
+        return max(0.0, summary.seconds(*WITHOUT_TASKS) - explained)
+
+    def explained_s(self, summary: PointSummary, codes: Collection[str] | None = None) -> float:
+        """Thread-seconds of a trial of this point that findings of the records explain, all or those of some codes."""
+        found = self.explained.get(summary.point.id, {})
+        return sum(seconds for code, seconds in found.items() if codes is None or code in codes)
 
     def label(self, summary: PointSummary) -> str:
         """A point in words."""
@@ -67,14 +118,71 @@ class Case:
 
 def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     """Judge a sweep. Warm-ups are left out; failed and invalid trials never count as measurements."""
-    case = Case(sweep, summarise(trials))
-    findings = [finding for rule in RULES if (finding := rule(case))]
+    points = summarise(trials)
+    by_code = _by_code(trials)
+    merged = tuple(_merged(points, by_point) for by_point in by_code.values())
+    case = Case(sweep, points, merged, _explained(by_code))
+    findings = [*case.recorded, *(finding for rule in RULES if (finding := rule(case)))]
     if not any(finding.severity is not Severity.INFO for finding in findings):
         findings.insert(0, healthy(case))
     order = list(Severity)
-    findings.sort(key=lambda finding: (order.index(finding.severity), finding.code not in _FIRST, -finding.lost_s))
+    findings.sort(key=lambda finding: (order.index(finding.severity), _precedence(case, finding.code), -finding.lost_s))
     first = findings[0]
     return Verdict(f"{first.summary} Fix: {first.remedy}." if first.remedy else first.summary, tuple(findings))
+
+
+ByPoint = Mapping[str, Sequence[Finding]]
+"""The findings of one code, by id of the point."""
+
+
+def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
+    """The findings of trials, by code and point.
+
+    A point has a finding when at least half of its trials have it: one flaky trial never decides. Trials that failed
+    or are invalid count as well, for what spoilt them is in their records.
+    """
+    by_code: dict[str, dict[str, list[Finding]]] = {}
+    counted = Counter(trial.point.id for trial in trials if not trial.warmup)
+    for trial in trials:
+        for finding in () if trial.warmup else trial.findings:
+            by_code.setdefault(finding.code, {}).setdefault(trial.point.id, []).append(finding)
+    kept = {
+        code: {point: found for point, found in by_point.items() if 2 * len(found) >= counted[point]}
+        for code, by_point in by_code.items()
+    }
+    return {code: by_point for code, by_point in kept.items() if by_point}
+
+
+def _explained(by_code: Mapping[str, ByPoint]) -> dict[str, dict[str, float]]:
+    """What the findings explain of a trial, in thread-seconds, by point and code; those for information nothing."""
+    explained: dict[str, dict[str, float]] = {}
+    for code, by_point in by_code.items():
+        for point, found in by_point.items():
+            lost = [finding.lost_s for finding in found if finding.severity is not Severity.INFO]
+            if lost:
+                explained.setdefault(point, {})[code] = fmean(lost)
+    return explained
+
+
+def _merged(points: Sequence[PointSummary], by_point: ByPoint) -> Finding:
+    """One finding for several points, in the words of the worst."""
+    order = list(Severity)
+    worst_at, worst = min(
+        ((point, finding) for point, found in by_point.items() for finding in found),
+        key=lambda item: (order.index(item[1].severity), -item[1].lost_s),
+    )
+    summary = worst.summary
+    if len(points) > 1:
+        names = varied(point.point for point in points)
+        where = next(label(point.point, names) for point in points if point.point.id == worst_at)
+        others = f", and at {len(by_point) - 1:,} more of {len(points):,} points" if len(by_point) > 1 else ""
+        summary = f"{summary.removesuffix('.')} ({where}{others})."
+    return replace(
+        worst,
+        summary=summary,
+        points=tuple(by_point),
+        lost_s=sum(finding.lost_s for found in by_point.values() for finding in found),
+    )
 
 
 def cause_of(summary: PointSummary) -> Cause:
@@ -154,7 +262,8 @@ def too_few_partitions(case: Case) -> Finding | None:
     worst, metrics = found[0]
     asked = _partitions_asked(worst)
     rule, confidence = (None, 0.9) if asked else _rule_of(case, found)
-    severity = Severity.LOW if _idle(worst) < 0.2 else Severity.MEDIUM if _idle(worst) < ABOUT_HALF else Severity.HIGH
+    idle = case.idle(worst)
+    severity = Severity.LOW if idle < 0.2 else Severity.MEDIUM if idle < ABOUT_HALF else Severity.HIGH
     if worst.point.items is None:
         severity, confidence = Severity.MEDIUM, 0.6
     return Finding(
@@ -165,7 +274,7 @@ def too_few_partitions(case: Case) -> Finding | None:
         evidence=(*_structure(worst, metrics), *_prediction(rule, found)),
         confidence=confidence,
         points=_ids(found),
-        lost_s=_lost(found, "no_runnable_task", "tail"),
+        lost_s=sum(case.idle_s(summary) for summary, _ in found),
         link=rule.link if rule else "",
     )
 
@@ -186,7 +295,7 @@ def fewer_items_than_workers(case: Case) -> Finding | None:
         "ask for no more workers than there are items, or for more items",
         evidence=_structure(worst, metrics),
         points=_ids(found),
-        lost_s=_lost(found, "no_runnable_task", "tail"),
+        lost_s=sum(case.idle_s(summary) for summary, _ in found),
     )
 
 
@@ -210,7 +319,7 @@ def sequential_graph(case: Case) -> Finding | None:
         ),
         confidence=0.9,
         points=_ids(found),
-        lost_s=_lost(found, "no_runnable_task", "tail"),
+        lost_s=sum(case.idle_s(summary) for summary, _ in found),
     )
 
 
@@ -231,13 +340,17 @@ def uneven_waves(case: Case) -> Finding | None:
         evidence=_structure(worst, metrics),
         confidence=0.8,
         points=_ids(found),
-        lost_s=_lost(found, "no_runnable_task", "tail"),
+        lost_s=sum(case.idle_s(summary) for summary, _ in found),
     )
 
 
 def idle_workers_cause_unknown(case: Case) -> Finding | None:
     """Much worker time is not busy, and the structure does not show why."""
-    found = case.because(Cause.UNKNOWN)
+    found = tuple(
+        (summary, metrics)
+        for summary, metrics in case.because(Cause.UNKNOWN)
+        if case.explained_s(summary) < MOSTLY * (1 - summary.share("busy")) * sum(metrics.worker_time_s.values())
+    )
     if not found:
         return None
     worst, metrics = max(found, key=lambda item: 1 - item[0].share("busy"))
@@ -302,8 +415,15 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
     uneven_waves,
     idle_workers_cause_unknown,
 )
-_FIRST = ("nothing-measured", "failed-trials", "healthy")
-"""Of findings of one severity these come first; the others by worker time lost."""
+_FIRST = ("poisonous-task", "worker-died", "workers-missing", "nothing-measured", "failed-trials", "healthy")
+"""Of findings of one severity these come first, in this order; the others by worker time lost."""
+_SPOIL = ("poisonous-task", "worker-died", "workers-missing", "nested-client", "host-overloaded")
+"""What can keep a trial from being measured at all: why nothing was measured comes before that nothing was."""
+
+
+def _precedence(case: Case, code: str) -> int:
+    first = _FIRST if case.measured else (*_SPOIL, *_FIRST)
+    return first.index(code) if code in first else len(first)
 
 
 # ------------------------------------------------------------------ parts of findings
@@ -311,7 +431,7 @@ _FIRST = ("nothing-measured", "failed-trials", "healthy")
 
 def _idle(summary: PointSummary) -> float:
     """The share of worker time for which the graph offered nothing to do."""
-    return summary.share("no_runnable_task", "tail")
+    return summary.share(*WITHOUT_TASKS)
 
 
 def _explained_by_waves(summary: PointSummary, tasks: int) -> bool:

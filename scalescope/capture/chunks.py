@@ -45,7 +45,8 @@ def decode_tasks(sent: Mapping[str, Any], order: str) -> Columns:
         "group": [groups[number] if number >= 0 else key for number, key in zip(numbers["group"], keys, strict=True)],
         "worker": [workers[number] for number in numbers["worker"]],
         "status": array("b", [outcome & 0xFF for outcome in numbers["outcome"]]),
-        "retries": array("b", [outcome >> 8 for outcome in numbers["outcome"]]),
+        "retries": array("b", [outcome >> 8 & 0xFF for outcome in numbers["outcome"]]),
+        "allowed": array("i", [outcome >> 16 for outcome in numbers["outcome"]]),
     }
     for name in ("thread", "nbytes", "runnable", "assigned", "start", "stop", "done", "span"):
         columns[name] = numbers[name]
@@ -57,9 +58,24 @@ def decode_tasks(sent: Mapping[str, Any], order: str) -> Columns:
     return columns
 
 
+def decode_dependencies(sent: Mapping[str, Any], order: str) -> Columns:
+    """The dependencies of one chunk as columns."""
+    dependents, counts, needs = (_numbers("i", packed, order) for packed in sent["edges"])
+    task = array("i")
+    for row, count in zip(dependents, counts, strict=True):
+        task.extend([row] * count)
+    return {"task": task, "needs": needs}
+
+
 def sent_bytes(sent: Mapping[str, Any]) -> int:
     """Size of the task columns of a chunk, as the scheduler sent them."""
-    packed = [sent["keys"], sent["lengths"], *sent["seconds"], *(column for _, column in sent["columns"].values())]
+    packed = [
+        sent["keys"],
+        sent["lengths"],
+        *sent["seconds"],
+        *sent["edges"],
+        *(column for _, column in sent["columns"].values()),
+    ]
     names = [name for table in ("workers", "prefixes", "groups") for name in sent[table]]
     return sum(map(len, packed)) + sum(map(len, names))
 

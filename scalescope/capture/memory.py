@@ -1,8 +1,8 @@
-"""Memory of the scheduler and the workers over a trial.
+"""Memory and CPU of the scheduler and the workers over a trial.
 
-Resident memory comes from each process's own system monitor, every half second by default, and is gathered once at the
-end: heartbeats are up to 2.5 s apart with 300 workers and miss short peaks. Managed and spilled bytes are what the
-scheduler knew of a worker about then; it hears of them by heartbeat.
+Resident memory and CPU come from each process's own system monitor, every half second by default, and are gathered once
+at the end: heartbeats are up to 2.5 s apart with 300 workers and miss short peaks. Managed and spilled bytes are what
+the scheduler knew of a worker about then; it hears of them by heartbeat.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def _merge(
         columns["worker"] += [worker] * len(times)
         columns["time"] += times
         columns["rss"] += sizes
+        columns["cpu"] += _numbers("f", sample["cpu"], sample["order"])
         columns["managed"] += array("q", [known_managed[at] if at >= 0 else 0 for at in latest])
         columns["spilled"] += array("q", [known_spilled[at] if at >= 0 else 0 for at in latest])
 

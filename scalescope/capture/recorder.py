@@ -11,6 +11,7 @@ arrays and does nothing else: see `_Attempts.hook`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import struct
 import sys
@@ -18,16 +19,21 @@ import time
 import uuid
 import zlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
+import dask
+from dask.utils import parse_timedelta
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-PROTOCOL = 1
+PROTOCOL = 2
 HELD_ROWS = 5_000_000
+HELD_EDGES = 50_000_000
 HELD_EVENTS = 100_000
 CHUNK_ROWS = 200_000
 LAG_INTERVAL_S = 0.05
+WORKER_LAG_S = 0.1
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 
@@ -38,7 +44,7 @@ _FIELDS = {
     "worker": (0, "i"),
     "prefix": (4, "i"),
     "group": (8, "i"),  # -1: its name is the key
-    "outcome": (12, "i"),  # status, and 256 times the retries
+    "outcome": (12, "i"),  # bits 0-7 status, 8-15 retries, 16-30 workers allowed
     "thread": (16, "q"),
     "nbytes": (24, "q"),
     "runnable": (32, "d"),
@@ -85,7 +91,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.attempts: _Attempts | None = None
         self.events: list[tuple[float, str, str]] = []
         self.members: list[tuple[Any, ...]] = []
-        self.lag: list[tuple[float, float]] = []
+        self.lag: list[tuple[float, str, float]] = []
+        self.graphs: list[tuple[float, float, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
         self.events_dropped = 0
         self.sequence = 0
@@ -95,7 +102,9 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._timer: asyncio.TimerHandle | None = None
         self._worst = 0.0
         self._since = 0.0
-        self._erred_handler: Callable[..., Any] | None = None
+        self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        self._touched = 0
+        self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
 
     # ---------------------------------------------------------------- the scheduler's hooks
 
@@ -107,9 +116,12 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.scheduler = scheduler
         for command in (self.begin, self.drain, self.finish, self.uninstall):
             scheduler.handlers[f"scalescope_{command.__name__}"] = command
-        # A task that may be retried is released without a word to plugins about its error: only this handler sees it.
-        self._erred_handler = scheduler.stream_handlers["task-erred"]
-        scheduler.stream_handlers["task-erred"] = self._task_erred
+        # A task that may be retried is released without a word to plugins about its error, and the size of a graph is
+        # known only as it arrives: the handlers of these messages alone see it.
+        for message, around in (("task-erred", self._around_task_erred), ("update-graph", self._around_update_graph)):
+            before = scheduler.stream_handlers[message]
+            scheduler.stream_handlers[message] = handler = around(before)
+            self._handlers[message] = (before, handler)
 
     async def close(self) -> None:
         """Stop looking at the loop of a scheduler that closes."""
@@ -134,9 +146,15 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         """A structured event of any topic."""
         if not self.active or self.attempts is None:
             return
+        if type(msg) is dict and msg.get("action") == "update-graph":  # there is a table of them
+            return
         if topic == "stealing":
             self.attempts.stolen(msg)
         self._event(topic, msg)
+
+    def update_graph(self, scheduler: Any, *, tasks: Any = (), **kwargs: Any) -> None:
+        """The scheduler has taken in a graph."""
+        self._touched = len(tasks)
 
     # ---------------------------------------------------------------- remote calls
 
@@ -145,7 +163,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._stop()
         self.recording = uuid.uuid4().hex
         self.sequence, self.sent, self.summary = 0, None, None
-        self.events, self.lag, self.memory, self.events_dropped = [], [], [], 0
+        self.events, self.lag, self.memory, self.graphs, self.events_dropped = [], [], [], [], 0
         self._managed = {}
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
@@ -169,9 +187,10 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 "members": self.members,
                 "lag": self.lag,
                 "memory": self.memory,
+                "graphs": self.graphs,
             }
             self.sent["last"] = not self.active and not attempts.keys
-            self.events, self.members, self.lag, self.memory = [], [], [], []
+            self.events, self.members, self.lag, self.memory, self.graphs = [], [], [], [], []
         return self.sent
 
     async def finish(self, recording: str, settle_s: float = 5.0) -> dict[str, Any]:
@@ -198,8 +217,9 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         scheduler = self.scheduler
         for command in ("begin", "drain", "finish", "uninstall"):
             scheduler.handlers.pop(f"scalescope_{command}", None)
-        if scheduler.stream_handlers.get("task-erred") == self._task_erred:
-            scheduler.stream_handlers["task-erred"] = self._erred_handler
+        for message, (before, handler) in self._handlers.items():
+            if scheduler.stream_handlers.get(message) is handler:
+                scheduler.stream_handlers[message] = before
         if scheduler.plugins.get(self.name) is self:
             scheduler.remove_plugin(name=self.name)
 
@@ -222,15 +242,43 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         state = self.scheduler.workers[address]
         return (time.time(), "joined", address, str(state.name), state.host, state.nthreads)
 
-    def _task_erred(self, **message: Any) -> None:
-        attempts = self.attempts
-        if attempts is not None:
-            attempts.erring = message
-        try:
-            self._erred_handler(**message)  # type: ignore[misc]
-        finally:
+    def _around_task_erred(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        def task_erred(**message: Any) -> None:
+            attempts = self.attempts
             if attempts is not None:
-                attempts.erring = None
+                attempts.erring = message
+            try:
+                handler(**message)
+            finally:
+                if attempts is not None:
+                    attempts.erring = None
+
+        return task_erred
+
+    def _around_update_graph(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        if not inspect.iscoroutinefunction(handler):  # before 2023.7
+
+            def received(*args: Any, **message: Any) -> Any:
+                began, self._touched = time.time(), 0
+                result = handler(*args, **message)
+                self._note_graph(began, message)
+                return result
+
+            return received
+
+        async def update_graph(*args: Any, **message: Any) -> Any:
+            began = time.time()
+            result = await handler(*args, **message)  # its last step, without a pause, is to call our `update_graph`
+            self._note_graph(began, message)
+            return result
+
+        return update_graph
+
+    def _note_graph(self, began: float, message: dict[str, Any]) -> None:
+        tasks, self._touched = self._touched, 0
+        if self.active:
+            size = sum(memoryview(frame).nbytes for value in message.values() for frame in getattr(value, "frames", ()))
+            self.graphs.append((began, time.time() - began, str(message.get("client", "")), tasks, size))
 
     def _event(self, topic: str, message: Any) -> None:
         if len(self.events) >= self.held_events:
@@ -250,12 +298,15 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._timer = loop.call_later(interval_s, self._watch, interval_s, at + interval_s)
 
     def _note_lag(self) -> None:
-        self.lag.append((time.time(), self._worst))
+        self.lag.append((time.time(), "scheduler", self._worst))
         self._worst = 0.0
 
     def _sample_memory(self, now: float) -> None:
-        """Managed and spilled bytes of every worker, as its last heartbeat gave them; only what changed."""
+        """What the last heartbeat of every worker said: managed and spilled bytes that changed, a slow event loop."""
         for address, state in self.scheduler.workers.items():
+            lag_s = state.metrics.get("event_loop_interval", 0.0) - self._tick_s
+            if lag_s > WORKER_LAG_S and self._tick_s < 1:  # in clusters of many workers per process nothing ticks
+                self.lag.append((now, address, lag_s))
             spilled = state.metrics.get("spilled_bytes")
             on_disk = int(spilled.get("disk", 0)) if isinstance(spilled, dict) else 0
             sample = (int(state.nbytes), on_disk)
@@ -279,47 +330,52 @@ class _Attempts:
     and cannot leave the columns out of step; `take` slices the columns out of it.
 
     Attributes:
-        running: Attempts that have not ended, by key: task, worker, when runnable, when assigned.
+        running: Attempts that have not ended, by key: the worker's address, and when it was given the task.
+        ready: When a task became runnable, if that was before the scheduler gave it to its worker.
         erring: The message of the error that the scheduler is handling, or None.
         foreign: Attempts that ended but began before the recording.
         dropped: Attempts beyond the limit.
         unassigned: Rows of tasks that failed without having been given to a worker.
+        edges_dropped: Dependencies beyond the limit.
     """
 
     def __init__(self, scheduler: Any, held_rows: int, event: Callable[[str, Any], None]) -> None:
         self.scheduler = scheduler
         self.held_rows = held_rows
         self.event = event
-        self.running: dict[Any, tuple[Any, str, float, float]] = {}
+        self.running: dict[Any, tuple[str, float]] = {}
+        self.ready: dict[Any, float] = {}
         self.erring: dict[str, Any] | None = None
         self.foreign = 0
         self.dropped = 0
         self.unassigned = 0
+        self.edges_dropped = 0
         self.taken = 0
         self.restarted = False
         self.keys: list[Any] = []
         self.rows = bytearray()
         self.workers, self.prefixes, self.groups = _Numbers(), _Numbers(), _Numbers()
+        self.names: dict[Any, tuple[int, int]] = {}  # task group: numbers of its prefix and of its name
         # row, seconds of transfer, deserialize, disk-read, disk-write; rows without any are left out
         self.seconds: list[tuple[float, ...]] = []
+        # rows with dependencies, how many each has, and the rows of these: one after another
+        self.dependents, self.counts, self.needs = array("i"), array("i"), array("i")
+        self.confined: set[str] = set()
         self.assigned_before = _entered_processing(scheduler)
 
     def hook(self) -> Callable[..., None]:
         """The function that the scheduler calls on every transition: a closure over local names, for speed."""
         tasks, now = self.scheduler.tasks, time.time
         running = self.running
-        ready: dict[Any, float] = {}
-        depth: dict[Any, float] = {}
+        ready = self.ready
+        row_of: dict[Any, int] = {}
         tried: dict[Any, int] = {}
-        record = self._recorder(depth, tried)
+        record = self._recorder(row_of, tried)
 
         def transition(key: Any, start: str, finish: str, *args: Any, **details: Any) -> None:
             if finish == "processing":
                 if start != "processing":  # it stays there when it finished on a worker that has left
-                    assigned = now()
-                    task = tasks[key]
-                    runnable = assigned if start == "waiting" else ready.pop(key, assigned)
-                    running[key] = (task, task.processing_on.address, runnable, assigned)
+                    running[key] = (tasks[key].processing_on.address, now())
             elif start == "processing":
                 attempt = running.pop(key, None)
                 if attempt is None:
@@ -327,45 +383,43 @@ class _Attempts:
                 else:
                     record(key, finish, attempt, details)
             elif finish == "forgotten":
-                depth.pop(key, None)
+                row_of.pop(key, None)
                 if tried:
                     tried.pop(key, None)
             elif finish == "queued" or finish == "no-worker":
                 if start == "waiting":
                     ready[key] = now()
             elif start == "queued" or start == "no-worker":
-                runnable = ready.pop(key, 0.0)
                 if finish == "erred" and details.get("cause") == key:  # no worker could take it
                     self.unassigned += 1
-                    record(key, finish, (tasks[key], "", runnable, 0.0), details)
+                    record(key, finish, ("", 0.0), details)
+                else:
+                    ready.pop(key, None)
 
         return transition
 
-    def _recorder(self, depth: dict[Any, float], tried: dict[Any, int]) -> Callable[..., None]:
+    def _recorder(self, row_of: dict[Any, int], tried: dict[Any, int]) -> Callable[..., None]:
         """The function that adds a row for an attempt that ended.
 
         Args:
-            depth: Longest dependency path that ends with each finished task, in seconds.
+            row_of: Row of each finished task.
             tried: Attempts of a task that erred or whose worker died.
         """
-        present, now = self.scheduler.workers, time.time
-        depth_of = depth.get
-        keys, rows, pack = self.keys, self.rows, _ROW.pack
-        workers, prefixes, groups = self.workers, self.prefixes, self.groups
+        tasks, present, now = self.scheduler.tasks, self.scheduler.workers, time.time
+        ready, keys, rows, pack = self.ready, self.keys, self.rows, _ROW.pack
+        workers, names = self.workers, self.names
         held_rows = self.held_rows
+        spans = array("d")  # of every row
 
-        def record(
-            key: Any,
-            finish: str,
-            attempt: tuple[Any, str, float, float],
-            details: dict[str, Any],
-        ) -> None:
+        def record(key: Any, finish: str, attempt: tuple[str, float], details: dict[str, Any]) -> None:
             nonlocal rows
             done = now()
+            given_to, assigned = attempt
+            runnable = ready.pop(key, assigned) if ready else assigned
             if len(keys) >= held_rows:
                 self.dropped += 1
                 return
-            task, given_to, runnable, assigned = attempt
+            task = tasks[key]
             if finish == "memory":
                 status = FINISHED
             elif finish == "erred":
@@ -376,26 +430,26 @@ class _Attempts:
                 status = LOST
             worker = details.get("worker") or given_to
             begin = end = 0.0
-            seconds = None
             for entry in details.get("startstops") or ():
                 action = entry["action"]
                 if action == "compute":
                     begin = entry["start"]
                     end = entry["stop"]
                 elif action in _SECONDS:
-                    seconds = seconds or [0.0, 0.0, 0.0, 0.0]
-                    seconds[_SECONDS[action]] += entry["stop"] - entry["start"]
+                    self._add_seconds(action, entry["stop"] - entry["start"])
             span = end - begin if end > begin else 0.0
-            dependencies = task.dependencies
-            if dependencies:
-                span += max([depth_of(dependency.key, 0.0) for dependency in dependencies])
-            group = task.group.name
+            if task.dependencies:
+                span += self._add_needs(len(spans), task.dependencies, row_of, spans)
+            numbers = names.get(task.group) or self._name(task)
+            outcome = status
+            if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
+                outcome |= self._allowed(task) << 16
             retries = tried.get(key, 0) if tried else 0
             rows += pack(
                 workers[worker],
-                prefixes[task.prefix.name],
-                -1 if group == key else groups[group],
-                status | retries << 8,
+                numbers[0],
+                numbers[1],
+                outcome | retries << 8,
                 details.get("thread") or 0,
                 details.get("nbytes") or 0,
                 runnable,
@@ -405,12 +459,13 @@ class _Attempts:
                 done,
                 span,
             )
-            if seconds is not None:
-                self.seconds.append((len(keys), *seconds))
-            keys.append(key)
             if status == FINISHED:
-                depth[key] = span
+                row_of[key] = len(spans)
+                spans.append(span)
+                keys.append(key)
                 return
+            spans.append(span)
+            keys.append(key)
             if status == ERRED or worker not in present:
                 tried[key] = min(retries + 1, 127)
             if status == ERRED:
@@ -418,13 +473,59 @@ class _Attempts:
 
         return record
 
+    def _add_seconds(self, action: str, seconds: float) -> None:
+        """To the row that is about to be added."""
+        row = len(self.keys)
+        if not self.seconds or self.seconds[-1][0] != row:
+            self.seconds.append((row, 0.0, 0.0, 0.0, 0.0))
+        values = list(self.seconds[-1])
+        values[1 + _SECONDS[action]] += seconds
+        self.seconds[-1] = tuple(values)
+
+    def _add_needs(self, row: int, dependencies: Any, row_of: dict[Any, int], spans: array[float]) -> float:
+        """Note what a row depends on. Returns the longest path that ends with one of these, in seconds."""
+        if len(self.needs) + len(dependencies) > HELD_EDGES:
+            self.edges_dropped += len(dependencies)
+            return max([spans[row_of[task.key]] for task in dependencies if task.key in row_of], default=0.0)
+        needed = [row_of[task.key] for task in dependencies if task.key in row_of]
+        if not needed:
+            return 0.0
+        self.dependents.append(row)
+        self.counts.append(len(needed))
+        self.needs.extend(needed)
+        return max([spans[number] for number in needed])
+
+    def _name(self, task: Any) -> tuple[int, int]:
+        """Numbers of a task's prefix and group; the group is -1 where every task has its own, named like its key."""
+        prefix = self.prefixes[task.prefix.name]
+        if task.group.name == task.key:
+            return prefix, -1
+        numbers = self.names[task.group] = (prefix, self.groups[task.group.name])
+        return numbers
+
+    def _allowed(self, task: Any) -> int:
+        """How many workers may run a restricted task, at most 32,767."""
+        scheduler, prefix = self.scheduler, task.prefix.name
+        restrictions = {
+            "workers": task.worker_restrictions,
+            "hosts": task.host_restrictions,
+            "resources": task.resource_restrictions,
+        }
+        if prefix not in self.confined:
+            self.confined.add(prefix)
+            shown = {kind: _some(names) for kind, names in restrictions.items()}
+            self.event("restriction", {"prefix": prefix, **shown, "loose": bool(task.loose_restrictions)})
+        allowed = scheduler.valid_workers(task)
+        return min(len(scheduler.workers if allowed is None else allowed), 0x7FFF)
+
     def stolen(self, message: Any) -> None:
         """A task went to another worker before it ran; the scheduler makes no transition of that."""
         if not isinstance(message, (tuple, list)) or len(message) < 5 or message[0] != "confirm":
             return
-        attempt = self.running.get(message[1])
-        if attempt is not None:
-            self.running[message[1]] = (attempt[0], message[4], attempt[2], time.time())
+        key = message[1]
+        if key in self.running:
+            self.ready.setdefault(key, self.running[key][1])
+            self.running[key] = (message[4], time.time())
 
     def take(self, limit: int) -> dict[str, Any]:
         """Remove at most `limit` rows and return them as compressed columns, with the names behind the numbers."""
@@ -434,12 +535,17 @@ class _Attempts:
         raw = bytes(self.rows[: count * _ROW.size])
         texts = [str(key) for key in self.keys[:count]]
         seconds = [entry for entry in self.seconds if entry[0] < count]
+        rows = bisect_left(self.dependents, self.taken + count)
+        edges = sum(self.counts[:rows])
         taken = {
             "rows": count,
             "keys": zlib.compress("".join(texts).encode("utf-8", "surrogatepass"), 1),
             "lengths": _packed("i", [len(text) for text in texts]),
             "columns": {name: (kind, zlib.compress(column, 1)) for name, kind, column in _columns(raw)},
             "seconds": [_packed("f" if place else "i", [entry[place] for entry in seconds]) for place in range(5)],
+            "edges": [
+                _packed("i", values) for values in (self.dependents[:rows], self.counts[:rows], self.needs[:edges])
+            ],
             "workers": list(self.workers),
             "prefixes": list(self.prefixes),
             "groups": list(self.groups),
@@ -447,9 +553,10 @@ class _Attempts:
         del self.keys[:count]
         del self.rows[: count * _ROW.size]
         self.seconds[:] = [(entry[0] - count, *entry[1:]) for entry in self.seconds if entry[0] >= count]
+        del self.dependents[:rows], self.counts[:rows], self.needs[:edges]
         self.taken += count
         if not self.keys:
-            for numbers in (self.workers, self.prefixes, self.groups):
+            for numbers in (self.workers, self.prefixes, self.groups, self.names):
                 numbers.clear()
         return taken
 
@@ -463,6 +570,7 @@ class _Attempts:
             "rows": self.taken + len(self.keys),
             "unassigned": self.unassigned,
             "dropped": self.dropped,
+            "edges_dropped": self.edges_dropped,
             "foreign": self.foreign,
             "unfinished": len(self.running),
             "unfinished_keys": [str(key) for key in list(self.running)[:5]],
@@ -471,7 +579,12 @@ class _Attempts:
         }
 
 
-def _packed(kind: str, values: list[Any]) -> bytes:
+def _some(names: Any) -> Any:
+    """The first few of a restriction's names, in order; amounts of resources as they are."""
+    return names if isinstance(names, dict) else sorted(names)[:5] if names else []
+
+
+def _packed(kind: str, values: list[Any] | array[Any]) -> bytes:
     return zlib.compress(array(kind, values).tobytes(), 1)
 
 

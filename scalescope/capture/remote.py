@@ -13,7 +13,7 @@ from typing import Any
 
 
 def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
-    """Resident memory of this process since a time, from the system monitor of a worker or the scheduler.
+    """Resident memory and CPU of this process since a time, from the system monitor of a worker or the scheduler.
 
     Args:
         since: Seconds since the epoch, on the scheduler's clock.
@@ -21,14 +21,17 @@ def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
 
     Returns:
         Identity of the process, address of some worker (asked of the scheduler), `interval_s` of the monitor, times (on
-        the scheduler's clock) and bytes as raw items.
+        the scheduler's clock), bytes and cores in use as raw items.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
     callback = dask_worker.periodic_callbacks.get("monitor")
+    quantities = monitor.quantities
     samples = [
-        (when + delay, int(resident))
-        for when, resident in zip(monitor.quantities["time"], monitor.quantities["memory"])  # noqa: B905  # Python 3.9
+        (when + delay, int(resident), percent / 100)
+        for when, resident, percent in zip(  # noqa: B905  # Python 3.9
+            quantities["time"], quantities["memory"], quantities["cpu"]
+        )
         if when + delay >= since
     ]
     return {
@@ -36,8 +39,9 @@ def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
         "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
         "order": sys.byteorder,
-        "time": array("d", [when for when, _ in samples]).tobytes(),
-        "rss": array("q", [resident for _, resident in samples]).tobytes(),
+        "time": array("d", [when for when, _, _ in samples]).tobytes(),
+        "rss": array("q", [resident for _, resident, _ in samples]).tobytes(),
+        "cpu": array("f", [cores for _, _, cores in samples]).tobytes(),
     }
 
 

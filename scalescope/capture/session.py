@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -269,14 +268,11 @@ class _Run:
             for outcome, name in enumerate(("finished", "erred", "lost")):
                 setattr(recording, name, getattr(recording, name) + columns["status"].count(outcome))
             recording.clock_error_s = max(recording.clock_error_s, chunks.clock_error(columns))
-        if chunk["events"]:
-            times, topics, messages = zip(*chunk["events"], strict=True)
-            events = {"time": array("d", times), "topic": list(topics), "message": list(messages)}
-            spool.write_chunk(self.stream, "events", events)
-        if chunk["lag"]:
-            times, seconds = zip(*chunk["lag"], strict=True)
-            lag = {"process": ["scheduler"] * len(times), "time": array("d", times), "seconds": array("f", seconds)}
-            spool.write_chunk(self.stream, "lag", lag)
+            if (dependencies := chunks.decode_dependencies(sent, chunk["order"]))["task"]:
+                recording.spooled_bytes += spool.write_chunk(self.stream, "dependencies", dependencies)
+        for table, order in _ROWS.items():
+            if chunk[table]:
+                spool.write_chunk(self.stream, table, _columns(table, order, chunk[table]))
         self.members += chunk["members"]
         self.managed += chunk["memory"]
 
@@ -348,6 +344,21 @@ def _opened(path: Path, recording: Recording) -> Iterator[BinaryIO]:
             recording.reason = recording.reason or f"records could not be written: {error}"
 
 
+_ROWS = {
+    "events": ("time", "topic", "message"),
+    "lag": ("time", "process", "seconds"),
+    "graphs": ("time", "seconds", "client", "tasks", "nbytes"),
+}
+"""Columns of the tables that the recorder sends as rows, in its order."""
+
+
+def _columns(table: str, order: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
+    columns = spool.empty(table)
+    for name, values in zip(order, zip(*rows, strict=True), strict=True):
+        columns[name].extend(values)
+    return columns
+
+
 def _workers(members: list[tuple[Any, ...]]) -> Columns:
     """Rows of `records.WORKERS` from arrivals and departures, in the order in which workers came."""
     columns = spool.empty("workers")
@@ -390,6 +401,8 @@ def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
         doubts.append(f"{summary['foreign']} tasks that began before the trial ended in it; they are not in the record")
     if summary["assigned"] is None and not summary["restarted"]:
         doubts.append("this release of distributed keeps no count of its own to check the task record against")
+    if summary["edges_dropped"]:
+        doubts.append(f"{summary['edges_dropped']:,} dependencies were beyond the limit held by the scheduler")
     if summary["events_dropped"]:
         doubts.append(f"{summary['events_dropped']:,} events were beyond the limit of events held by the scheduler")
     if clock_error_s > CLOCK_ERROR_S:

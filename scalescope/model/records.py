@@ -25,7 +25,21 @@ TASKS: dict[str, str] = {
     "runnable": "d",  # when all its dependencies were in memory
     "status": "b",  # 0 finished, 1 erred, 2 attempt lost (worker died or task was released)
     "retries": "b",  # how often it had been tried before on a worker that died or with an error
+    "allowed": "i",  # workers to which a restriction confines it; 0 when every worker may run it
 }
+
+DEPENDENCIES: dict[str, str] = {"task": "i", "needs": "i"}
+"""One row per dependency between recorded tasks: the row in `tasks` of the attempt that ended, and the row of the
+finished attempt whose result it needed. Results that were there before the trial have no row."""
+
+GRAPHS: dict[str, str] = {
+    "time": "d",  # when the scheduler received it
+    "seconds": "d",  # what the scheduler needed to take it in
+    "client": "str",  # who sent it; one that runs inside a task begins with `Client-worker-`
+    "tasks": "q",  # tasks in it
+    "nbytes": "q",  # its size as it was sent; 0 when unknown
+}
+"""What clients submitted: one row per `submit`, `map` or `compute`."""
 
 WORKERS: dict[str, str] = {
     "worker": "str",  # address
@@ -37,20 +51,29 @@ WORKERS: dict[str, str] = {
     "reason": "str",  # why it left
 }
 
-MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "q", "spilled": "q"}
-"""Bytes. `worker` is an address, or `scheduler`."""
+MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "q", "spilled": "q", "cpu": "f"}
+"""Bytes, and the cores that its process kept busy since the sample before (1.0 is one core). `worker` is an address, or
+`scheduler`; of workers that share a process only the first has rows."""
 
 LAG: dict[str, str] = {"process": "str", "time": "d", "seconds": "f"}
 """The longest stall of an event loop within about a second; `process` is `scheduler` or a worker's address."""
 
 EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
-"""Structured events; the message is JSON."""
+"""Structured events; the message is JSON. Among them, by topic:
+
+- a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` and the like;
+- `task-erred`: `{"key", "worker", "exception"}`;
+- `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one;
+- `stealing`, and whatever the workload logs.
+"""
 
 LOGS: dict[str, str] = {"worker": "str", "time": "d", "level": "str", "text": "str"}
 """Log records, of workers that died too."""
 
 TABLES: dict[str, dict[str, str]] = {
     "tasks": TASKS,
+    "dependencies": DEPENDENCIES,
+    "graphs": GRAPHS,
     "workers": WORKERS,
     "memory": MEMORY,
     "lag": LAG,

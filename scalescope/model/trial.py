@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scalescope.model.finding import Finding
 from scalescope.model.sweep import Point
 
 
@@ -27,6 +28,7 @@ WORKER_TIME = (
     "transfer",
     "serialisation",
     "spill",
+    "paused",
     "no_runnable_task",
     "not_assigned",
     "late_start",
@@ -99,6 +101,7 @@ class Trial:
         real_s: Real seconds that the trial took.
         facts: What the driver knows of it: cluster, clock, costs charged, emulation limit, host, packages.
         warnings: About the quality of the capture, in sentences.
+        findings: What its records alone show to be wrong; worst first.
         records: Address of its raw records (a folder of Parquet files); empty when nothing was recorded.
     """
 
@@ -113,6 +116,7 @@ class Trial:
     real_s: float = 0.0
     facts: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     records: str = ""
 
     @property

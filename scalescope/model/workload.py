@@ -54,6 +54,22 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Simpler:
+    """A cheaper workload that hands the scheduler the same graph.
+
+    Attributes:
+        workload: Its name.
+        without: What it does without, such as `file I/O`.
+        params: From the parameters of a trial of this workload, and its recorded work T1 in seconds, the parameters of
+            the other.
+    """
+
+    workload: str
+    without: str
+    params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Workload:
     """What is run, under a name that a sweep can give.
 
@@ -66,6 +82,7 @@ class Workload:
         packages: Distributions it needs besides `distributed`.
         modelled: Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is
             charged and a trial is reproducible to the last bit.
+        simpler: Cheaper workloads that may stand in for it while a symptom is isolated; the closest one first.
     """
 
     name: str
@@ -75,6 +92,7 @@ class Workload:
     parameters: tuple[Parameter, ...] = ()
     packages: tuple[str, ...] = ()
     modelled: bool = False
+    simpler: tuple[Simpler, ...] = ()
 
     def parameter(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from scalescope.analysis.knee import of_sweep
 from scalescope.analysis.summary import PointSummary, label, summarise, varied
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
@@ -19,7 +20,7 @@ SCHEMA = 1
 
 
 def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str, Any]:
-    """Everything the terminal shows, unrounded: `verdict`, `points`, `trials`, `cluster`, `sweep`."""
+    """Everything the terminal shows, unrounded: `verdict`, `points`, `knees`, `trials`, `cluster`, `sweep`."""
     states = Counter(trial.state for trial in trials if not trial.warmup)
     return {
         "schema": SCHEMA,
@@ -30,6 +31,7 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
             "findings": [finding.to_mapping() for finding in verdict.findings],
         },
         "points": [rows.row(summary) for summary in summarise(trials)],
+        "knees": [knee.to_mapping() for knee in of_sweep(sweep, trials)],
         "trials": {str(state): states[state] for state in TrialState},
         "cluster": list(rows.cluster_lines(sweep, trials)),
     }
@@ -54,6 +56,7 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
     blocks = [
         f"**{markdown_text(verdict.line)}**",
         _table(summaries),
+        _items("Scaling", [f"{title}: {line}" for title, line in rows.knees(sweep, trials)]),
         _worker_time(summaries, verdict),
         _items(
             "Also found",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from scalescope.analysis.knee import Knee, of_sweep
 from scalescope.analysis.summary import Estimate, PointSummary, label, order, percent, settings, summarise, varied
 from scalescope.analysis.verdict import cause_of
 from scalescope.analysis.worker_time import TITLES
@@ -108,6 +109,30 @@ def row(summary: PointSummary) -> dict[str, Any]:
         "metrics": None if summary.metrics is None else summary.metrics.to_mapping(),
         "cause": cause_of(summary).value,
     }
+
+
+# ------------------------------------------------------------------ scaling
+
+
+def knees(sweep: Sweep, trials: Sequence[Trial]) -> list[tuple[str, str]]:
+    """Where throughput stops growing: a title and a sentence for each series of at least three worker counts."""
+    found = [knee for knee in of_sweep(sweep, trials) if len(knee.series.points) > 2]
+    return [(_capital(knee.title), knee.line + _to_measure(knee)) for knee in found]
+
+
+def _to_measure(knee: Knee) -> str:
+    if not knee.refine:
+        return ""
+    return f" To know more, measure {_listing(knee.refine)} workers (`--refine {len(knee.refine)}` does)."
+
+
+def _listing(numbers: Sequence[int]) -> str:
+    texts = [f"{number:,}" for number in sorted(numbers)]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 # ------------------------------------------------------------------ worker time

@@ -30,6 +30,7 @@ INKS = {
     "transfer": ("▒", "blue"),
     "serialisation": ("%", "cyan"),
     "spill": ("$", "magenta"),
+    "paused": ("=", "bright_magenta"),
     "no_runnable_task": ("·", "bright_black"),
     "not_assigned": ("?", "yellow"),
     "late_start": (">", "white"),
@@ -38,6 +39,7 @@ INKS = {
 }
 """A character and a colour for each part of worker time: the bar can be read without colours."""
 REASONS_SHOWN = 10
+KNEES_SHOWN = 6
 _GAP = 2
 """Spaces between two columns, as `_table` sets them."""
 
@@ -56,6 +58,7 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
     blocks = [
         _headline(verdict),
         _points(summaries, width),
+        _scaling(sweep, trials),
         _worker_time(summaries, verdict, width),
         _other_findings(verdict),
         _listed("Trials that do not count", rows.reasons(summaries), "red"),
@@ -133,6 +136,14 @@ def _points(summaries: Sequence[PointSummary], width: int) -> list[RenderableTyp
         exact = all(estimate.exact for estimate in repeated)
         notes.append("repeats agree exactly" if exact else "in brackets: 95 % interval over repeats")
     return [_table(table, width), Text("; ".join(notes), style="dim")]
+
+
+def _scaling(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
+    lines = rows.knees(sweep, trials)
+    shown: list[RenderableType] = [Text.assemble((f"{title}: ", "bold"), line) for title, line in lines[:KNEES_SHOWN]]
+    if len(lines) > KNEES_SHOWN:
+        shown.append(Text(f"and {len(lines) - KNEES_SHOWN} more series (--json has all)", style="dim"))
+    return shown
 
 
 def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int) -> list[RenderableType]:

@@ -16,6 +16,9 @@ from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow
 INTERRUPTED = "interrupted"
 """A fact that is true of a trial that was stopped from outside: it is shown, and run again on resume."""
 
+STEP_OF = "step_of"
+"""A fact of a run that is a step of something larger, such as an isolation: its id. `latest` passes such runs over."""
+
 PACKAGES = "packages"
 """A fact that, where it is a whole list of packages, is kept once for all trials that share it."""
 
@@ -67,6 +70,7 @@ def trial_row(run_id: str, trial: Trial, *, saved_at: datetime, records: str) ->
         metrics=metrics.to_mapping() if metrics else None,
         facts=facts,
         warnings=list(trial.warnings),
+        findings=[finding.to_mapping() for finding in trial.findings],
         environment_hash=environment.hash if environment else None,
         records=records,
         **columns,
@@ -87,6 +91,7 @@ def trial(row: TrialRow, *, records: str) -> Trial:
         real_s=row.real_s,
         facts=join_packages(row),
         warnings=tuple(row.warnings),
+        findings=tuple(map(Finding.from_mapping, row.findings)),
         records=records,
     )
 

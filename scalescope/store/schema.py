@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest revision in `migrations/versions`."""
 
 VERSION_TABLE = "scalescope_version"
@@ -166,6 +166,7 @@ class TrialRow(Base):
     metrics: Mapped[dict[str, Any] | None]
     facts: Mapped[dict[str, Any]]
     warnings: Mapped[list[Any]]
+    findings: Mapped[list[Any]] = mapped_column(server_default="[]")
     environment_hash: Mapped[str | None] = mapped_column(ForeignKey("environments.hash"))
     records: Mapped[str]
 

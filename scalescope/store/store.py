@@ -268,6 +268,15 @@ class Store:
             row.verdict = clean(verdict.line) if verdict else None
             row.findings = rows.finding_rows(run_id, verdict) if verdict else []
 
+    def extend(self, run_id: str, planned: int) -> None:
+        """Record that a run has grown to so many trials.
+
+        Raises:
+            StoreError: The database refuses, or another process has taken the run over.
+        """
+        with self._transaction("extend a run") as session:
+            self._owned_run(session, run_id, renew=True).planned = planned
+
     def beat(self, run_id: str) -> None:
         """Say that the run is alive; at least every 30 s while it runs, or another host may take it over.
 
@@ -277,8 +286,13 @@ class Store:
         with self._transaction("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 
-    def runs(self, *, limit: int = 50, workload: str | None = None) -> list[SweepRun]:
+    def runs(self, *, limit: int = 50, workload: str | None = None, sweep: str | None = None) -> list[SweepRun]:
         """The newest runs, newest first, with all their trials.
+
+        Args:
+            limit: At most so many.
+            workload: Only of this workload.
+            sweep: Only of the sweep with this id.
 
         Raises:
             StoreError: The database refuses.
@@ -286,6 +300,8 @@ class Store:
         statement = _newest_runs().limit(limit)
         if workload is not None:
             statement = statement.where(RunRow.workload == clean(workload))
+        if sweep is not None:
+            statement = statement.where(RunRow.sweep_id == sweep)
         with self._session("read the runs") as session:
             return [self._run(row) for row in session.scalars(statement)]
 
@@ -293,7 +309,8 @@ class Store:
         """One run.
 
         Args:
-            reference: Its id, the beginning of its id if no other run has it, or `latest`.
+            reference: Its id, the beginning of its id if no other run has it, or `latest`, which is the newest that is
+                no step of another one.
 
         Raises:
             UsageError: There is no such run, or there are several.
@@ -302,7 +319,8 @@ class Store:
         with self._session("read a run") as session:
             found: Sequence[RunRow] = []
             if reference == "latest":
-                found = session.scalars(_newest_runs().limit(1)).all()
+                own = RunRow.facts[rows.STEP_OF].as_string().is_(None)
+                found = session.scalars(_newest_runs().where(own).limit(1)).all()
             elif reference:
                 prefix = RunRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(_newest_runs().where(prefix).limit(6)).all()

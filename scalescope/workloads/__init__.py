@@ -16,6 +16,7 @@ from scalescope.workloads import (
     beam_pardo,
     dataframe_shuffle,
     futures_map,
+    replay,
     tree_reduce,
 )
 from scalescope.workloads.references import FORMS, load_function
@@ -29,10 +30,12 @@ _BUILTIN = (
     dataframe_shuffle.WORKLOAD,
     tree_reduce.WORKLOAD,
 )
+_NEEDS_A_FILE = (replay.WORKLOAD,)
+"""Can be loaded by name, but not run without a file that another command writes."""
 
 
 def builtin() -> tuple[Workload, ...]:
-    """The workloads that come with Scalescope."""
+    """The workloads that come with Scalescope and run as they are."""
     return _BUILTIN
 
 
@@ -49,7 +52,7 @@ def load(reference: str) -> Workload:
     reference = fields.text("workload", reference)
     if ":" in reference:
         return load_function(reference)
-    known = {workload.name: workload for workload in _BUILTIN}
+    known = {workload.name: workload for workload in (*_BUILTIN, *_NEEDS_A_FILE)}
     if reference in known:
         return known[reference]
     raise InvalidField(

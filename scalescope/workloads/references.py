@@ -8,8 +8,9 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from scalescope.errors import InvalidField
@@ -88,6 +89,15 @@ def _from_module(name: str, reference: str) -> ModuleType:
         raise _import_failed(reference, error) from error
 
 
+class _SourceOnly(SourceFileLoader):
+    """Compiles the file each time: a cached one is taken for current when two edits are within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file as it is now; nothing is left beside it."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _from_file(place: str, reference: str) -> ModuleType:
     path = Path(place).expanduser().resolve()
     if not path.is_file():
@@ -95,7 +105,7 @@ def _from_file(place: str, reference: str) -> ModuleType:
     # Its functions must reach workers by value, since they need not have the file. That cloudpickle is told so does not
     # suffice: distributed tries pickle first, and turns to cloudpickle only where it finds `__main__` in the result.
     name = f"__main__{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest(str(path))}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceOnly(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

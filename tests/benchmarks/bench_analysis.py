@@ -1,6 +1,7 @@
 """How long the analysis of a large trial takes: `python tests/benchmarks/bench_analysis.py [tasks]`.
 
-Prints CPU seconds and the largest memory of this process; asserts nothing on time, only that nothing was lost.
+Prints CPU seconds and the largest memory of this process; asserts nothing on time, only that nothing was lost. What-if
+replays are measured on a tenth of the tasks, as many as reports replay.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.graph import Graph
 from scalescope.analysis.measure import measure, stages
+from scalescope.analysis.replay import Replay
+from scalescope.analysis.work_span import critical_path, offered, profile, work_span
+from scalescope.analysis.worker_time import busy_by_worker, divide, over_time
 from scalescope.model.records import TASKS
 
 WORKERS, USED = 300, 280
@@ -36,7 +42,8 @@ def tables(tasks: int, *, overheads: bool) -> dict[str, Any]:
     values |= {"start": start, "stop": start + seconds, "done": start + seconds, "assigned": start - 0.01}
     values |= {"span": seconds, "runnable": np.full(tasks, 1e9)}
     if overheads:
-        values |= {"transfer": rng.exponential(0.005, tasks), "deserialize": rng.exponential(0.001, tasks)}
+        means = {"transfer": 0.005, "deserialize": 0.001, "disk_read": 0.002, "disk_write": 0.002}
+        values |= {name: rng.exponential(mean, tasks) for name, mean in means.items()}
     texts: dict[str, list[str]] = {
         "key": [f"('work-3f2ac0ffee', {i})" for i in range(tasks)],
         "prefix": ["work"] * tasks,
@@ -61,8 +68,36 @@ def cpu_seconds(call: Callable[[], object]) -> float:
     return min(found)
 
 
+def binary_tree(tasks: int) -> dict[str, Any]:
+    """A table `dependencies`: each task of the second half needs two of those before it."""
+    task = np.repeat(np.arange(tasks // 2 + 1, tasks), 2)
+    return {"task": task, "needs": np.arange(len(task))}
+
+
+def what_if(tasks: int) -> dict[str, float]:
+    """CPU seconds of the graph's analysis and of replays."""
+    records = tables(tasks, overheads=False)
+    attempts = Attempts.read(records)
+    found: dict[str, float] = {}
+    for name, dependencies in (("bag", {}), ("tree", binary_tree(tasks))):
+        graph = Graph.read(records | {"dependencies": dependencies}, attempts)
+        replay = Replay.of(attempts, graph)
+        if replay is None or len(graph.needs) != len(dependencies.get("task", ())):
+            raise SystemExit(f"{name}: dependencies were lost")
+        calls: dict[str, Callable[[], object]] = {
+            "work_span": lambda g=graph: work_span(attempts, g),
+            "critical_path": lambda g=graph: critical_path(attempts, g),
+            "offered": lambda g=graph: offered(attempts, g),
+            "replay_of": lambda g=graph: Replay.of(attempts, g),
+            "makespan": lambda r=replay: r.makespan(WORKERS),
+            "with_partitions": lambda r=replay: r.with_partitions(2.0),
+        }
+        found |= {f"{name}_{call}_cpu_s": round(cpu_seconds(calls[call]), 2) for call in calls}
+    return found
+
+
 def main() -> None:
-    """Measure, with and without transfers."""
+    """Measure, with and without overheads of every task."""
     tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     for overheads in (False, True):
         records = tables(tasks, overheads=overheads)
@@ -70,14 +105,21 @@ def main() -> None:
         paid, total = WORKERS * metrics.makespan_s, sum(metrics.worker_time_s.values())
         if metrics.tasks != tasks or abs(total / paid - 1) > 1e-9:
             raise SystemExit(f"{metrics.tasks} tasks, {total} of {paid} thread-seconds")
+        attempts = Attempts.read(records)
+        edges = np.linspace(0.0, attempts.makespan, 201)
         result = {
             "tasks": tasks,
-            "transfers": overheads,
+            "overheads": overheads,
             "measure_cpu_s": round(cpu_seconds(lambda r=records: measure(r, threads=WORKERS, elapsed_s=1.0)), 2),
+            "divide_cpu_s": round(cpu_seconds(lambda a=attempts: divide(a, threads=WORKERS)), 2),
+            "over_time_cpu_s": round(cpu_seconds(lambda a=attempts: over_time(a, threads=WORKERS)), 2),
+            "busy_by_worker_cpu_s": round(cpu_seconds(lambda a=attempts, e=edges: busy_by_worker(a, e)), 2),
+            "profile_cpu_s": round(cpu_seconds(lambda a=attempts: profile(a)), 2),
             "stages_cpu_s": round(cpu_seconds(lambda r=records: stages(r)), 2),
             "max_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
         print(json.dumps(result))
+    print(json.dumps({"tasks": tasks // 10} | what_if(tasks // 10)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ cores, and the ratios are upper bounds.
 
 Each round runs every mode once on the same scheduler, in rotated order: nothing; `Capture.trial`, of a `Capture` that
 is installed before and removed after it; `Client.get_task_stream`; `Client.performance_report` (up to 100,000 tasks).
-Ratios are those of a mode to nothing in the same round. CPU is that of the scheduler process, from before the first
+Ratios are those of a mode to nothing in the same round. Before
+each, the scheduler collects its garbage and freezes the rest: what earlier batches left grows, and the moment of a full
+collection (0.2 to 0.5 s) would be chance. CPU is that of the scheduler process, from before the first
 batch until the records have been collected; wall is the client's over the batches. The interval is that of order
 statistics with at least 95 % confidence, or the whole range of too few rounds. The client decodes and writes records
 while the batches run, on the same two cores.
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import math
@@ -47,9 +50,7 @@ from scalescope.model import spool
 
 BATCH = 10_000
 _QUIET = {
-    "distributed.scheduler.work-stealing": False,
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.system-monitor.interval": "10s",
     "distributed.scheduler.dashboard.tasks.task-stream-length": REPORT_TASKS,
 }
 _INT = pickle.dumps(int)
@@ -197,6 +198,8 @@ def run_tasks(client: Client, tasks: int) -> None:
 def run_mode(client: Client, mode: Nothing, tasks: int) -> Cost:
     """One mode once."""
     with mode.installed(client):
+        scheduler_cpu(client)
+        client.run_on_scheduler(settle)
         cpu = scheduler_cpu(client)
         began = time.perf_counter()
         with mode.recording(client):
@@ -205,6 +208,12 @@ def run_mode(client: Client, mode: Nothing, tasks: int) -> Cost:
         cpu_s = scheduler_cpu(client) - cpu
     wire, spooled, missing = mode.result(tasks)
     return Cost(cpu_s, wall_s, wire, spooled, missing)
+
+
+def settle() -> None:
+    """Have the garbage collector start from nothing: one full collection more costs as much as all that is measured."""
+    gc.collect()
+    gc.freeze()
 
 
 def scheduler_cpu(client: Client) -> float:

@@ -11,6 +11,8 @@ COMMANDS = (
     ("bench_simulated.py", "--local"),
     ("bench_recorder.py", "--tasks", "100000", "--pairs", "7"),
     ("bench_analysis.py",),
+    ("bench_report.py",),
+    ("bench_knee.py",),
 )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def run_of(fake: Any, address: str) -> Callable[[Severity], str]:
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out.strip()
-    for command in ([], ["sweep"], ["show"], ["workloads"], ["doctor"]):
+    for command in ([], ["sweep"], ["show"], ["trace"], ["workloads"], ["doctor"]):
         assert cli.run([*command, "--help"]) == 0
         assert "Exit status: 0 fine" in " ".join(capsys.readouterr().out.split())
 
@@ -103,6 +104,45 @@ def test_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.Capture
     assert first in shown
     assert second in shown
     assert "speed-up" in shown
+
+
+def test_a_trace(run_of: Any, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_id = run_of(Severity.HIGH)
+    path = tmp_path / "t.json.gz"
+    assert cli.run(["trace", run_id, "--point", "workers=4", "--output", str(path), "--store", address, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    with gzip.open(path, "rt") as stream:
+        events = json.load(stream)["traceEvents"]
+    assert (shown["run"], shown["file"], shown["events"]) == (run_id, str(path), len(events))
+    assert sum(event["ph"] == "X" for event in events) == 4
+
+
+def test_a_trace_by_default_is_of_the_worst_point_and_in_this_folder(
+    run_of: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_of(Severity.HIGH)
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["trace", "--store", address]) == 0
+    [path] = tmp_path.glob("*.json.gz")
+    output = capsys.readouterr()
+    assert path.name in output.out
+    assert "perfetto" in output.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "There is no run 'nothing'"),
+        (["--point", "workers=3"], "The run has no point 'workers=3'"),
+        (["--trial", "zzz"], "The run has no trial 'zzz'"),
+    ],
+)
+def test_no_such_trace(
+    run_of: Any, address: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    run_of(Severity.INFO)
+    assert cli.run(["trace", *arguments, "--store", address]) == cli.USAGE
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("prefect_server")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from array import array
 from collections import defaultdict
 from typing import Any
 
@@ -8,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalescope.analysis import ledger
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.worker_time import divide, worker_time
+from scalescope.analysis.worker_time import busy_by_worker, divide, over_time, worker_time
 from scalescope.model.trial import WORKER_TIME
+
+EPOCH = 1_000.0  # of the fixture `records`
 
 
 def parts(tables: dict[str, Any], threads: int) -> dict[str, float]:
@@ -20,6 +25,16 @@ def parts(tables: dict[str, Any], threads: int) -> dict[str, float]:
 
 def workers(*names: str, **given: Any) -> dict[str, dict[str, Any]]:
     return {name: dict(given) for name in names}
+
+
+def with_status(tables: dict[str, Any], *changes: tuple[str, float, str, str]) -> dict[str, Any]:
+    """Tables with events of workers: address, time, status before, status."""
+    messages = [
+        json.dumps({"action": "worker-status-change", "prev-status": before, "status": now})
+        for _, _, before, now in changes
+    ]
+    times = array("d", [EPOCH + time for _, time, _, _ in changes])
+    return tables | {"events": {"time": times, "topic": [name for name, *_ in changes], "message": messages}}
 
 
 def test_all_busy(records):
@@ -97,6 +112,55 @@ def test_spilling_follows_the_computation(records):
     assert parts(tables, 1) == {"busy": 2, "spill": 2, "not_assigned": 1}
 
 
+def test_idle_threads_of_a_paused_worker_are_paused_though_a_task_waits(records):
+    tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(6)], workers("a", "b", nthreads=1))
+    changes = ("b", 1, "running", "paused"), ("b", 3, "paused", "running")
+    # Until 5 a task waits for a, while b is idle.
+    assert parts(with_status(tables, *changes), 2) == {
+        "busy": 6,
+        "paused": 2,
+        "not_assigned": 3,
+        "no_runnable_task": 1,
+    }
+
+
+def test_a_paused_worker_that_computes_on_is_busy(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 4}], workers("a", nthreads=2))
+    assert parts(with_status(tables, ("a", 0, "running", "paused")), 2) == {"busy": 4, "paused": 4}
+
+
+def test_a_worker_may_be_paused_from_the_first_and_to_the_last(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 10}], workers("a", "b", "c"))
+    changes = ("b", 4, "paused", "running"), ("c", 7, "running", "paused")
+    result = worker_time(with_status(tables, *changes), threads=3)
+    assert result.parts["paused"].tolist() == pytest.approx([0, 4, 3, 0])
+    assert result.parts["no_runnable_task"].tolist() == pytest.approx([0, 6, 7, 0])
+
+
+def test_a_worker_that_is_paused_after_it_worked_has_no_tail(records):
+    tables = records(
+        [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "start": 0, "stop": 10}], workers("a", "b")
+    )
+    assert parts(with_status(tables, ("a", 2, "running", "paused")), 2) == {"busy": 12, "paused": 8}
+
+
+def test_a_worker_paused_when_the_last_task_started_was_not_used_then(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 10}], workers("a", "b"))
+    changes = ("b", 0, "running", "paused"), ("b", 4, "paused", "running")
+    assert parts(with_status(tables, *changes), 2) == {"busy": 10, "paused": 4, "no_runnable_task": 6}
+
+
+def test_other_events_and_other_changes_of_status_pause_nothing(records):
+    tables = with_status(
+        records([{"worker": "a", "start": 0, "stop": 4}], workers("a", "b")),
+        ("b", 1, "running", "closing_gracefully"),
+        ("scheduler", 1, "running", "paused"),
+    )
+    own = {"time": EPOCH, "topic": "a", "message": json.dumps(["worker-status-change", "paused"])}
+    tables["events"] = {name: [*column, own[name]] for name, column in tables["events"].items()}
+    assert parts(tables, 2) == {"busy": 4, "no_runnable_task": 4}
+
+
 def test_a_worker_that_joins_late_and_one_that_never_comes(records):
     tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"joined": 4.0}})
     result = worker_time(tables, threads=3)
@@ -139,6 +203,44 @@ def test_per_worker_parts_add_up_to_the_worker(records):
     assert sum(result.parts[part] for part in WORKER_TIME).tolist() == pytest.approx([4, 4, 0])
 
 
+# ------------------------------------------------------------------ over time
+
+
+def test_over_time_shows_when(records):
+    tables = records(
+        [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "start": 2, "stop": 4}], {"a": {}, "b": {"joined": 1}}
+    )
+    series = over_time(Attempts.read(tables), threads=3, bins=4)
+    assert series.edges.tolist() == pytest.approx([0, 1, 2, 3, 4])
+    shown = {part: seconds.tolist() for part, seconds in series.parts.items() if seconds.any()}
+    assert shown == {
+        "busy": pytest.approx([1, 1, 1, 1]),
+        "late_start": pytest.approx([2, 1, 1, 1]),
+        "not_assigned": pytest.approx([0, 1, 0, 0]),
+        "no_runnable_task": pytest.approx([0, 0, 1, 1]),
+    }
+
+
+def test_busy_by_worker_is_what_each_worker_computed_in_each_bin(records):
+    tables = records(
+        [
+            {"worker": "a", "start": 0, "stop": 3},
+            {"worker": "a", "start": 1, "stop": 2},
+            {"worker": "b", "start": 3, "stop": 4},
+            {"worker": "b", "start": 0, "stop": 2, "status": 1},
+        ],
+        workers("a", "b", "c", nthreads=2),
+    )
+    attempts = Attempts.read(tables)
+    assert attempts.addresses == ("a", "b", "c")
+    assert busy_by_worker(attempts, np.array([0.0, 2, 4])).tolist() == [
+        pytest.approx([3, 1]),
+        pytest.approx([0, 1]),
+        pytest.approx([0, 0]),
+    ]
+    assert busy_by_worker(attempts, np.array([1.5, 2.5])).tolist() == [pytest.approx([1.5]), [0], [0]]
+
+
 # ------------------------------------------------------------------ arbitrary records
 
 NAMES = ["a", "b", "c", "ghost"]
@@ -169,19 +271,24 @@ def members(times: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, dict[s
     return st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), row)
 
 
+def statuses(times: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[str, float, str, str]]]:
+    status = st.sampled_from(["running", "paused"])
+    changes = st.lists(st.tuples(st.sampled_from(["a", "b"]), times, status, status), max_size=4)
+    return changes.map(lambda found: sorted(found, key=lambda change: change[1]))
+
+
 def trials(times: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     # The last task makes sure that there is something to measure.
     anchor = {"worker": "a", "runnable": 0, "start": 0, "stop": 1}
-    return st.tuples(
-        st.lists(tasks(times), max_size=12).map(lambda rows: [*rows, anchor]), members(times), st.integers(1, 8)
-    )
+    rows = st.lists(tasks(times), max_size=12).map(lambda rows: [*rows, anchor])
+    return st.tuples(rows, members(times), statuses(times), st.integers(1, 8))
 
 
 @settings(deadline=None)
 @given(trials(st.floats(0, 1e4, allow_subnormal=False)))
 def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
-    rows, present, threads = trial
-    attempts = Attempts.read(records(rows, present))
+    rows, present, changes, threads = trial
+    attempts = Attempts.read(with_status(records(rows, present), *changes))
     result = divide(attempts, threads=threads)
     assert tuple(result.parts) == WORKER_TIME
     assert all((seconds >= 0).all() for seconds in result.parts.values())
@@ -189,10 +296,41 @@ def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial
 
 
 @settings(deadline=None)
+@given(trials(st.floats(0, 1e4, allow_subnormal=False)), st.integers(1, 20))
+def test_over_time_the_parts_are_never_negative_and_add_up_to_the_totals_and_to_every_bin(records, trial, bins):
+    rows, present, changes, threads = trial
+    attempts = Attempts.read(with_status(records(rows, present), *changes))
+    series = over_time(attempts, threads=threads, bins=bins)
+    paid = threads * attempts.makespan
+    assert tuple(series.parts) == WORKER_TIME
+    assert all((seconds >= 0).all() and seconds.shape == (bins,) for seconds in series.parts.values())
+    assert np.sum(list(series.parts.values()), axis=0) == pytest.approx(np.diff(series.edges) * threads, rel=1e-9)
+    for part, seconds in divide(attempts, threads=threads).total().items():
+        assert series.parts[part].sum() == pytest.approx(seconds, abs=1e-9 * paid)
+
+
+@settings(deadline=None)
+@given(trials(SMALL))
+def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
+    rows, present, changes, _ = trial
+    attempts = Attempts.read(with_status(records(rows, present), *changes))
+    held = np.bincount(
+        attempts.members.worker,
+        weights=attempts.members.nthreads * np.maximum(attempts.members.left - attempts.members.joined, 0),
+        minlength=len(attempts.addresses),
+    )
+    result = divide(attempts, threads=1000)  # more than there ever are: nothing is scaled down
+    there = sum(result.parts[part] for part in WORKER_TIME if part not in ("late_start", "lost"))
+    assert (there[:-1] <= held + 1e-9).all()
+    edges = np.linspace(0, attempts.makespan, 5)
+    assert busy_by_worker(attempts, edges).sum(axis=1) == pytest.approx(result.parts["busy"][:-1], abs=1e-9)
+
+
+@settings(deadline=None)
 @given(trials(SMALL))
 def test_every_part_agrees_with_the_definition_second_by_second(records, trial):
-    rows, present, threads = trial
-    attempts = Attempts.read(records(rows, present))
+    rows, present, changes, threads = trial
+    attempts = Attempts.read(with_status(records(rows, present), *changes))
     expected = by_the_second(attempts, threads)
     assert divide(attempts, threads=threads).total() == pytest.approx(expected, abs=1e-9)
 
@@ -233,17 +371,28 @@ def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
                 total[part] += scale * taken
                 room -= taken
             idle[worker] = room
+        used = {worker: capacity[worker] - count for worker, count in idle.items()}
+        for worker in idle:
+            if is_paused(attempts, worker, second):
+                total["paused"] += scale * idle[worker]
+                idle[worker] = 0
         assigned = min(waiting, sum(idle.values()))
         share = assigned / sum(idle.values()) if any(idle.values()) else 0.0
         if second == last_start:
-            base = {worker: capacity[worker] - count for worker, count in idle.items()}
+            base = dict(used)
         for worker, count in idle.items():
-            freed = base.get(worker, 0) - (capacity[worker] - count)
+            freed = base.get(worker, 0) - used[worker]
             tail = min(max(freed, 0), count) if second >= last_start else 0
             total["not_assigned"] += scale * share * count
             total["tail"] += scale * (1 - share) * tail
             total["no_runnable_task"] += scale * (1 - share) * (count - tail)
     return total
+
+
+def is_paused(attempts: Attempts, worker: int, second: int) -> bool:
+    pauses = attempts.pauses
+    rows = zip(pauses.worker, pauses.begin, pauses.end, strict=True)
+    return any(which == worker and begin <= second < end for which, begin, end in rows)
 
 
 def state_at(attempts: Attempts, i: int, second: int) -> str:
@@ -272,3 +421,14 @@ def test_many_workers_are_sorted_as_few_are(records):
     result = worker_time(tables, threads=300)
     assert result.parts["busy"].tolist() == pytest.approx([1.0] * 300 + [0.0])
     assert np.sum([seconds.sum() for seconds in result.parts.values()]) == pytest.approx(300 * 7)
+
+
+def test_the_result_does_not_depend_on_how_many_events_are_worked_on_at_once(records, monkeypatch):
+    rows = [{"worker": f"w{i % 7}", "start": i % 5, "stop": i % 5 + 1 + i % 3, "transfer": 0.5} for i in range(40)]
+    present = {f"w{i}": {"joined": i - 3.0, "left": 6.0 if i == 2 else 0.0} for i in range(7)}
+    attempts = Attempts.read(records(rows, present))
+    at_once = divide(attempts, threads=6)
+    monkeypatch.setattr(ledger, "_PIECE", 1)
+    one_by_one = divide(attempts, threads=6)
+    for part in WORKER_TIME:
+        assert one_by_one.parts[part].tolist() == at_once.parts[part].tolist()

@@ -26,6 +26,7 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
         "order": sys.byteorder,
         "time": array("d", times).tobytes(),
         "rss": array("q", sizes).tobytes(),
+        "cpu": array("f", [0.5] * len(sizes)).tobytes(),
     }
 
 
@@ -35,10 +36,10 @@ def test_samples_take_what_was_last_known_of_managed_memory(rows: Rows) -> None:
     managed = memory._by_worker([(1.5, "w", 7, 0), (1.6, "other", 1, 1), (2.5, "w", 8, 9)])
     memory._merge(columns, samples, managed)
     assert [tuple(row.values()) for row in rows(columns)] == [
-        ("scheduler", 1.0, 10, 0, 0),
-        ("w", 1.0, 20, 0, 0),
-        ("w", 2.0, 30, 7, 0),
-        ("w", 3.0, 40, 8, 9),
+        ("scheduler", 1.0, 10, 0, 0, 0.5),
+        ("w", 1.0, 20, 0, 0, 0.5),
+        ("w", 2.0, 30, 7, 0, 0.5),
+        ("w", 3.0, 40, 8, 9, 0.5),
     ]
 
 

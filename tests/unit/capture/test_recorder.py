@@ -23,16 +23,24 @@ WORKER = "tcp://10.0.0.1:4000"
 OTHER = "tcp://10.0.0.2:4000"
 
 
+class FakeGroup:
+    """Can be a key of a dictionary, as a task group can."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 class FakeScheduler:
     """What the recorder touches of a scheduler."""
 
     def __init__(self, **options: Any) -> None:
         self.tasks: dict[Any, Any] = {}
+        self.task_groups: dict[str, FakeGroup] = {}
         self.workers: dict[str, Any] = {}
         self.task_prefixes: dict[str, Any] = {}
         self.plugins: dict[str, Any] = {}
         self.handlers: dict[str, Any] = {}
-        self.stream_handlers: dict[str, Any] = {"task-erred": self.handle_task_erred}
+        self.stream_handlers = self.own_handlers()
         for number, address in enumerate([WORKER, OTHER]):
             self.workers[address] = SimpleNamespace(
                 address=address, name=number, host="10.0.0.1", nthreads=2, metrics={}, nbytes=0
@@ -42,8 +50,22 @@ class FakeScheduler:
         self.plugins[Recorder.name] = self.recorder
         self.recorder.begin()
 
+    def own_handlers(self) -> dict[str, Any]:
+        return {
+            "task-erred": self.handle_task_erred,
+            "update-graph": self.handle_update_graph,
+        }
+
+    async def handle_update_graph(self, *, client: str, tasks: int, expr_ser: Any) -> None:
+        self.recorder.update_graph(self, tasks=range(tasks), client=client)
+
+    def valid_workers(self, task: Any) -> Any:
+        return task.worker_restrictions
+
     def handle_task_erred(self, **message: Any) -> None:
-        """As for a task that may be retried."""
+        if not message.get("retry"):
+            self.move(message.pop("key"), "processing", "erred", **message)
+            return
         self.move(message["key"], "processing", "released")
         self.move(message["key"], "released", "waiting")
 
@@ -55,8 +77,12 @@ class FakeScheduler:
         self.tasks[key] = SimpleNamespace(
             key=key,
             prefix=self.task_prefixes[prefix],
-            group=SimpleNamespace(name=group),
+            group=self.task_groups.setdefault(group, FakeGroup(group)),
             dependencies=[self.tasks[dependency] for dependency in dependencies],
+            worker_restrictions=None,
+            host_restrictions=None,
+            resource_restrictions=None,
+            loose_restrictions=False,
         )
 
     def move(self, key: Any, start: str, finish: str, **details: Any) -> None:
@@ -72,6 +98,12 @@ class FakeScheduler:
         startstops = [{"action": "compute", "start": 100.0, "stop": 100.0 + seconds}]
         message = {"nbytes": 28, "thread": 7, "startstops": startstops, "type": b"", "typename": "int", "metadata": {}}
         self.move(key, "processing", "memory", worker=worker, **(message | details))
+
+    def lose(self, worker: str, key: Any) -> None:
+        """A worker leaves, and with it the task that it was running."""
+        del self.workers[worker]
+        self.move(key, "processing", "released")
+        self.recorder.remove_worker(self, worker)
 
     def run(self, key: Any, *dependencies: Any, seconds: float = 1.0, **names: str) -> None:
         self.submit(key, *dependencies, **names)
@@ -134,6 +166,7 @@ def test_a_task_becomes_one_row_with_all_that_is_known_of_it(ticking: None) -> N
         "span": 2.5,
         "status": STATUS_FINISHED,
         "retries": 0,
+        "allowed": 0,
     }
 
 
@@ -221,7 +254,7 @@ def test_an_error_is_a_row_and_an_event(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.assign("x")
     details = {"startstops": [{"action": "compute", "start": 1.0, "stop": 3.0}], "thread": 9}
-    scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception_text="E" * 5000, **details)
+    scheduler.stream_handlers["task-erred"](key="x", worker=WORKER, exception_text="E" * 5000, **details)
     chunk = scheduler.drain()
     (row,) = scheduler.tasks_of(chunk)
     assert (row["status"], row["start"], row["stop"], row["span"]) == (STATUS_ERRED, 1.0, 3.0, 2.0)
@@ -242,7 +275,7 @@ def test_an_error_that_will_be_retried_is_a_row_of_its_own(scheduler: FakeSchedu
     scheduler.assign("x")
     startstops = [{"action": "compute", "start": 1.0, "stop": 3.0}]
     scheduler.stream_handlers["task-erred"](
-        key="x", worker=WORKER, thread=9, startstops=startstops, exception_text="ValueError()"
+        key="x", worker=WORKER, thread=9, startstops=startstops, exception_text="ValueError()", retry=True
     )
     scheduler.assign("x", worker=OTHER)
     scheduler.finish("x", worker=OTHER)
@@ -255,8 +288,7 @@ def test_an_error_that_will_be_retried_is_a_row_of_its_own(scheduler: FakeSchedu
 def test_an_attempt_whose_worker_died_is_lost_and_the_next_is_a_retry(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.assign("x")
-    del scheduler.workers[WORKER]
-    scheduler.move("x", "processing", "released")
+    scheduler.lose(WORKER, "x")
     scheduler.move("x", "released", "waiting")
     scheduler.assign("x", worker=OTHER)
     scheduler.finish("x", worker=OTHER)
@@ -299,8 +331,7 @@ def test_a_stolen_task_belongs_to_the_thief(ticking: None) -> None:
     scheduler.assign("x")
     scheduler.recorder.log_event("stealing", ("confirm", "x", "ready", WORKER, OTHER, "stimulus"))
     scheduler.recorder.log_event("stealing", ("confirm", "unknown", "ready", WORKER, OTHER, "stimulus"))
-    del scheduler.workers[OTHER]
-    scheduler.move("x", "processing", "released")
+    scheduler.lose(OTHER, "x")
     (row,) = scheduler.rows()
     assert row["worker"] == OTHER
     assert row["assigned"] > row["runnable"]
@@ -467,6 +498,75 @@ def test_memory_is_noted_where_it_changed(scheduler: FakeScheduler) -> None:
     assert recorder.memory[2:] == [(2.0, WORKER, 100, 0), (2.0, OTHER, 0, 5)]
 
 
+def test_dependencies_are_rows_also_across_chunks(scheduler: FakeScheduler) -> None:
+    for key in "ab":
+        scheduler.run(key)
+    scheduler.run("c", "a", "b")
+    first = scheduler.drain()
+    scheduler.run("d", "c", "b")
+    scheduler.run("e")
+    second = scheduler.drain(ack=1)
+
+    def edges(chunk: dict[str, Any]) -> list[tuple[int, int]]:
+        columns = chunks.decode_dependencies(chunk["tasks"], chunk["order"])
+        return sorted(zip(columns["task"], columns["needs"], strict=True))
+
+    assert edges(first) == [(2, 0), (2, 1)]
+    assert edges(second) == [(3, 1), (3, 2)]
+
+
+def test_a_dependency_that_was_there_before_or_is_forgotten_has_no_row(scheduler: FakeScheduler) -> None:
+    scheduler.submit("persisted")
+    scheduler.run("a")
+    scheduler.move("a", "memory", "forgotten")
+    scheduler.run("b", "persisted", "a")
+    chunk = scheduler.drain()
+    assert list(chunks.decode_dependencies(chunk["tasks"], chunk["order"])["task"]) == []
+
+
+def test_dependencies_beyond_the_limit_are_counted(scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalescope.capture.recorder.HELD_EDGES", 2)
+    for key in "abc":
+        scheduler.run(key)
+    scheduler.run("d", "a", "b")
+    scheduler.run("e", "c", "d")
+    assert scheduler.rows()[-1]["span"] == 3.0
+    assert scheduler.totals()["edges_dropped"] == 2
+
+
+def test_restricted_tasks_say_how_many_workers_may_run_them(scheduler: FakeScheduler) -> None:
+    scheduler.run("free")
+    for key in "ab":
+        scheduler.submit(key)
+        scheduler.tasks[key].worker_restrictions = {OTHER}
+        scheduler.assign(key)
+        scheduler.finish(key)
+    chunk = scheduler.drain()
+    assert [row["allowed"] for row in scheduler.tasks_of(chunk)] == [0, 1, 1]
+    ((_, topic, message),) = chunk["events"]
+    assert topic == "restriction"
+    assert json.loads(message) == {"prefix": "inc", "workers": [OTHER], "hosts": [], "resources": [], "loose": False}
+
+
+def test_graphs_are_noted_with_their_size(ticking: None) -> None:
+    scheduler = FakeScheduler()
+    handler = scheduler.stream_handlers["update-graph"]
+    frames = SimpleNamespace(frames=[b"12345", memoryview(b"678")])
+    asyncio.run(handler(client="Client-1", tasks=3, expr_ser=frames))
+    scheduler.recorder.log_event("Client-1", {"action": "update-graph", "status": "OK"})
+    chunk = scheduler.drain()
+    ((_, seconds, *rest),) = chunk["graphs"]
+    assert (seconds, rest) == (1.0, ["Client-1", 3, 8])
+    assert chunk["events"] == []
+
+
+def test_a_worker_whose_event_loop_is_slow_is_noted(scheduler: FakeScheduler) -> None:
+    scheduler.workers[WORKER].metrics = {"event_loop_interval": 0.02}
+    scheduler.workers[OTHER].metrics = {"event_loop_interval": 1.5}
+    scheduler.recorder._sample_memory(5.0)
+    assert scheduler.recorder.lag == [(5.0, OTHER, 1.5 - 0.02)]
+
+
 def test_the_worst_stall_of_the_loop_is_noted_once_a_second() -> None:
     recorder = Recorder(lag_interval_s=0.01)
     asyncio.run(recorder.start(FakeScheduler()))
@@ -480,14 +580,15 @@ def test_the_worst_stall_of_the_loop_is_noted_once_a_second() -> None:
             await asyncio.sleep(0.01)
 
     asyncio.run(stall())
-    assert recorder.lag[0][1] >= 0.7
+    assert recorder.lag[0][1] == "scheduler"
+    assert recorder.lag[0][2] >= 0.7
 
 
 def test_uninstall_leaves_the_scheduler_as_it_was(scheduler: FakeScheduler) -> None:
     assert set(scheduler.handlers) == {f"scalescope_{name}" for name in ("begin", "drain", "finish", "uninstall")}
     scheduler.recorder.uninstall()
     assert (scheduler.handlers, scheduler.plugins) == ({}, {})
-    assert scheduler.stream_handlers == {"task-erred": scheduler.handle_task_erred}
+    assert scheduler.stream_handlers == scheduler.own_handlers()
 
 
 def test_a_new_recorder_takes_the_place_of_one_that_was_left(scheduler: FakeScheduler) -> None:
@@ -496,7 +597,7 @@ def test_a_new_recorder_takes_the_place_of_one_that_was_left(scheduler: FakeSche
     assert scheduler.plugins == {}  # the scheduler adds it after `start`
     assert scheduler.handlers["scalescope_begin"] == new.begin
     new.uninstall()
-    assert scheduler.stream_handlers == {"task-erred": scheduler.handle_task_erred}
+    assert scheduler.stream_handlers == scheduler.own_handlers()
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ def test_a_chunk_that_is_lost_is_noticed(
     assert recording.reason == "20 of 20 task attempts did not arrive"
 
 
-def test_an_attempt_that_the_hook_missed_is_noticed(client: Client, capture: Capture, path: Path) -> None:
+def test_an_attempt_that_the_recorder_missed_is_noticed(client: Client, capture: Capture, path: Path) -> None:
     def lose_one(dask_scheduler: Any) -> None:
         recorder = dask_scheduler.plugins["scalescope-recorder"]
         recorder.attempts.running.popitem()
@@ -361,7 +361,15 @@ def test_nothing_is_left_on_the_cluster(client: Client) -> None:
 
 
 def summary(**changes: Any) -> dict[str, Any]:
-    counts = {"rows": 10, "unassigned": 0, "dropped": 0, "foreign": 0, "unfinished": 0, "events_dropped": 0}
+    counts = {
+        "rows": 10,
+        "unassigned": 0,
+        "dropped": 0,
+        "foreign": 0,
+        "unfinished": 0,
+        "events_dropped": 0,
+        "edges_dropped": 0,
+    }
     return {**counts, "unfinished_keys": [], "restarted": False, "assigned": 10, **changes}
 
 

@@ -33,6 +33,17 @@ def test_json_has_everything_unrounded(run):
     assert third["metrics"]["worker_time_s"]["busy"] == 300
 
 
+def test_knees_are_in_json_and_markdown(trial, finished):
+    run = finished(*[trial(n, 300, 60) for n in (10, 20, 50, 60, 100, 200, 300)], workload="mine.py:run")
+    data = json.loads(json.dumps(to_json(run.sweep, run.trials, run.verdict), allow_nan=False))
+    [knee] = data["knees"]
+    assert (knee["k"], knee["capped"], knee["scaling"], knee["unit"]) == (60, True, "strong", "workers")
+    assert knee["line"].startswith("Capped at 60 workers")
+    assert len(knee["points"]) == 7
+    markdown = to_markdown(run.sweep, run.trials, run.verdict)
+    assert "**Scaling**\n\n- Strong scaling, 300 items: Capped at 60 workers" in markdown
+
+
 def test_rows_are_the_terminals_table(run):
     rows = to_rows(run.sweep, run.trials, run.verdict)
     assert len(rows) == 3

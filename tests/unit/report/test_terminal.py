@@ -114,6 +114,29 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
     )
 
 
+def test_where_throughput_stops_growing_is_said_in_a_line(trial, finished, printed):
+    run = finished(*[trial(n, 300, 60) for n in (10, 20, 50, 60, 100, 200, 300)], workload="mine.py:run")
+    text = " ".join(show(run, printed, 400).split())
+    assert (
+        "Strong scaling, 300 items: Capped at 60 workers: the widest stage has 60 tasks, 60 ran at once on 300 "
+        "workers, and 240 were idle." in text
+    )
+
+
+def test_too_few_points_for_a_knee_name_those_that_are_missing(trial, finished, printed):
+    text = show(finished(*[trial(n, 300, 300) for n in (10, 100, 300)]), printed, 400)
+    assert (
+        "Strong scaling, 300 items: No knee is looked for: 3 worker counts measured, at least 5 are needed. "
+        "To know more, measure 18 and 32 workers (`--refine 2` does)." in text
+    )
+    assert "knee" not in show(finished(*[trial(n, 300, 300) for n in (10, 100)]), printed)
+
+
+def test_of_very_many_series_some_are_shown(trial, finished, printed):
+    run = finished(*[trial(n, items, items) for n in (10, 100, 300) for items in range(1000, 1010)])
+    assert "and 4 more series (--json has all)" in show(run, printed)
+
+
 def test_nothing_measured(finished, printed):
     assert show(finished(), printed) == golden(
         """

@@ -161,6 +161,7 @@ def realistic_tasks(rows: int, keys: str) -> dict[str, Any]:
         "span": clock["stop"] - clock["start"],
         "status": np.zeros(rows),
         "retries": np.zeros(rows),
+        "allowed": np.zeros(rows),
         **clock,
         **{name: (np.round(value * 2**22) / 2**22) for name, value in seconds.items()},
     }

@@ -268,6 +268,11 @@ class TestResume:
         assert resumed.started_at > run.started_at
         assert len(store.runs()) == 1
 
+    def test_a_run_that_has_grown(self, store: Store, sweep: Sweep) -> None:
+        run_id = begin(store, sweep)
+        store.extend(run_id, 7)
+        assert store.run(run_id).planned == 7
+
     def test_a_run_of_this_process(self, store: Store, sweep: Sweep) -> None:
         assert begin(store, sweep) == begin(store, sweep)
 

@@ -1,0 +1,120 @@
+"""The recorded dependency graph, as arrays over the attempts of `Attempts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, Tables
+from scalescope.errors import CaptureError
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Which node needs the result of which; as read from a trial, nodes are numbered as the elements of `Attempts`.
+
+    Compressed sparse rows: node `i` needs `needs[first[i]:first[i + 1]]`. Every need has a smaller number than the node
+    that needs it, so the numbers are a topological order.
+
+    Attributes:
+        first: Where the needs of each node begin; shape (nodes + 1,).
+        needs: Node numbers; shape (edges,).
+        known: Whether the dependencies are known. Where this is False there are no edges, and nothing may be concluded
+            from that: the records are from before dependencies were recorded.
+    """
+
+    first: Ints
+    needs: Ints
+    known: bool = True
+
+    @classmethod
+    def of(cls, nodes: int, node: Ints, needs: Ints, *, known: bool = True) -> Graph:
+        """A graph from its edges, in any order, each once.
+
+        Raises:
+            CaptureError: A node needs itself or one with a larger number, so there is no order to run them in.
+        """
+        wrong = np.flatnonzero(needs >= node)
+        if len(wrong):
+            raise CaptureError(
+                f"{len(wrong):,} dependencies are on tasks that ended later; the first: {node[wrong[0]]} needs "
+                f"{needs[wrong[0]]}",
+                where="table dependencies",
+                cause="the table does not belong to this table of tasks, or its rows were put in another order",
+                next_step="run the trial again",
+            )
+        order = np.argsort(node, kind="stable")
+        return cls(_offsets(node, nodes), needs[order], known)
+
+    @classmethod
+    def read(cls, tables: Tables, attempts: Attempts) -> Graph:
+        """The graph of one trial.
+
+        Dependencies of or on attempts that never began are left out. Without recorded dependencies the graph is known
+        all the same where no recorded `span` exceeds the duration of its task: then there were none.
+
+        Raises:
+            CaptureError: The table names rows that are not there, or a task that needs a later one.
+        """
+        table = tables.get("dependencies", {})
+        task, needs = (np.asarray(table.get(name, ()), dtype=np.int64) for name in ("task", "needs"))
+        nodes = len(attempts.start)
+        if not len(task):
+            durations = attempts.stop - attempts.start
+            known = not bool(np.any(attempts.span > durations * (1 + 1e-6) + 1e-6))
+            return cls(np.zeros(nodes + 1, np.int64), np.zeros(0, np.int64), known)
+        rows = len(tables["tasks"]["key"])
+        if min(task.min(), needs.min()) < 0 or max(task.max(), needs.max()) >= rows:
+            raise CaptureError(
+                f"dependencies name rows {min(task.min(), needs.min())} to {max(task.max(), needs.max())} of {rows}",
+                where="table dependencies",
+                cause="the tables are of different trials, or task rows were dropped",
+                next_step="run the trial again",
+            )
+        node = np.full(rows, -1)
+        node[attempts.row] = np.arange(nodes)
+        task, needs = node[task], node[needs]
+        began = (task >= 0) & (needs >= 0)
+        return cls.of(nodes, task[began], needs[began])
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    @cached_property
+    def node(self) -> Ints:
+        """The node of each edge, beside `needs`; shape (edges,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.first))
+
+    def dependents(self) -> tuple[Ints, Ints]:
+        """The other direction: offsets of shape (nodes + 1,), and the nodes that need each node's result."""
+        order = np.argsort(self.needs, kind="stable")
+        return _offsets(self.needs, len(self)), self.node[order]
+
+    def restricted(self, kept: Bools) -> Graph:
+        """The graph of some nodes, numbered anew in their order, with the edges between them."""
+        number = np.cumsum(kept) - 1
+        inside = kept[self.node] & kept[self.needs]
+        return Graph.of(int(kept.sum()), number[self.node[inside]], number[self.needs[inside]], known=self.known)
+
+    def earliest(self, seconds: Floats) -> Floats:
+        """When each node could start, were every one of these durations to start as soon as its needs have ended.
+
+        Args:
+            seconds: Duration of each node; shape (nodes,).
+        """
+        start = [0.0] * len(self)
+        if len(self.needs):
+            length = seconds.tolist()
+            for node, need in zip(self.node.tolist(), self.needs.tolist(), strict=True):
+                end = start[need] + length[need]
+                if end > start[node]:
+                    start[node] = end
+        return np.array(start)
+
+
+def _offsets(sorted_or_not: Ints, nodes: int) -> Ints:
+    """Where the entries of each node begin, once they are sorted."""
+    counts = np.bincount(sorted_or_not, minlength=nodes)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

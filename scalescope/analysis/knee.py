@@ -1,0 +1,473 @@
+"""Where throughput stops growing with the workers: the knee of a sweep.
+
+Points that differ only in workers form a series. With fixed items that is strong scaling; with items in proportion to
+workers it is weak scaling. Throughput (items per second) is divided by that of one thread that is always busy with the
+tasks of the smallest point, so that the ideal is `P` on P threads, and what is measured is a speed-up.
+
+A curve alone cannot name a cause. It is called capped at k only where a model with a cap fits best, the interval of k
+lies inside the sweep, no point above k ran more than about k tasks at once, and the widest stage has k tasks.
+Everything else saturates near k for a reason that the curve does not show, and `Knee.refine` says which points to add.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import compress, pairwise
+from statistics import median, median_low
+from typing import Any
+
+import numpy as np
+
+from scalescope.analysis.scaling import WEAK, Fit, Floats, Interval, Model, compare, in_waves, interval_of
+from scalescope.analysis.summary import percent, plural, settings, varied
+from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
+from scalescope.model.trial import Metrics, Trial
+
+FEWEST = 5
+"""Distinct worker counts from which on a knee is looked for: a cap has two parameters, and points on both sides."""
+MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
+"""A best model is taken to be none at all when its error exceeds 5 % and twice the spread of repeats; 10 % without
+repeats. Trials of one point spread by 2-5 % on a good machine."""
+GROWTH = 1.05
+"""Growth over the whole sweep below which there is none to speak of."""
+ABOUT = 0.05
+"""How far the most tasks at once may be from k, as a share of it."""
+ROUND = 3
+"""Points asked for at once: few, since each answer changes the question."""
+CAPS = ("cap", "amdahl-cap", "wave")
+_DRAWN = 120
+
+
+class Scaling(StrEnum):
+    """What a sweep keeps fixed while workers are added."""
+
+    STRONG = "strong"
+    WEAK = "weak"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points that differ only in workers (and in items, in proportion to workers).
+
+    Attributes:
+        scaling: `strong`: all points have the same items; `weak`: the same items per worker.
+        items: Items of every point; None for weak scaling, or where the workload has none.
+        items_per_worker: For weak scaling.
+        points: The points, by workers.
+        threads: P of each valid trial.
+        speedup: Throughput of each, in the unit of one busy thread of the smallest point.
+        metrics: What each measured.
+    """
+
+    scaling: Scaling
+    items: int | None
+    items_per_worker: float | None
+    points: tuple[Point, ...]
+    threads: tuple[int, ...]
+    speedup: tuple[float, ...]
+    metrics: tuple[Metrics, ...]
+
+    @property
+    def unit(self) -> str:
+        """What k counts: workers, or threads where workers have several."""
+        return "worker" if self.points[0].threads_per_worker == 1 else "thread"
+
+    @property
+    def fixed(self) -> str:
+        """What is meant by its scaling, in words."""
+        if self.scaling is Scaling.WEAK:
+            plural_s = "" if self.items_per_worker == 1 else "s"
+            return f"weak scaling, {self.items_per_worker:g} item{plural_s} per worker"
+        return "strong scaling" + ("" if self.items is None else f", {plural(self.items, 'item')}")
+
+    def at(self, workers: int) -> Point:
+        """The point with so many workers."""
+        first = self.points[0]
+        params = dict(first.params)
+        if self.items_per_worker is not None:
+            params[ITEMS] = round(self.items_per_worker * workers)
+        return Point(workers, first.threads_per_worker, params, first.dask_config)
+
+
+@dataclass(frozen=True)
+class Knee:
+    """What a series says about where it stops scaling.
+
+    Attributes:
+        series: What was measured.
+        fits: All models compared, the chosen one first; empty where there are too few points.
+        fit: The chosen model, with the interval of its k; None where there are too few points or none fits.
+        k: Workers (threads, where a worker has several) from which on throughput no longer grows; None without a knee.
+        low: Lower end of the 95 % interval of k.
+        high: Upper end.
+        capped: Whether the cause is plain: `Capped at k`.
+        line: One sentence for people.
+        refine: Worker counts that would tell more, most useful first.
+        where: What else this series has in common, of the settings that differ between series.
+    """
+
+    series: Series
+    fits: tuple[Fit, ...]
+    fit: Fit | None
+    k: float | None
+    low: float | None
+    high: float | None
+    capped: bool
+    line: str
+    refine: tuple[int, ...]
+    where: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the sentence is about."""
+        return ", ".join(part for part in (self.series.fixed, self.where) if part)
+
+    def curve(self) -> tuple[tuple[float, float], ...]:
+        """Threads and speed-up of the chosen model, from the fewest to the most measured; empty without one."""
+        if self.fit is None:
+            return ()
+        first, last = min(self.series.threads), max(self.series.threads)
+        own = [k for k in (self.k,) if k is not None and first <= k <= last]
+        threads = np.unique([*np.linspace(first, last, _DRAWN), *self.series.threads, *own])
+        return tuple(zip(threads.tolist(), self.fit.curve(threads).tolist(), strict=True))
+
+    def ideal(self) -> tuple[tuple[float, float], ...]:
+        """Two ends of the ideal line: every thread always busy."""
+        ends = min(self.series.threads), max(self.series.threads)
+        return tuple((float(threads), float(threads)) for threads in ends)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        fit = self.fit
+        return {
+            "scaling": self.series.scaling.value,
+            "items": self.series.items,
+            "items_per_worker": self.series.items_per_worker,
+            "where": self.where,
+            "line": self.line,
+            "capped": self.capped,
+            "k": self.k,
+            "k_low": self.low,
+            "k_high": self.high,
+            "unit": f"{self.series.unit}s",
+            "model": fit.model.name if fit else None,
+            "parameters": {"rate": fit.rate, **fit.shape} if fit else {},
+            "models": [
+                {"model": each.model.name, "aicc": each.aicc, "weight": each.weight, "error": each.error}
+                for each in self.fits
+            ],
+            "points": [point.id for point in self.series.points],
+            "measured": [list(pair) for pair in zip(self.series.threads, self.series.speedup, strict=True)],
+            "curve": [list(pair) for pair in self.curve()],
+            "ideal": [list(pair) for pair in self.ideal()],
+            "refine_workers": list(self.refine),
+        }
+
+
+def of_sweep(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Knee, ...]:
+    """The knee of every series of a sweep; warm-ups and trials that are not valid are left out."""
+    found = series_of(sweep, trials)
+    names = varied(series.points[0] for series in found)
+    return tuple(of_series(series, where=_where(series, names)) for series in found)
+
+
+def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
+    """Points to add to a sweep so that its knees are known better, most useful first; none when they are known."""
+    knees = of_sweep(sweep, trials)
+    turns = range(max((len(knee.refine) for knee in knees), default=0))
+    points = [knee.series.at(knee.refine[turn]) for turn in turns for knee in knees if turn < len(knee.refine)]
+    return tuple({point.id: point for point in points}.values())
+
+
+# ------------------------------------------------------------------ series
+
+
+def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Series, ...]:
+    """The series of at least two worker counts in what was measured.
+
+    A sweep with the axis `items_per_worker` means weak scaling. In any other, points of equal items belong together
+    first (strong scaling), and of what is left those of equal items per worker (weak scaling).
+    """
+    valid = [trial for trial in trials if trial.counts and trial.metrics is not None]
+    groups: dict[str, list[Trial]] = {}
+    for trial in valid:
+        groups.setdefault(repr(sorted(settings(trial.point).items())), []).append(trial)
+    weak_first = ITEMS_PER_WORKER in sweep.axes or any(ITEMS_PER_WORKER in point for point in sweep.points)
+    found = []
+    for group in groups.values():
+        rest = group
+        for split in (_weak, _strong) if weak_first else (_strong, _weak):
+            series, rest = split(rest)
+            found += series
+    return tuple(found)
+
+
+def _strong(trials: Sequence[Trial]) -> tuple[list[Series], list[Trial]]:
+    """Series of equal items, and the trials that are in none."""
+    by_items: dict[int | None, list[Trial]] = {}
+    for trial in trials:
+        by_items.setdefault(trial.point.items, []).append(trial)
+    found, rest = [], []
+    for items, members in by_items.items():
+        if _several(members):
+            found.append(_series(Scaling.STRONG, members, items, None))
+        else:
+            rest += members
+    return found, rest
+
+
+def _weak(trials: Sequence[Trial]) -> tuple[list[Series], list[Trial]]:
+    """Series of equal items per worker up to rounding, and the trials that are in none."""
+    found, taken = [], []
+    # The most workers first: there rounding to whole items blurs the ratio least.
+    rest = sorted((trial for trial in trials if trial.point.items), key=lambda trial: -trial.point.workers)
+    others = [trial for trial in trials if not trial.point.items]
+    while rest:
+        ratio = (rest[0].point.items or 0) / rest[0].point.workers
+        fits = [trial.point.items == round(ratio * trial.point.workers) for trial in rest]
+        members = list(compress(rest, fits))
+        rest = [trial for trial, fit in zip(rest, fits, strict=True) if not fit]
+        if _several(members):
+            found.append(_series(Scaling.WEAK, members, None, ratio))
+        else:
+            taken += members
+    return found, taken + others
+
+
+def _several(trials: Sequence[Trial]) -> bool:
+    return len({trial.point.workers for trial in trials}) > 1
+
+
+def _series(scaling: Scaling, trials: Sequence[Trial], items: int | None, per_worker: float | None) -> Series:
+    ordered = sorted(trials, key=lambda trial: (trial.point.workers, trial.repeat))
+    measured = [(trial.point, trial.metrics) for trial in ordered if trial.metrics is not None]
+    smallest = [(point, metrics) for point, metrics in measured if point.workers == measured[0][0].workers]
+    work = median(metrics.work_s for _, metrics in smallest) / (smallest[0][0].items or 1)
+    if not work > 0:  # tasks of no length: relative to the smallest point instead
+        work = median(metrics.makespan_s for _, metrics in smallest) * smallest[0][0].threads
+        work /= smallest[0][0].items or 1
+    return Series(
+        scaling,
+        items,
+        per_worker,
+        points=tuple({point.id: point for point, _ in measured}.values()),
+        threads=tuple(point.threads for point, _ in measured),
+        speedup=tuple((point.items or 1) * work / metrics.makespan_s for point, metrics in measured),
+        metrics=tuple(metrics for _, metrics in measured),
+    )
+
+
+def _where(series: Series, names: Sequence[str]) -> str:
+    values = settings(series.points[0])
+    return ", ".join(f"{name}={values[name]}" for name in names if name in values)
+
+
+# ------------------------------------------------------------------ judgement
+
+
+def of_series(series: Series, *, where: str = "") -> Knee:
+    """Choose a model for one series, and say what follows."""
+    counts = sorted(set(series.threads))
+    if len(counts) < FEWEST:
+        line = f"No knee is looked for: {plural(len(counts), 'worker count')} measured, at least {FEWEST} are needed."
+        return _without(series, where, line, (), _between(series, FEWEST - len(counts)))
+    threads, speedup = _data(series)
+    fits = compare(_models(series), threads, speedup)
+    best = fits[0]
+    limit = _tolerated(series)
+    if best.error > limit:
+        line = (
+            f"No knee can be given: no model fits the {len(counts)} worker counts "
+            f"(`{best.model.name}` comes nearest, off by {percent(best.error)})."
+        )
+        return _without(series, where, line, fits, _where_off(series, best))
+    if _gain(best, counts) < GROWTH:
+        line = (
+            f"Throughput does not grow from {plural(counts[0], series.unit)} on, the fewest measured: "
+            "the knee is there or below."
+        )
+        return _without(series, where, line, fits, (), best)
+    at = interval_of(best, threads, speedup)
+    if at is None or at.k >= counts[-1]:
+        return _without(series, where, _no_knee(series, best), fits, (), best)
+    return _with_knee(series, where, fits, at)
+
+
+def _models(series: Series) -> tuple[Model, ...]:
+    """Those that the load allows; waves only of as many tasks as a stage really has, for noise looks like waves."""
+    if series.scaling is Scaling.WEAK:
+        return WEAK
+    return in_waves(metrics.widest_stage for metrics in series.metrics)
+
+
+def _gain(fit: Fit, counts: Sequence[int]) -> float:
+    """By how much throughput grows from the fewest workers to the best."""
+    curve = fit.curve(counts)
+    return float(curve.max() / curve[0])
+
+
+def _data(series: Series) -> tuple[Floats, Floats]:
+    """P and speed-up of all trials; of one per point where repeats agree exactly: then they are no new evidence."""
+    threads, speedup = np.asarray(series.threads, dtype=np.float64), np.asarray(series.speedup)
+    if _spread(series) == 0:
+        _, first = np.unique(threads, return_index=True)
+        return threads[first], speedup[first]
+    return threads, speedup
+
+
+def _spread(series: Series) -> float | None:
+    """Standard deviation of repeats on the log scale, pooled over points; None without repeats."""
+    by_threads: dict[int, list[float]] = {}
+    for threads, speedup in zip(series.threads, series.speedup, strict=True):
+        by_threads.setdefault(threads, []).append(math.log(speedup))
+    freedom = sum(len(values) - 1 for values in by_threads.values())
+    if freedom == 0:
+        return None
+    squares = sum(float(np.var(values)) * len(values) for values in by_threads.values())
+    deviation = math.sqrt(squares / freedom)
+    return 0.0 if deviation < 1e-9 else deviation
+
+
+def _tolerated(series: Series) -> float:
+    spread = _spread(series)
+    return MISFIT_ONCE if spread is None else max(MISFIT, MISFIT_NOISE * spread)
+
+
+def _without(
+    series: Series, where: str, line: str, fits: tuple[Fit, ...], refine: tuple[int, ...], fit: Fit | None = None
+) -> Knee:
+    return Knee(series, fits, fit, None, None, None, False, line, refine, where)
+
+
+def _no_knee(series: Series, fit: Fit) -> str:
+    last = max(series.threads)
+    upto = f"No knee up to {plural(last, series.unit)}: throughput"
+    if fit.model.name == "linear":
+        return f"{upto} grows in proportion, at {percent(fit.rate)} of the ideal."
+    if fit.model.name == "amdahl" and fit.shape["s"] > 0:
+        most = fit.rate / fit.shape["s"]
+        return f"{upto} still grows, ever slower (Amdahl's law: at most {_number(most)} times one busy thread)."
+    if fit.model.name == "wave" and fit.k is not None:
+        return f"{upto} grows in steps, as {plural(round(fit.k), 'equal task')} in waves would."
+    if fit.model.name == "batch":
+        size = round(fit.shape["b"])
+        return f"{upto} is what batches of {plural(size, 'item')} give that each run on one {series.unit}."
+    return f"{upto} still grows, ever slower."
+
+
+def _with_knee(series: Series, where: str, fits: tuple[Fit, ...], at: Interval) -> Knee:
+    fit = fits[0]
+    first, last = min(series.threads), max(series.threads)
+    inside = first < at.low and at.high < last
+    count = _structural(series, at) if inside and fit.model.name in CAPS else None
+    if count is not None:
+        line = _capped_line(series, count)
+        return Knee(series, fits, fit, float(count), at.low, at.high, True, line, (), where)
+    if at.high >= last:
+        line = (
+            f"No knee is certain up to {plural(last, series.unit)}: throughput may saturate from {_number(at.k)} on; "
+            f"measure more {series.unit}s."
+        )
+        return _without(series, where, line, fits, _near(series, at), fit)
+    line = _saturates(series, fit, at)
+    return Knee(series, fits, fit, at.k, at.low, at.high, False, line, _near(series, at), where)
+
+
+def _structural(series: Series, at: Interval) -> int | None:
+    """The number of tasks of the widest stage, where it is k and all that ran at once at every point above k."""
+    widths = set()
+    for threads, found in _by_threads(series).items():
+        if threads <= at.high:
+            continue
+        widths.add(median_low(metrics.widest_stage for metrics in found))
+        peak = median_low(metrics.peak_parallelism for metrics in found)
+        if abs(peak - at.k) > max(1.0, ABOUT * at.k, at.high - at.k, at.k - at.low) or peak >= threads:
+            return None
+    if len(widths) != 1:
+        return None
+    count = widths.pop()
+    return count if math.floor(at.low) <= count <= math.ceil(at.high) else None
+
+
+def _by_threads(series: Series) -> Mapping[int, list[Metrics]]:
+    found: dict[int, list[Metrics]] = {}
+    for threads, metrics in zip(series.threads, series.metrics, strict=True):
+        found.setdefault(threads, []).append(metrics)
+    return found
+
+
+def _capped_line(series: Series, count: int) -> str:
+    last = max(series.threads)
+    peak = median_low(metrics.peak_parallelism for metrics in _by_threads(series)[last])
+    return (
+        f"Capped at {plural(count, series.unit)}: the widest stage has {plural(count, 'task')}, {peak:,} ran at once "
+        f"on {plural(last, series.unit)}, and {last - peak:,} were idle."
+    )
+
+
+def _saturates(series: Series, fit: Fit, at: Interval) -> str:
+    k, low, high = (_number(value) for value in (at.k, at.low, at.high))
+    around = f"{k} {series.unit}s" + ("" if low == high else f" (95 % interval {low}–{high})")
+    beyond = min(threads for threads in series.threads if threads > at.k)
+    width = median_low(metrics.widest_stage for metrics in _by_threads(series)[beyond])
+    if fit.model.name == "merge" and width < beyond:
+        return (
+            f"Throughput falls beyond {around}: on {plural(beyond, series.unit)} the widest stage has only "
+            f"{plural(width, 'task')}."
+        )
+    if fit.model.name in ("usl", "retrograde", "merge"):
+        return f"Throughput peaks near {around} and falls beyond, cause unknown from the curve."
+    return f"Throughput saturates near {around}, cause unknown from the curve."
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
+
+
+# ------------------------------------------------------------------ what to measure next
+
+
+def _near(series: Series, at: Interval) -> tuple[int, ...]:
+    """Workers around k that were not measured, as long as the interval is wider than one step."""
+    step = series.points[0].threads_per_worker
+    if at.high - at.low <= step:
+        return ()
+    wanted = [(at.low + at.high) / 2, at.low, at.high, 0.9 * at.k, 1.1 * at.k, 0.8 * at.k, 1.25 * at.k]
+    return _inside(series, [value / step for value in wanted])
+
+
+def _between(series: Series, number: int) -> tuple[int, ...]:
+    """Workers in the middle of the widest gaps, by ratio."""
+    counts = sorted({point.workers for point in series.points})
+    added: list[float] = []
+    for _ in range(number):
+        gaps = [(high / low, low, high) for low, high in pairwise(counts) if high - low > 1]
+        if not gaps:
+            break
+        _, low, high = max(gaps)
+        middle = min(max(round(math.sqrt(low * high)), low + 1), high - 1)
+        added.append(middle)
+        counts = sorted([*counts, middle])
+    return _inside(series, added)
+
+
+def _where_off(series: Series, fit: Fit) -> tuple[int, ...]:
+    """Workers on both sides of the point that is farthest off the model."""
+    step = series.points[0].threads_per_worker
+    errors = np.abs(np.log(np.asarray(series.speedup) / fit.curve(series.threads)))
+    worst = series.threads[int(errors.argmax())] // step
+    counts = sorted({point.workers for point in series.points})
+    at = counts.index(worst)
+    sides = [counts[i] for i in (at - 1, at + 1) if 0 <= i < len(counts)]
+    return _inside(series, [(worst + side) / 2 for side in sides])
+
+
+def _inside(series: Series, workers: Iterable[float]) -> tuple[int, ...]:
+    """At most `ROUND` whole worker counts inside the sweep that were not measured."""
+    measured = {point.workers for point in series.points}
+    wanted = dict.fromkeys(round(value) for value in workers)
+    inside = [value for value in wanted if min(measured) < value < max(measured) and value not in measured]
+    return tuple(inside[:ROUND])

@@ -1,0 +1,274 @@
+"""Threads of each worker, instant by instant: the machinery behind `scalescope.analysis.worker_time`.
+
+Whatever begins or ends on a worker is an event, packed into one integer (worker, time, kind), so that one sort of plain
+integers puts everything in place: three times as fast as to sort indices and gather. Cumulated, the kinds give how many
+threads want each state; in the order of `STATES` they claim what the worker has. What is left idle changes seldom, and
+only these changes are brought on a common time axis, against the tasks that wait.
+
+Times are rounded to 2^-50 of the makespan; with more than 255 workers by one more bit per doubling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scalescope.analysis.attempts import Attempts, Floats, Ints
+
+STATES = ("busy", "lost", "serialisation", "spill", "transfer", "paused")
+"""States of threads that are there and not simply idle, in the order in which they claim a thread."""
+
+Clock = Callable[[Floats], Floats]
+"""From seconds since the epoch to the seconds until then that count."""
+Levels = npt.NDArray[np.int32]
+_Keys = npt.NDArray[np.uint64]
+
+_MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _BOUNDARY, _SETTLED = 0, 1, 2, 3, 4, 5, 31
+"""Kinds of events, in their order at one instant.
+
+A mark is an edge between bins. An attempt passes through states in turn: boundary i ends one and begins the next; its
+kind is `_BOUNDARY + 2 * i`, and one more where the result was not used. `_SETTLED` comes after all else when the last
+task starts.
+"""
+_KIND_BITS = 5
+_PIECE = 1 << 17
+"""Events, of whole workers, that are worked on at once: few enough to stay in a processor's cache."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Where the number of idle threads of a worker changes, and at each edge; by worker, then by time.
+
+    Attributes:
+        time: Seconds since the epoch.
+        cell: First element of each worker and bin.
+        level: Threads that are idle from here on; none of a paused worker.
+        tail: How many of them were used when the last task of the trial started.
+    """
+
+    time: Floats
+    cell: Ints
+    level: Levels
+    tail: Levels
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The states through which attempts pass before and after they run.
+
+    Attributes:
+        steps: State, when it begins and when it ends; `running` among them. Each begins where the one before ends.
+            States in which no attempt ever was are left out.
+    """
+
+    steps: tuple[tuple[str, Floats, Floats], ...]
+
+    @classmethod
+    def of(cls, attempts: Attempts) -> Chain:
+        """Overheads lie directly before the start, as `worker_time` explains."""
+        read = np.maximum(attempts.start - attempts.disk_read, attempts.prepared_from)
+        deserialize = np.maximum(read - attempts.deserialize, attempts.prepared_from)
+        transfer = np.maximum(deserialize - attempts.transfer, attempts.prepared_from)
+        written = np.minimum(attempts.stop + attempts.disk_write, attempts.makespan)
+        steps = (
+            ("transfer", transfer, deserialize),
+            ("serialisation", deserialize, read),
+            ("spill", read, attempts.start),
+            ("running", attempts.start, attempts.stop),
+            ("spill", attempts.stop, written),
+        )
+        return cls(tuple(step for step in steps if step[0] == "running" or bool(np.any(step[2] > step[1]))))
+
+    @classmethod
+    def only_running(cls, attempts: Attempts) -> Chain:
+        """As if there were no overheads."""
+        return cls((("running", attempts.start, attempts.stop),))
+
+    @property
+    def boundaries(self) -> list[Floats]:
+        """When each state begins, and when the last ends."""
+        return [self.steps[0][1], *(end for _, _, end in self.steps)]
+
+    def changes(self, *, paused: bool) -> dict[str, npt.NDArray[np.int8]]:
+        """For each state that occurs, how many more threads want it from an event on, by kind of event."""
+        found = {state: np.zeros(1 << _KIND_BITS, np.int8) for state in STATES}
+        for i, (step, _, _) in enumerate(self.steps):
+            for wasted in (0, 1):
+                state = ("busy", "lost")[wasted] if step == "running" else step
+                found[state][_BOUNDARY + 2 * i + wasted] += 1
+                found[state][_BOUNDARY + 2 * (i + 1) + wasted] -= 1
+        if paused:
+            found["paused"][[_PAUSE, _RESUME]] = 1, -1
+        return {state: change for state, change in found.items() if change.any()}
+
+
+@dataclass(frozen=True)
+class Events:
+    """All events of all workers.
+
+    Attributes:
+        keys: Worker, time in units, and kind, from the highest bits to the lowest; ascending.
+        time_bits: Bits of the time.
+        unit: Seconds of a unit.
+        last_start: When the last task started, in seconds.
+        turnover: Threads that come or go at each `_JOIN` and `_LEAVE`, in their order.
+        changes: As `Chain.changes`.
+        workers: How many there are.
+        edges: How many there are; one `_MARK` each per worker.
+    """
+
+    keys: _Keys
+    time_bits: int
+    unit: float
+    last_start: float
+    turnover: Ints
+    changes: dict[str, npt.NDArray[np.int8]]
+    workers: int
+    edges: int
+
+    @classmethod
+    def of(cls, attempts: Attempts, chain: Chain, edges: Floats) -> Events:
+        """The events of a trial; the first of `edges` is 0, the last is the makespan."""
+        count, members, pauses = len(attempts.addresses), attempts.members, attempts.pauses
+        time_bits = min(50, 58 - count.bit_length())
+        unit = attempts.makespan / (1 << time_bits)
+
+        def pack(worker: Ints, time: Floats, kind: int | Ints) -> _Keys:
+            keys = worker.astype(np.uint64) << np.uint64(time_bits + 1)  # the makespan itself needs one bit more
+            keys |= (time / unit).astype(np.uint64)
+            keys <<= np.uint64(_KIND_BITS)
+            keys |= np.asarray(kind, np.uint64)
+            return keys
+
+        workers = np.arange(count)
+        left = np.maximum(members.left, members.joined)
+        turnover = np.concatenate(
+            [pack(members.worker, members.joined, _JOIN), pack(members.worker, left, _LEAVE)],
+        )
+        wasted = (~attempts.useful).astype(np.int64)
+        last_start = float(attempts.start.max())
+        keys = np.concatenate(
+            [
+                pack(np.repeat(workers, len(edges)), np.tile(edges, count), _MARK),
+                turnover,
+                pack(pauses.worker, pauses.begin, _PAUSE),
+                pack(pauses.worker, pauses.end, _RESUME),
+                *(pack(attempts.worker, t, _BOUNDARY + 2 * i + wasted) for i, t in enumerate(chain.boundaries)),
+                pack(workers, np.full(count, last_start), _SETTLED),
+            ]
+        )
+        keys.sort()
+        return cls(
+            keys=keys,
+            time_bits=time_bits,
+            unit=unit,
+            last_start=float(int(last_start / unit) * unit),
+            turnover=np.concatenate([members.nthreads, -members.nthreads])[np.argsort(turnover)],
+            changes=chain.changes(paused=len(pauses.worker) > 0),
+            workers=count,
+            edges=len(edges),
+        )
+
+    def occupied(self, clock: Clock) -> tuple[dict[str, Floats], Idle]:
+        """Thread-seconds in each of `STATES`, by worker and bin, of shape (workers, bins); and what was idle."""
+        parts = {state: np.zeros((self.workers, self.edges - 1)) for state in STATES}
+        found: list[Idle] = []
+        turned = 0
+        for first, last, keys in self._pieces():
+            kind = (keys & np.uint64((1 << _KIND_BITS) - 1)).astype(np.intp)
+            ticks = (keys >> np.uint64(_KIND_BITS)) & np.uint64((1 << self.time_bits + 1) - 1)
+            time = ticks.astype(np.float64) * self.unit
+            # No thread is there after a worker's last event: the step to the next worker's first adds nothing.
+            seconds = np.diff(clock(time), append=0.0)
+            cell = np.flatnonzero(kind == _MARK)
+            turns = np.flatnonzero((kind == _JOIN) | (kind == _LEAVE))
+            idle = np.zeros(len(kind), np.int32)
+            idle[turns] = self.turnover[turned : turned + len(turns)]
+            idle, turned = _level(idle), turned + len(turns)
+            used = np.zeros(len(kind), np.int32)
+            for state, change in self.changes.items():
+                taken = np.minimum(_level(change[kind]), idle)
+                if state == "paused":
+                    taken = np.where(taken > 0, idle, np.int32(0))
+                else:
+                    used += taken
+                idle -= taken
+                parts[state][first:last] = sums(taken, seconds, cell, self.edges)
+            found.append(self._idle(kind, time, idle, used, cell))
+        return parts, _joined(found)
+
+    def _pieces(self) -> Iterator[tuple[int, int, _Keys]]:
+        """First worker, the one after the last, and the keys of them all."""
+        shift = np.uint64(self.time_bits + 1 + _KIND_BITS)
+        starts = np.searchsorted(self.keys, np.arange(self.workers + 1, dtype=np.uint64) << shift)
+        first = 0
+        while first < self.workers:
+            fitting = int(np.searchsorted(starts, starts[first] + _PIECE, side="right")) - 1
+            last = min(max(fitting, first + 1), self.workers)
+            yield first, last, self.keys[starts[first] : starts[last]]
+            first = last
+
+    def _idle(self, kind: Ints, time: Floats, idle: Levels, used: Levels, cell: Ints) -> Idle:
+        """What is needed later of one piece."""
+        changed = (kind == _MARK) | (np.diff(idle, prepend=np.int32(0)) != 0)
+        changed |= np.diff(used, prepend=np.int32(0)) != 0
+        late = np.flatnonzero(changed & (time >= self.last_start))
+        worker = np.searchsorted(cell[:: self.edges], late, side="right") - 1
+        tail = np.zeros(len(kind), np.int32)
+        tail[late] = np.clip(used[kind == _SETTLED][worker] - used[late], 0, idle[late])
+        return Idle(time[changed], np.flatnonzero(kind[changed] == _MARK), idle[changed], tail[changed])
+
+
+def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats:
+    """Until each time of `idle`: seconds that count, weighted with the share of idle threads for which no task waits.
+
+    At an instant with i idle threads and r waiting tasks that share is 1 - min(i, r) / i.
+
+    Args:
+        idle: Idle threads.
+        waiting: When each task begins and ceases to wait.
+        clock: As of `Events.occupied`.
+    """
+    begin, end = waiting
+    n = len(idle.time)
+    time = np.concatenate([idle.time, begin, end])
+    order = np.argsort(time)
+    change = np.zeros(len(time), np.int32)
+    change[:n] = np.diff(idle.level, prepend=np.int32(0))
+    threads = np.maximum(_level(change[order])[:-1], 1)
+    change[:n] = 0
+    change[n : n + len(begin)] = 1
+    change[n + len(begin) :] = -1
+    tasks = np.minimum(_level(change[order])[:-1], threads)
+    steps = np.diff(clock(time[order])) * (1.0 - tasks / threads)
+    until = np.empty(len(time))
+    until[order] = integral(steps)
+    return until[:n]
+
+
+def sums(levels: Levels, seconds: Floats, cell: Ints, edges: int) -> Floats:
+    """Thread-seconds per worker and bin, of shape (workers, bins), given the first element of each cell."""
+    totals: Floats = np.add.reduceat(levels * seconds, cell)
+    return totals.reshape(-1, edges)[:, :-1]
+
+
+def integral(steps: Floats) -> Floats:
+    """Cumulated steps, from zero."""
+    return np.concatenate([[0.0], np.cumsum(steps)])
+
+
+def _joined(found: list[Idle]) -> Idle:
+    offsets = np.cumsum([0, *(len(each.time) for each in found)])
+    return Idle(
+        np.concatenate([each.time for each in found]),
+        np.concatenate([each.cell + offset for each, offset in zip(found, offsets[:-1], strict=True)]),
+        np.concatenate([each.level for each in found]),
+        np.concatenate([each.tail for each in found]),
+    )
+
+
+def _level(changes: npt.NDArray[np.int8] | Levels) -> Levels:
+    return np.cumsum(changes, dtype=np.int32)

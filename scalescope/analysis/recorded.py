@@ -1,0 +1,202 @@
+"""From the records of a trial to its graph, to be run again without what its tasks did."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scalescope.analysis.attempts import Tables
+from scalescope.errors import CaptureError
+from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
+from scalescope.model.records import STATUS_FINISHED
+
+MOST_TASKS = 20_000
+"""Larger graphs are not replayed: their file would be large, and a search over them long."""
+NESTED = "Client-worker-"
+"""How the identifier of a client begins that runs inside a task; what it sends counts as sent with its task's graph."""
+
+
+def recorded_graph(tables: Tables) -> RecordedGraph:
+    """The finished tasks of a trial, each once, with their dependencies, restrictions and submissions.
+
+    Which submission a task came with is not recorded. A task without dependencies is taken to have come with the last
+    one before it was runnable, another with the first one, from that of its dependencies on, that still lacks tasks.
+    Without a table `graphs` all came at once; without a column `allowed` there is no restriction.
+
+    Raises:
+        CaptureError: The dependencies were not recorded, no task finished, or there are too many.
+    """
+    tasks = tables.get("tasks", {})
+    rows = _finished(tables)
+    if not rows:
+        raise CaptureError("no task finished")
+    if len(rows) > MOST_TASKS:
+        raise CaptureError(f"{len(rows):,} tasks are too many to be replayed", next_step=f"at most {MOST_TASKS:,} are")
+    if not _known(tables, rows):
+        raise CaptureError("the dependencies of its tasks were not recorded", cause="an older Scalescope recorded it")
+    needs = _needs(tables, set(rows))
+    sent = _assign(tables, rows, needs)
+    rows = _in_order(tables, rows, needs, sent)
+    number = {row: i for i, row in enumerate(rows)}
+    stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
+    allowed = tasks["allowed"] if "allowed" in tasks else np.zeros(len(tasks["key"]))
+    used = sorted(set(sent.values()))
+    renumbered = {old: new for new, old in enumerate(used)}
+    return RecordedGraph(
+        stages,
+        tuple(
+            RecordedTask(
+                stage[i],
+                _rounded(float(tasks["stop"][row] - tasks["start"][row])),
+                tuple(sorted(number[need] for need in needs[row])),
+                int(allowed[row]),
+                renumbered[sent[row]],
+            )
+            for i, row in enumerate(rows)
+        ),
+        _submissions(tables, rows, sent, used),
+    )
+
+
+def _finished(tables: Tables) -> list[int]:
+    """Rows of finished attempts, the last one of each task."""
+    tasks = tables.get("tasks", {"key": (), "status": ()})
+    last = {key: row for row, key in enumerate(tasks["key"]) if tasks["status"][row] == STATUS_FINISHED}
+    return sorted(last.values())
+
+
+def _known(tables: Tables, rows: Sequence[int]) -> bool:
+    """Whether dependencies were recorded, or there were none: then no `span` exceeds the duration of its task."""
+    if len(tables.get("dependencies", {}).get("task", ())):
+        return True
+    tasks = tables["tasks"]
+    durations = {row: tasks["stop"][row] - tasks["start"][row] for row in rows}
+    return all(tasks["span"][row] <= duration * (1 + 1e-6) + 1e-6 for row, duration in durations.items())
+
+
+def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
+    """Dependencies between the rows that count; of an attempt that was repeated, the last stands for all."""
+    keys = tables["tasks"]["key"]
+    by_key = {keys[row]: row for row in rows}
+    needs: dict[int, set[int]] = {row: set() for row in rows}
+    dependencies = tables.get("dependencies", {})
+    for task, need in zip(dependencies.get("task", ()), dependencies.get("needs", ()), strict=True):
+        row, needed = int(task), by_key.get(keys[int(need)])
+        if row in rows and needed is not None and needed != row:
+            needs[row].add(needed)
+    return {row: sorted(found) for row, found in needs.items()}
+
+
+@dataclass
+class _Sent:
+    """A submission by the client, as recorded, and the rows of it that have been found.
+
+    The tasks of earlier submissions whose results it needs are among those that a record counts.
+    """
+
+    time: float
+    tasks: int
+    found: set[int] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all its tasks have been found; never known where it does not say how many it has."""
+        return 0 < self.tasks <= len(self.found)
+
+
+def _graphs(tables: Tables) -> list[_Sent]:
+    """What the workload's own clients sent, in order; one for everything where that was not recorded."""
+    graphs = tables.get("graphs", {})
+    found = [
+        _Sent(float(time), int(tasks))
+        for time, tasks, client in zip(
+            graphs.get("time", ()), graphs.get("tasks", ()), graphs.get("client", ()), strict=True
+        )
+        if not str(client).startswith(NESTED) and tasks > 0
+    ]
+    return sorted(found, key=lambda graph: graph.time) or [_Sent(0.0, 0)]
+
+
+def _assign(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
+    """The submission of each row."""
+    graphs, runnable = _graphs(tables), tables["tasks"]["runnable"]
+    times, sent = [graph.time for graph in graphs], dict[int, int]()
+    depth = _depths(rows, needs)
+    for row in sorted(rows, key=lambda row: (depth[row], runnable[row], row)):
+        before = [sent[need] for need in needs[row] if need in sent]
+        choice = max(before) if before else max(0, bisect_left(times, float(runnable[row])) - 1)
+        while choice + 1 < len(graphs) and graphs[choice].complete:
+            choice += 1
+        graphs[choice].found |= {row, *needs[row]}
+        sent[row] = choice
+    return sent
+
+
+def _depths(rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
+    """Tasks on the longest path to each row. A task ends, and so has its row, after those that it needs."""
+    depth: dict[int, int] = {}
+    for row in sorted(rows):
+        depth[row] = 1 + max((depth.get(need, 0) for need in needs[row]), default=0)
+    return depth
+
+
+def _in_order(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]], sent: dict[int, int]) -> list[int]:
+    """Rows as they were submitted, and of one submission as they started; none before one that it needs.
+
+    Raises:
+        CaptureError: Tasks need each other.
+    """
+    tasks = tables["tasks"]
+    order = sorted(rows, key=lambda row: (sent[row], tasks["start"][row], row))  # as dask's priorities had it
+    placed: set[int] = set()
+    result: list[int] = []
+    while order:
+        left = []
+        for row in order:
+            if placed.issuperset(needs[row]):
+                placed.add(row)
+                result.append(row)
+            else:
+                left.append(row)
+        if len(left) == len(order):
+            raise CaptureError("the recorded tasks need each other in a circle", where="table dependencies")
+        order = left
+    return result
+
+
+def _submissions(
+    tables: Tables, rows: Sequence[int], sent: dict[int, int], used: Sequence[int]
+) -> tuple[Submission, ...]:
+    """What each waited for, as far as times tell, and how long the client took besides."""
+    graphs, done = _graphs(tables), tables["tasks"]["done"]
+    ended = {number: max(float(done[row]) for row in rows if sent[row] == number) for number in used}
+    found = [Submission()]
+    for position in range(1, len(used)):
+        time, before = graphs[used[position]].time, graphs[used[position - 1]].time
+        complete = [i for i in range(position) if ended[used[i]] <= time]
+        after = max(complete, default=-1)
+        since = max(before, ended[used[after]]) if complete else before
+        found.append(Submission(after, _rounded(max(0.0, time - since))))
+    return tuple(found)
+
+
+def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
+    """Names of the task groups, each once, that dask takes for one word; and the number of each task's."""
+    index: dict[str, int] = {}
+    names: list[str] = []
+    for group, prefix in zip(groups, prefixes, strict=True):
+        if group not in index:
+            index[group] = len(names)
+            name = re.sub(r"\W+", "_", prefix).strip("_") or "task"
+            same = sum(other == name or other.startswith(f"{name}_") for other in names)
+            names.append(f"{name}_{same + 1}" if same else name)
+    return tuple(names), [index[group] for group in groups]
+
+
+def _rounded(seconds: float) -> float:
+    """Three significant digits: what follows is noise, and equal durations stay short in a script."""
+    return float(f"{max(seconds, 0.0):.3g}")

@@ -1,0 +1,184 @@
+"""Remove one thing after the other, and keep a removal only while the symptom stays.
+
+A search without any knowledge of what is removed: the caller says what can be (`Move`, `Number`) and measures. It is
+delta debugging (Zeller and Hildebrandt, 2002) in its greedy form, with bisection for numbers, repeated until nothing
+more can go. What is left is 1-minimal: no single move that is known, and no number smaller by one, keeps the symptom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one measurement said.
+
+    Attributes:
+        shows: Whether the symptom is there. One that could not be made shows nothing.
+        text: The measurement in a few words.
+        problem: Why it could not be made; empty when it was.
+    """
+
+    shows: bool
+    text: str
+    problem: str = ""
+
+
+Move = Callable[[T], tuple[str, T] | None]
+"""Something that can be removed. Given a state, says what is done, in words for the notebook, and gives the state
+without it; None where there is nothing (more) to remove. May be called often."""
+
+
+@dataclass(frozen=True)
+class Number(Generic[T]):
+    """A number that can be made smaller.
+
+    Attributes:
+        name: For the notebook.
+        read: The number in a state; None where the state has none.
+        write: The state with another number.
+        least: The smallest number that is allowed there.
+    """
+
+    name: str
+    read: Callable[[T], int | None]
+    write: Callable[[T, int], T]
+    least: Callable[[T], int]
+
+
+@dataclass(frozen=True)
+class Step(Generic[T]):
+    """A line of the notebook.
+
+    Attributes:
+        words: What was tried.
+        state: The state that was measured.
+        reading: What came of it.
+        kept: Whether the search went on from there.
+    """
+
+    words: str
+    state: T
+    reading: Reading
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Reduction(Generic[T]):
+    """What came of a search.
+
+    Attributes:
+        state: The smallest state that showed the symptom.
+        steps: All that was measured, in order.
+        stopped: Why the search ended early; empty when nothing more could be removed.
+    """
+
+    state: T
+    steps: tuple[Step[T], ...] = field(default_factory=tuple)
+    stopped: str = ""
+
+    @property
+    def minimal(self) -> bool:
+        """Whether it is known that nothing more can be removed."""
+        return not self.stopped
+
+    @property
+    def kept(self) -> tuple[Step[T], ...]:
+        """The removals that stayed."""
+        return tuple(step for step in self.steps if step.kept)
+
+
+class _Spent(Exception):
+    """The budget is used up."""
+
+
+def reduce(
+    start: T,
+    *,
+    moves: Sequence[Move[T]],
+    numbers: Sequence[Number[T]],
+    measure: Callable[[str, T], Reading],
+    spent: Callable[[], str] = lambda: "",
+    tried: Callable[[Step[T]], None] = lambda step: None,
+) -> Reduction[T]:
+    """Search.
+
+    Args:
+        start: A state that shows the symptom.
+        moves: What can be removed, in the order in which it is tried: what saves most, first.
+        numbers: What can be made smaller, in that order, after the moves.
+        measure: Measures a state, given words for what was done to reach it. Called once per state.
+        spent: Why no further measurement is allowed; empty while one is. The search ends then, and what it has is
+            still good.
+        tried: Told of every step as it ends.
+    """
+    search = _Search(start, measure, spent, tried)
+    try:
+        before: T | None = None
+        while before != search.state:
+            before = search.state
+            for move in moves:
+                search.take(move)
+            for number in numbers:
+                search.shrink(number)
+    except _Spent as reason:
+        return Reduction(search.state, tuple(search.steps), str(reason))
+    return Reduction(search.state, tuple(search.steps))
+
+
+class _Search(Generic[T]):
+    def __init__(
+        self,
+        state: T,
+        measure: Callable[[str, T], Reading],
+        spent: Callable[[], str],
+        tried: Callable[[Step[T]], None],
+    ) -> None:
+        self.state = state
+        self.steps: list[Step[T]] = []
+        self._measure = measure
+        self._spent = spent
+        self._tried = tried
+        self._known = {state}
+
+    def take(self, move: Move[T]) -> None:
+        """Try a move, again and again as long as it finds something."""
+        while (change := move(self.state)) is not None and self._try(*change):
+            pass
+
+    def shrink(self, number: Number[T]) -> None:
+        """The smallest number that shows the symptom: the least allowed, or else by bisection."""
+        good = number.read(self.state)
+        if good is None or good <= (least := number.least(self.state)):
+            return
+        if number.write(self.state, good - 1) in self._known:  # it was bisected before, and nothing has changed since
+            return
+        if self._try(f"{number.name} {good:,} → {least:,}", number.write(self.state, least)):
+            return
+        bad = least
+        while good - bad > 1:
+            middle = (bad + good) // 2
+            if self._try(f"{number.name} {good:,} → {middle:,}", number.write(self.state, middle)):
+                good = middle
+            else:
+                bad = middle
+
+    def _try(self, words: str, state: T) -> bool:
+        """Whether a state shows the symptom; if so, go on from there."""
+        if state in self._known:  # one that shows it was there before the present one, and is no smaller
+            return False
+        if reason := self._spent():
+            raise _Spent(reason)
+        reading = self._measure(words, state)
+        self._known.add(state)
+        step = Step(words, state, reading, reading.shows)
+        self.steps.append(step)
+        self._tried(step)
+        if reading.shows:
+            self.state = state
+        return reading.shows

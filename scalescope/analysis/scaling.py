@@ -1,0 +1,373 @@
+"""Models of throughput against threads, fitted and compared.
+
+| model | throughput on P threads, up to a factor `rate` |
+| --- | --- |
+| `linear` | P |
+| `amdahl` | P / (1 + s (P - 1)), Amdahl (1967) |
+| `usl` | P / (1 + s (P - 1) + c P (P - 1)), the universal scalability law of Gunther (1993) |
+| `cap` | min(P, k) |
+| `amdahl-cap` | `amdahl` of min(P, k) |
+| `retrograde` | P up to k, then k (k / P)^b: it falls beyond k |
+| `wave` | k / ceil(k / P): k equal tasks, shared out in waves; for a load that grows with P: P / ceil(P / k), k slots |
+| `merge` | P / max(1, floor(P / b)), k = 2 b - 1: a load that grows with P, in pieces that double at 2 b |
+| `batch` | max(1, P / b): a load that grows with P, in pieces of b, each on one thread |
+
+Errors of times are relative, so that all is fitted by least squares on the logarithm. Models are compared by the
+corrected information criterion of Akaike (AICc; Hurvich and Tsai, 1989), and the interval of k comes from a bootstrap
+over residuals (Efron and Tibshirani, 1993, chapter 9). Only numpy; deterministic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+RESOLUTION = 0.005
+"""Relative error below which a fit counts as exact: otherwise, on a virtual clock, overheads of microseconds decide."""
+SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95
+"""Of the bootstrap: resamples, seed of its generator, and level of the interval."""
+PARSIMONY = 2.0
+"""Differences of AICc below this say little (Burnham and Anderson, 2002, section 2.6): of such models the simplest is
+taken, or one knee in six would be read into noise."""
+WAVE_PENALTY = 4.0
+"""Added to the AICc of models that jump: their one parameter, chosen among hundreds of whole numbers with as many
+shapes, fits noise as two smooth ones do. Measured by tests/benchmarks/bench_knee.py."""
+_ROUNDS, _SHRINK, _SIDE = 60, 0.7, 9
+_SAME = 1e-9
+_KNEES = 100
+_BLOCK = 2_000_000
+
+
+@dataclass(frozen=True)
+class Model:
+    """A family of curves.
+
+    Attributes:
+        name: As in the table above.
+        parameters: Names of what gives the curve its shape.
+        curve: Throughput for threads and shape parameters, up to the rate; broadcasts.
+        candidates: Values of each parameter to begin the search with, for the thread counts measured.
+        knee: Where it stops growing, from the shape parameters; infinite where it never does.
+        whole: Whether its parameter is a whole number, so that the candidates are all there is.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    curve: Callable[..., Floats] = field(repr=False, compare=False)
+    candidates: Callable[[Floats], tuple[Floats, ...]] = field(repr=False, compare=False)
+    knee: Callable[..., Floats] | None = field(default=None, repr=False, compare=False)
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model fitted to a series.
+
+    Attributes:
+        model: Which.
+        rate: Throughput per thread before anything limits it, in the unit of the series.
+        shape: Shape parameters by name.
+        k: Threads at which it stops growing; None where it never does.
+        error: Root mean square of the relative error.
+        aicc: The smaller, the better; comparable within a series.
+        weight: Akaike weight: the probability that it is the best of those compared, as far as they can tell.
+    """
+
+    model: Model
+    rate: float
+    shape: Mapping[str, float]
+    k: float | None
+    error: float
+    aicc: float
+    weight: float = 0.0
+
+    def curve(self, threads: Sequence[float] | Floats) -> Floats:
+        """Throughput on so many threads."""
+        return self.rate * self.model.curve(np.asarray(threads, dtype=np.float64), *self.shape.values())
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number of threads, and the ends of its 95 % interval."""
+
+    k: float
+    low: float
+    high: float
+
+
+# ------------------------------------------------------------------ the models
+
+
+def _linear(threads: Floats) -> Floats:
+    return threads
+
+
+def _amdahl(threads: Floats, s: Floats) -> Floats:
+    return threads / (1 + s * (threads - 1))
+
+
+def _usl(threads: Floats, s: Floats, c: Floats) -> Floats:
+    return threads / (1 + s * (threads - 1) + c * threads * (threads - 1))
+
+
+def _cap(threads: Floats, k: Floats) -> Floats:
+    return np.minimum(threads, k)
+
+
+def _amdahl_cap(threads: Floats, s: Floats, k: Floats) -> Floats:
+    return _amdahl(np.minimum(threads, k), s)
+
+
+def _retrograde(threads: Floats, k: Floats, b: Floats) -> Floats:
+    return np.minimum(threads, k) * np.minimum(1.0, k / threads) ** b
+
+
+def _wave(threads: Floats, k: Floats) -> Floats:
+    return np.asarray(k / np.ceil(k / threads))
+
+
+def _slots(threads: Floats, k: Floats) -> Floats:
+    return np.asarray(threads / np.ceil(threads / k))
+
+
+def _merge(threads: Floats, b: Floats) -> Floats:
+    return np.asarray(threads / np.maximum(1.0, np.floor(threads / b)))
+
+
+def _batch(threads: Floats, b: Floats) -> Floats:
+    return np.maximum(1.0, threads / b)
+
+
+def _serial(threads: Floats) -> Floats:
+    return np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])
+
+
+def _crosstalk(threads: Floats) -> Floats:
+    return np.concatenate([[0.0], np.geomspace(1e-8, 0.1, 43)])
+
+
+def _knees(threads: Floats) -> Floats:
+    """Thread counts measured (of very many, some) and values between them, some hundreds in all."""
+    distinct = np.unique(threads)
+    if len(distinct) > _KNEES:
+        distinct = distinct[np.linspace(0, len(distinct) - 1, _KNEES).astype(int)]
+    between = max(2, min(10, 2 * _KNEES // len(distinct)))
+    steps = np.arange(between) / between
+    return np.append((distinct[:-1, None] + np.diff(distinct)[:, None] * steps).ravel(), distinct[-1])
+
+
+def _wholes(threads: Floats) -> Floats:
+    """From the fewest threads to twice the most; with more tasks the waves are too small to matter."""
+    return np.arange(max(2, int(threads.min())), 2 * int(threads.max()) + 1, dtype=np.float64)
+
+
+def _slopes(threads: Floats) -> Floats:
+    return np.geomspace(0.1, 4.0, 25)
+
+
+def _own(k: Floats, *rest: Floats) -> Floats:
+    return k
+
+
+LINEAR = Model("linear", (), _linear, lambda threads: ())
+AMDAHL = Model("amdahl", ("s",), _amdahl, lambda threads: (_serial(threads),))
+USL = Model(
+    "usl",
+    ("s", "c"),
+    _usl,
+    lambda threads: (_serial(threads), _crosstalk(threads)),
+    lambda s, c: np.sqrt(np.divide(1 - s, c, out=np.full_like(s, np.inf), where=c > 0)),
+)
+CAP = Model("cap", ("k",), _cap, lambda threads: (_knees(threads),), _own)
+AMDAHL_CAP = Model(
+    "amdahl-cap", ("s", "k"), _amdahl_cap, lambda threads: (_serial(threads), _knees(threads)), lambda s, k: k
+)
+RETROGRADE = Model("retrograde", ("k", "b"), _retrograde, lambda threads: (_knees(threads), _slopes(threads)), _own)
+WAVE = Model("wave", ("k",), _wave, lambda threads: (_wholes(threads),), _own, whole=True)
+SLOTS = Model("wave", ("k",), _slots, lambda threads: (_wholes(threads),), _own, whole=True)
+MERGE = Model("merge", ("b",), _merge, lambda threads: (_wholes(threads),), lambda b: 2 * b - 1, whole=True)
+BATCH = Model("batch", ("b",), _batch, lambda threads: (_wholes(threads),), whole=True)
+
+SMOOTH = (LINEAR, CAP, AMDAHL, USL, AMDAHL_CAP, RETROGRADE)
+STRONG = (*SMOOTH, WAVE)
+"""For a load that stays the same, of which nothing more is known."""
+WEAK = (*SMOOTH, SLOTS, MERGE, BATCH)
+"""For a load that grows with the threads."""
+
+
+def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
+    """`STRONG` for a load that is known to consist of one of these numbers of tasks, if of equal ones at all."""
+    known = np.array(sorted(set(counts)), dtype=np.float64)
+    return (*SMOOTH, replace(WAVE, candidates=lambda threads: (known,)))
+
+
+# ------------------------------------------------------------------ fitting
+
+
+def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tuple[Fit, ...]:
+    """Fit all models that so many points allow, best first.
+
+    Args:
+        models: `STRONG` or `WEAK`.
+        threads: P of every measurement; repeats have the same P.
+        throughput: Of every measurement, above zero; in the unit of one busy thread, which decides between models that
+            jump where the shape alone does not.
+
+    Returns:
+        One fit per model; without intervals. Empty where there are too few measurements for any.
+    """
+    distinct, logs = len(np.unique(threads)), np.log(throughput)
+    fits = []
+    for model in models:
+        freedom = len(throughput) - _estimated(model) - 1
+        if distinct > len(model.parameters) + 1 and freedom > 0:
+            fits.append(_fit(model, threads, logs))
+    if not fits:
+        return ()
+    least = min(fit.aicc for fit in fits)
+    odds = [math.exp((least - fit.aicc) / 2) for fit in fits]
+    fits = [replace(fit, weight=share / sum(odds)) for fit, share in zip(fits, odds, strict=True)]
+    rest = sorted(fits, key=lambda fit: fit.aicc)
+    best = min((fit for fit in fits if fit.aicc - least < PARSIMONY), key=lambda fit: (len(fit.shape), fit.aicc))
+    return (best, *(fit for fit in rest if fit is not best))
+
+
+def interval_of(fit: Fit, threads: Floats, throughput: Floats) -> Interval | None:
+    """The knee and its interval, by refitting the model to resampled residuals; None where the model has no knee."""
+    if fit.k is None or fit.model.knee is None:
+        return None
+    logs, fitted = np.log(throughput), np.log(fit.curve(threads))
+    freedom = len(logs) - len(fit.shape) - 1
+    residuals = (logs - fitted) * math.sqrt(len(logs) / max(freedom, 1))
+    rng = np.random.default_rng(SEED)
+    samples = fitted + rng.choice(residuals - residuals.mean(), size=(SAMPLES, len(logs)))
+    grid = _around(fit, threads, logs)
+    knees = fit.model.knee(*grid.T)
+    first, last = _best_of(fit.model, grid, threads, samples)
+    tail = (1 - LEVEL) / 2
+    low = float(np.quantile(knees[first], tail, method="lower"))
+    high = float(np.quantile(knees[last], 1 - tail, method="higher"))
+    return Interval(fit.k, min(low, fit.k), max(high, fit.k))
+
+
+def _fit(model: Model, threads: Floats, logs: Floats) -> Fit:
+    shape = _search(model, threads, logs)
+    curve = np.log(model.curve(threads, *shape))
+    rate = float(np.mean(logs - curve))
+    error = math.sqrt(float(np.mean((logs - curve - rate) ** 2)))
+    count, estimated = len(logs), _estimated(model)
+    aicc = 2 * count * math.log(max(error, RESOLUTION)) + 2 * estimated
+    aicc += 2 * estimated * (estimated + 1) / (count - estimated - 1) + WAVE_PENALTY * model.whole
+    k = float(model.knee(*(np.array([value]) for value in shape))[0]) if model.knee else math.inf
+    return Fit(
+        model,
+        math.exp(rate),
+        dict(zip(model.parameters, map(float, shape), strict=True)),
+        k if math.isfinite(k) else None,
+        error=error,
+        aicc=aicc,
+    )
+
+
+def _estimated(model: Model) -> int:
+    """Numbers estimated from the data: shape, rate, and the size of the error."""
+    return len(model.parameters) + 2
+
+
+def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
+    """The shape with the least squared error: the best candidate, then ever finer grids around the best so far."""
+    candidates = model.candidates(threads)
+    grid = _product(candidates)
+    squares = _squares(model, grid, threads, logs)
+    best: Floats = grid[int(squares.argmin())]
+    if model.whole:
+        equal = grid[squares <= squares.min() + _SAME]
+        rates = (logs - _logs(model, equal, threads)).mean(axis=1)
+        best = equal[int(np.abs(rates).argmin())]
+    if model.whole or not model.parameters:
+        return best
+    low = np.array([values[0] for values in candidates])
+    high = np.array([values[-1] for values in candidates])
+    reach = np.array([_gap(values, value) for values, value in zip(candidates, best, strict=True)])
+    for _ in range(_ROUNDS):
+        finer = [
+            np.append(np.linspace(max(a, value - width), min(z, value + width), _SIDE), value)
+            for a, z, value, width in zip(low, high, best, reach, strict=True)
+        ]
+        grid = _product(finer)
+        best = grid[int(_squares(model, grid, threads, logs).argmin())]
+        reach = reach * _SHRINK
+    return best
+
+
+def _around(fit: Fit, threads: Floats, logs: Floats) -> Floats:
+    """A dense grid over all shapes that resampled residuals could plausibly lead to; the fitted one is among them."""
+    candidates = fit.model.candidates(threads)
+    shape = np.array(list(fit.shape.values()))
+    if fit.model.whole:
+        return _product(candidates)
+    coarse = _product(candidates)
+    least = max(fit.error, RESOLUTION / 10) ** 2 * len(logs)
+    likely = _squares(fit.model, coarse, threads, logs) <= least * (1 + 30 / max(len(logs) - _estimated(fit.model), 1))
+    box = np.vstack([coarse[likely], shape])
+    size = 2000 if len(shape) == 1 else 90
+    finer = []
+    for values, value, column in zip(candidates, shape, box.T, strict=True):
+        gap = _gap(values, value)
+        low, high = max(values[0], column.min() - gap), min(values[-1], column.max() + gap)
+        finer.append(np.unique(np.append(np.linspace(low, high, size), value)))
+    return _product(finer)
+
+
+def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tuple[Ints, Ints]:
+    """For each sample (a row) the first and the last row of the grid that fit it best.
+
+    They differ for models that jump: between two jumps that were measured, many whole numbers fit equally well.
+    """
+    curves = _logs(model, grid, threads)
+    curves = curves - curves.mean(axis=1, keepdims=True)
+    same = np.concatenate([[False], np.abs(np.diff(curves, axis=0)).max(axis=1) < _SAME])
+    starts = np.flatnonzero(~same)
+    ends = np.append(starts[1:], len(grid)) - 1
+    centred = samples - samples.mean(axis=1, keepdims=True)
+    # |sample - curve|² without the term that all curves share
+    best = ((curves[starts] ** 2).sum(axis=1) - 2 * centred @ curves[starts].T).argmin(axis=1)
+    return starts[best], ends[best]
+
+
+def _squares(model: Model, grid: Floats, threads: Floats, logs: Floats) -> Floats:
+    """Sum of squared errors for each row of a grid of shapes, with the best rate for each."""
+    size = max(1, _BLOCK // len(logs))  # rows at a time: a grid of all times all measurements can be gigabytes
+    found = []
+    for start in range(0, len(grid), size):
+        errors = logs - _logs(model, grid[start : start + size], threads)
+        found.append(((errors - errors.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
+    return np.concatenate(found)
+
+
+def _logs(model: Model, grid: Floats, threads: Floats) -> Floats:
+    columns = [grid[:, i, None] for i in range(grid.shape[1])]
+    return np.log(np.broadcast_to(model.curve(threads[None, :], *columns), (len(grid), len(threads))))
+
+
+def _product(values: Sequence[Floats]) -> Floats:
+    """All combinations, one a row; a single row without columns where there is nothing to combine."""
+    if not values:
+        return np.empty((1, 0))
+    if len(values) == 1:
+        return values[0][:, None]
+    return np.stack([axis.ravel() for axis in np.meshgrid(*values, indexing="ij")], axis=1)
+
+
+def _gap(values: Floats, value: float) -> float:
+    """The wider of the steps to the neighbours of a value."""
+    at = int(np.abs(values - value).argmin())
+    steps = [abs(values[at] - values[i]) for i in (at - 1, at + 1) if 0 <= i < len(values)]
+    return float(max(steps, default=1.0))

@@ -1,0 +1,220 @@
+"""Work, span, critical path, and parallelism over time: what the graph offered, and what ran."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Floats, Ints
+from scalescope.analysis.graph import Graph
+
+POINTS = 2000
+"""Most points of a step function that is to be drawn."""
+GAIN = 0.05
+"""Share of the bound below which more threads are not worth their cost."""
+
+
+@dataclass(frozen=True)
+class WorkSpan:
+    """What the recorded graph allows on any number of threads.
+
+    Attributes:
+        work_s: T1, the sum of durations, in seconds.
+        span_s: T∞, the longest dependency path by durations, in seconds; from the graph where it is known.
+        recorded_span_s: The same as the recorder followed it on the scheduler (column `span`).
+        graph_known: Whether `span_s` comes from the graph.
+        useful_workers: Threads from which on the bound max(T1 / P, T∞) is less than 5 % above its limit T∞, however
+            many more are added: the smallest P with T1 / P < T∞ / 0.95. The bound knows nothing of waves: with tasks of
+            equal length ask `replay` which numbers below are as good.
+    """
+
+    work_s: float
+    span_s: float
+    recorded_span_s: float
+    graph_known: bool
+    useful_workers: int
+
+    @property
+    def parallelism(self) -> float:
+        """T1 / T∞; 0 when nothing took any time."""
+        return self.work_s / self.span_s if self.span_s > 0 else 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two spans agree to 1 %; they differ when an attempt on the longest path had to be repeated."""
+        return abs(self.span_s - self.recorded_span_s) <= 0.01 * max(self.span_s, self.recorded_span_s)
+
+    def bound(self, threads: int) -> float:
+        """max(T1 / P, T∞) in seconds (Brent 1974): no schedule on P threads is shorter."""
+        return max(self.work_s / threads, self.span_s)
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The longest path of the graph by durations, from first to last.
+
+    Attributes:
+        index: Elements of `Attempts`; shape (n,).
+        keys: Task keys.
+        prefixes: Task prefixes.
+        seconds: Duration of each; shape (n,).
+        by_prefix: Seconds per task prefix, the largest first.
+    """
+
+    index: Ints
+    keys: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    seconds: Floats
+    by_prefix: dict[str, float]
+
+    @property
+    def span_s(self) -> float:
+        """Its length, in seconds: T∞."""
+        return float(self.seconds.sum())
+
+    def shares(self) -> dict[str, float]:
+        """The share of each task prefix in its length, from 0 to 1, the largest first."""
+        return {prefix: s / self.span_s if self.span_s > 0 else 0.0 for prefix, s in self.by_prefix.items()}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A step function: `level[i]` from `time[i]` up to `time[i + 1]`.
+
+    Attributes:
+        time: Seconds since `Attempts.epoch`, increasing, from 0 to the end; shape (n,).
+        level: Shape (n,); the last is the level at the end.
+    """
+
+    time: Floats
+    level: Ints
+
+    @property
+    def peak(self) -> int:
+        """The highest level."""
+        return int(self.level.max(initial=0))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Parallelism over time.
+
+    Attributes:
+        provisioned: Threads that were there.
+        runnable: Tasks whose inputs were in memory, waiting or running.
+        running: Tasks that were computed.
+    """
+
+    provisioned: Steps
+    runnable: Steps
+    running: Steps
+
+
+def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
+    """T1 and T∞ of the attempts whose result was used."""
+    seconds, used = _useful(attempts, graph)
+    recorded = float(attempts.span[attempts.useful].max())
+    longest = float(seconds.max())
+    span = float((used.earliest(seconds) + seconds).max()) if graph.known else max(recorded, longest)
+    work = float(seconds.sum())
+    return WorkSpan(work, span, recorded, graph.known, _useful_workers(work, span))
+
+
+def _useful_workers(work_s: float, span_s: float) -> int:
+    """Threads from which on max(T1 / P, T∞) is less than 5 % above T∞, however many more are added."""
+    return max(math.floor((1 - GAIN) * work_s / span_s) + 1, 1) if span_s > 0 else 1
+
+
+def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
+    """The longest path by durations; None where the graph is not known."""
+    if not graph.known:
+        return None
+    seconds, used = _useful(attempts, graph)
+    start = used.earliest(seconds)
+    end = start + seconds
+    node = int(end.argmax())
+    path = [node]
+    while True:
+        needs = used.needs[used.first[node] : used.first[node + 1]]
+        if not len(needs):
+            break
+        node = int(needs[end[needs].argmax()])
+        path.append(node)
+    index = np.flatnonzero(attempts.useful)[path[::-1]]
+    durations = seconds[path[::-1]]
+    prefixes = tuple(attempts.prefix[i] for i in index)
+    by_prefix: dict[str, float] = {}
+    for prefix, s in zip(prefixes, durations.tolist(), strict=True):
+        by_prefix[prefix] = by_prefix.get(prefix, 0.0) + s
+    ordered = dict(sorted(by_prefix.items(), key=lambda item: -item[1]))
+    return CriticalPath(index, tuple(attempts.key[i] for i in index), prefixes, durations, ordered)
+
+
+def profile(attempts: Attempts, *, points: int = POINTS) -> Profile:
+    """Provisioned, runnable and running over time, each thinned to at most `points` points.
+
+    Of equal slices of time the first, lowest, highest and last level are kept, as M4 does (Jugel et al. 2014): no peak
+    is lost, and at most the order of two levels within a slice.
+
+    Args:
+        attempts: What was recorded.
+        points: At least 8.
+    """
+    members, end = attempts.members, attempts.makespan
+    left = np.maximum(members.left, members.joined)
+    return Profile(
+        provisioned=_thinned(_steps(members.joined, left, end, members.nthreads), points),
+        runnable=_thinned(_steps(attempts.runnable, attempts.stop, end), points),
+        running=_thinned(_steps(attempts.start, attempts.stop, end), points),
+    )
+
+
+def offered(attempts: Attempts, graph: Graph, *, points: int = POINTS) -> Steps | None:
+    """Tasks running over time if threads were unlimited and free: each starts when the last of its needs has ended.
+
+    Time begins at the trial's and ends with T∞. None where the graph is not known.
+    """
+    if not graph.known:
+        return None
+    seconds, used = _useful(attempts, graph)
+    start = used.earliest(seconds)
+    return _thinned(_steps(start, start + seconds, float((start + seconds).max())), points)
+
+
+def _thinned(steps: Steps, points: int) -> Steps:
+    """At most `points` (at least 8) of the points of a step function, as `profile` describes."""
+    if len(steps.time) <= points:
+        return steps
+    slices = (points - 1) // 4
+    which = np.minimum((steps.time * (slices / steps.time[-1])).astype(np.int64), slices - 1)
+    first = np.flatnonzero(np.diff(which, prepend=-1))
+    last = np.append(first[1:], len(which)) - 1
+    kept = [first, last]
+    for extreme in (np.minimum, np.maximum):
+        reached = extreme.reduceat(steps.level, first)
+        there = np.flatnonzero(steps.level == np.repeat(reached, last - first + 1))
+        kept.append(there[np.diff(which[there], prepend=-1) != 0])
+    drawn = np.unique(np.concatenate(kept))
+    return Steps(steps.time[drawn], steps.level[drawn])
+
+
+def _steps(begin: Floats, end: Floats, until: float, weights: Ints | None = None) -> Steps:
+    """How many of the half-open intervals [begin, end) hold each instant from 0 to `until`."""
+    ones = np.ones(len(begin), np.int64) if weights is None else weights
+    times = np.concatenate([[0.0, until], begin, end])
+    changes = np.concatenate([[0, 0], ones, -ones])
+    order = np.argsort(times)
+    time, level = times[order], np.cumsum(changes[order])
+    settled = np.append(np.diff(time) > 0, True)  # the last of those at one instant
+    time, level = time[settled], level[settled]
+    changed = np.diff(level, prepend=-1) != 0
+    changed[-1] = True
+    return Steps(time[changed], level[changed])
+
+
+def _useful(attempts: Attempts, graph: Graph) -> tuple[Floats, Graph]:
+    """Durations of the attempts whose result was used, and the graph between them."""
+    useful = attempts.useful
+    return (attempts.stop - attempts.start)[useful], graph if bool(useful.all()) else graph.restricted(useful)

@@ -1,0 +1,100 @@
+"""The graph of a recorded trial as a file, to be run again: how many tasks, how long, which needs which, sent when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scalescope.errors import InvalidField
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RecordedTask:
+    """One task.
+
+    Attributes:
+        stage: Number of its task group.
+        seconds: How long it computed.
+        needs: Numbers of the tasks whose results it needs; all smaller than its own.
+        allowed: Workers to which a restriction confined it; 0 when any may run it.
+        submission: Number of the submission that it came with.
+    """
+
+    stage: int
+    seconds: float
+    needs: tuple[int, ...] = ()
+    allowed: int = 0
+    submission: int = 0
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One `submit`, `map` or `compute` of a client.
+
+    Attributes:
+        after: The submission whose results were there when this one was sent, so that the client may have waited for
+            them; -1 for none.
+        pause_s: Seconds from then, or from the submission before if that was later, to this one.
+    """
+
+    after: int = -1
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class RecordedGraph:
+    """What a trial ran.
+
+    Attributes:
+        stages: Name of each task group.
+        tasks: In the order in which they were submitted, and those of one submission in that in which they started.
+        submissions: In their order.
+    """
+
+    stages: tuple[str, ...]
+    tasks: tuple[RecordedTask, ...]
+    submissions: tuple[Submission, ...] = (Submission(),)
+
+    def first(self, tasks: int) -> RecordedGraph:
+        """The graph of the first so many tasks; none of them needs one that is left out."""
+        kept = self.tasks[:tasks]
+        sent = max((task.submission for task in kept), default=0) + 1
+        return RecordedGraph(self.stages, kept, self.submissions[:sent])
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> RecordedGraph:
+        """The inverse of `to_mapping`."""
+        return cls(
+            tuple(data["stages"]),
+            tuple(RecordedTask(**{**task, "needs": tuple(task["needs"])}) for task in data["tasks"]),
+            tuple(Submission(**submission) for submission in data["submissions"]),
+        )
+
+    @classmethod
+    def read(cls, path: str) -> RecordedGraph:
+        """Read its file.
+
+        Raises:
+            InvalidField: It is not there, or holds something else.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            if data["format"] != FORMAT:
+                raise ValueError(f"it has format {data['format']}, not {FORMAT}")
+            return cls.from_mapping(data)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidField(
+                "params.graph",
+                path,
+                f"the file of a recorded graph ({type(error).__name__}: {error})",
+                next_step="`scalescope isolate RUN` writes one; the driver must see it under this path",
+            ) from error

@@ -1,0 +1,277 @@
+"""The charts, in Bokeh: all of them share one document, so that those of one trial can share a time axis.
+
+No text from outside reaches a chart: Bokeh would look for markup and formulas in it. Names stand in tables and in the
+reading below the charts, which the page's own script fills in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from bokeh.core.json_encoder import serialize_json
+from bokeh.document import Document
+from bokeh.embed.util import standalone_docs_json_and_render_items
+from bokeh.model import Model
+from bokeh.models import (
+    BoxAnnotation,
+    BoxZoomTool,
+    ColumnDataSource,
+    HoverTool,
+    LinearColorMapper,
+    NumeralTickFormatter,
+    Range1d,
+    Span,
+)
+from bokeh.plotting import figure
+from bokeh.resources import Resources
+
+from scalescope.analysis.attempts import Floats
+from scalescope.analysis.knee import Knee
+from scalescope.analysis.work_span import Profile
+from scalescope.report.html.gantt import LOST, Bars
+from scalescope.report.html.series import Heat, Memory
+from scalescope.report.html.theme import LIGHT, stage_colour
+
+FONT = "system-ui, sans-serif"
+OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
+"""Up to so many bars in so many rows each gets an outline, so that a very short one can still be seen."""
+LEFT = 64
+"""Pixels for the vertical axis, the same in all charts of a trial so that their times lie below each other."""
+HEAT_STEPS = 64
+LOG_FROM = 20
+"""Ratio of the most threads to the fewest from which on both axes are logarithmic."""
+
+
+def bokeh_script() -> str:
+    """BokehJS without widgets, tables, WebGL and formulas."""
+    return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
+
+
+class Canvas:
+    """Figures that will stand in one page, and how they are to be coloured.
+
+    Attributes:
+        figures: By name; the element `chart-NAME` receives each.
+        paints: Model id, property, and the name of its colour, or of several for a palette.
+        reading: What the page's script needs to say what is under the cursor.
+    """
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Any] = {}
+        self.paints: list[tuple[str, str, str | list[str]]] = []
+        self.reading: dict[str, Any] = {}
+
+    def paint(self, model: Model, **colours: str | list[str]) -> None:
+        """Colour properties of a model by names of `theme.LIGHT`; the page changes them with the colour scheme."""
+        for name, colour in colours.items():
+            self.paints.append((model.id, name, colour))
+            model.update(**{name: LIGHT[colour] if isinstance(colour, str) else [LIGHT[each] for each in colour]})
+
+    def figure(self, name: str, *, height: int, x_label: str, y_label: str, **options: Any) -> Any:
+        """An empty figure in the style of the page."""
+        made = figure(
+            height=height,
+            sizing_mode="stretch_width",
+            toolbar_location=None,
+            background_fill_color=None,
+            border_fill_color=None,
+            outline_line_color=None,
+            x_axis_label=x_label,
+            y_axis_label=y_label,
+            min_border_left=LEFT,
+            min_border_right=12,
+            **{"tools": "", **options},
+        )
+        for axis in made.axis:
+            axis.update(
+                axis_label_text_font=FONT,
+                axis_label_text_font_style="normal",
+                axis_label_text_font_size="12px",
+                major_label_text_font=FONT,
+                major_label_text_font_size="12px",
+                minor_tick_line_color=None,
+                major_tick_in=0,
+                major_tick_out=4,
+            )
+            self.paint(
+                axis,
+                axis_label_text_color="muted",
+                major_label_text_color="muted",
+                axis_line_color="rule",
+                major_tick_line_color="rule",
+            )
+        made.xgrid.grid_line_color = None
+        for grid in made.ygrid:
+            self.paint(grid, grid_line_color="rule")
+        self.figures[name] = made
+        return made
+
+    def to_json(self) -> str:
+        """What the page's script draws from."""
+        document = Document()
+        for made in self.figures.values():
+            document.add_root(made)
+        elements = {made.id: f"chart-{name}" for name, made in self.figures.items()}
+        documents, items = standalone_docs_json_and_render_items([document]) if elements else ({}, [])
+        rendered = [{**item.to_json(), "roots": elements} for item in items]
+        rest = json.dumps({"items": rendered, "paints": self.paints, "reading": self.reading}, allow_nan=False)
+        return f'{{"documents":{serialize_json(documents)},{rest[1:]}'
+
+
+# ------------------------------------------------------------------ a sweep
+
+
+def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
+    """Speed-up against threads: what was measured, the fitted model with its knee, and the ideal."""
+    threads, speedup = list(knee.series.threads), list(knee.series.speedup)
+    scale = "log" if max(threads) > LOG_FROM * min(threads) and min(speedup) > 0 else "linear"
+    made = canvas.figure(name, height=320, x_label="threads", y_label="speed-up", x_axis_type=scale, y_axis_type=scale)
+    for axis in made.axis:
+        axis.formatter = NumeralTickFormatter(format="0,0.[00]")
+    if knee.k is not None:
+        _knee(canvas, made, knee.k, knee.low or knee.k, knee.high or knee.k)
+    ideal = made.line(*_columns(knee.ideal()), line_width=1.5, line_dash="dashed")
+    canvas.paint(ideal.glyph, line_color="ideal")
+    if knee.fit is not None:
+        curve = made.line(*_columns(knee.curve()), line_width=2)
+        canvas.paint(curve.glyph, line_color="fit")
+    source = ColumnDataSource({"x": threads, "y": speedup})
+    marks = made.scatter("x", "y", source=source, size=9, line_width=1.5)
+    canvas.paint(marks.glyph, fill_color="busy", line_color="page")
+    tooltips = [("threads", "@x{0,0}"), ("speed-up", "@y{0,0.[00]}")]
+    made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+
+
+def _columns(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:
+    return [list(column) for column in zip(*pairs, strict=True)]
+
+
+def _knee(canvas: Canvas, made: Any, k: float, low: float, high: float) -> None:
+    band = BoxAnnotation(left=low, right=high, fill_alpha=0.13, line_color=None)
+    at = Span(location=k, dimension="height", line_width=1.5, line_dash="dotted")
+    canvas.paint(band, fill_color="fit")
+    canvas.paint(at, line_color="fit")
+    made.add_layout(band)
+    made.add_layout(at)
+
+
+# ------------------------------------------------------------------ a trial
+
+
+class TrialCharts:
+    """The charts of one trial above each other, with one time axis and one cursor."""
+
+    def __init__(self, canvas: Canvas, makespan: float) -> None:
+        self._canvas = canvas
+        self._range = Range1d(0.0, makespan, bounds=(0.0, makespan))
+        self._reading = canvas.reading
+        self._reading |= {"range": self._range.id, "makespan": makespan, "cursors": [], "figures": {}}
+
+    def parallelism(self, profile: Profile) -> None:
+        """Threads that were there, tasks that could run, tasks that ran."""
+        steps = {"provisioned": profile.provisioned, "runnable": profile.runnable, "running": profile.running}
+        made = self._figure("parallelism", height=220, y_label="threads, tasks")
+        ids = {}
+        for name, step in steps.items():
+            level = step.level.astype(np.int32)
+            level[-1:] = level[-2:-1]  # all ends with the trial, which is no news
+            source = ColumnDataSource({"time": step.time.astype(np.float32), "level": level})
+            ids[name] = source.id
+            if name == "running":
+                area = made.varea_step("time", 0, "level", source=source, step_mode="after", fill_alpha=0.85)
+                self._canvas.paint(area.glyph, fill_color="busy")
+                continue
+            dash = "dashed" if name == "provisioned" else "solid"
+            line = made.step("time", "level", source=source, mode="after", line_width=1.6, line_dash=dash)
+            self._canvas.paint(line.glyph, line_color="ideal" if name == "provisioned" else "not_assigned")
+        made.y_range.start = 0
+        self._reading["levels"] = ids
+
+    def heat(self, heat: Heat) -> None:
+        """Busy share of each worker over time."""
+        rows = len(heat.share)
+        made = self._figure("heat", height=max(120, min(320, 40 + 14 * rows)), y_label="workers", rows=rows)
+        mapper = LinearColorMapper(low=0, high=255, palette=["#000000"] * HEAT_STEPS)
+        self._canvas.paints.append((mapper.id, "palette", ["heat-low", "heat-high"]))
+        mapper.palette = _between(LIGHT["heat-low"], LIGHT["heat-high"])
+        source = ColumnDataSource({"image": [heat.share]})
+        made.image(
+            "image",
+            source=source,
+            x=0,
+            y=-0.5,
+            dw=self._reading["makespan"],
+            dh=rows,
+            color_mapper=mapper,
+            level="image",
+        )
+        self._reading["heat"] = {"source": source.id, "workers": heat.workers}
+
+    def gantt(self, bars: Bars, rows: int) -> None:
+        """What each thread ran."""
+        made = self._figure("gantt", height=max(140, min(460, 50 + 14 * rows)), y_label="worker threads", rows=rows)
+        small = np.uint16 if rows < 65_536 else np.uint32
+        data = {"row": bars.row.astype(small), "left": bars.left, "right": bars.right, "stage": bars.stage}
+        if bars.merged_below_s:
+            data["count"] = bars.count
+        source = ColumnDataSource(data)
+        mapper = LinearColorMapper(low=-0.5, high=LOST + 0.5, palette=["#000000"] * (LOST + 1))
+        self._canvas.paint(mapper, palette=[stage_colour(code) for code in range(LOST + 1)])
+        colour = {"field": "stage", "transform": mapper}
+        outlined = len(bars.row) <= OUTLINED_BARS and rows <= OUTLINED_ROWS
+        made.hbar(
+            y="row", left="left", right="right", height=0.86 if rows < 400 else 1.0, source=source,
+            fill_color=colour, line_color=colour if outlined else None, line_width=0.5,
+        )  # fmt: skip
+        self._reading["bars"] = {"source": source.id}
+
+    def memory(self, memory: Memory) -> None:
+        """Resident, managed and spilled memory in GiB."""
+        made = self._figure("memory", height=200, y_label="memory, GiB")
+        made.y_range.start = 0
+        columns = {name: _gib(getattr(memory, name)) for name in ("rss", "managed", "spilled", "highest", "scheduler")}
+        source = ColumnDataSource({"time": memory.time.astype(np.float32), **columns})
+        styles = {"rss": ("busy", "solid"), "managed": ("transfer", "solid"), "spilled": ("spill", "solid"),
+                  "highest": ("not_assigned", "dashed"), "scheduler": ("ideal", "dotted")}  # fmt: skip
+        for name, (colour, dash) in styles.items():
+            line = made.line("time", name, source=source, line_width=1.6, line_dash=dash)
+            self._canvas.paint(line.glyph, line_color=colour)
+        self._reading["memory"] = source.id
+
+    def _figure(self, name: str, *, height: int, y_label: str, rows: int = 0) -> Any:
+        zoom = BoxZoomTool(dimensions="width")
+        made = self._canvas.figure(
+            name,
+            height=height,
+            x_label="time, s",
+            y_label=y_label,
+            x_range=self._range,
+            tools=[zoom],
+            active_drag=zoom,
+            **({"y_range": Range1d(rows - 0.5, -0.5)} if rows else {}),
+        )
+        made.xaxis.formatter = NumeralTickFormatter(format="0,0.[000]")
+        made.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
+        if rows:
+            made.ygrid.visible = False
+            made.yaxis.ticker.min_interval = 1
+        cursor = Span(location=0, dimension="height", line_width=1, line_alpha=0.9, visible=False)
+        self._canvas.paint(cursor, line_color="cursor")
+        made.add_layout(cursor)
+        self._reading["cursors"].append(cursor.id)
+        self._reading["figures"][name] = made.id
+        return made
+
+
+def _gib(values: Floats) -> Any:
+    return (values / 2**30).astype(np.float32)
+
+
+def _between(low: str, high: str, steps: int = HEAT_STEPS) -> list[str]:
+    """A palette from one colour to another."""
+    ends = [np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) for colour in (low, high)]
+    mixed = (np.rint(ends[0] + (ends[1] - ends[0]) * t / (steps - 1)).astype(int) for t in range(steps))
+    return ["#" + "".join(f"{part:02x}" for part in colour) for colour in mixed]

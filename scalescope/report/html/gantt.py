@@ -1,0 +1,184 @@
+"""From attempts to the bars of a Gantt chart: one row per worker thread, and never more bars than can be drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scalescope.analysis.attempts import Attempts, Floats, Ints
+from scalescope.report.html.stages import Groups
+
+MOST_BARS = 100_000
+"""A browser still draws so many without delay, in 1.3 MB."""
+PLAIN_BARS = 20_000
+"""Up to so many tasks each has a bar of its own."""
+PIXELS = 2_400
+"""Steps of time below which neighbours are merged: twice the width of the chart."""
+MOST_IDLE_ROWS = 40
+"""Rows above which only threads that ran a task have one; the heat map shows the others."""
+CLOCK_ERROR_S = 0.005
+STAGES = 8
+"""Stages with a colour of their own; the others share one."""
+OTHER, LOST = STAGES, STAGES + 1
+"""Codes of all other stages, and of attempts whose result was not used."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which row of the chart belongs to which worker.
+
+    Attributes:
+        worker: Index into `Attempts.addresses` of each row; shape (rows,).
+        of_attempt: Row of each attempt; shape (attempts,).
+    """
+
+    worker: Ints
+    of_attempt: Ints
+
+
+@dataclass(frozen=True)
+class Bars:
+    """What is drawn; one element each, ordered by row and time.
+
+    Attributes:
+        row: Row.
+        left: Begin in seconds since `Attempts.epoch`.
+        right: End.
+        stage: 0 to `STAGES` - 1, `OTHER` or `LOST`.
+        count: Tasks in it.
+        tasks: Attempts recorded.
+        merged_below_s: Tasks shorter than this that began within the same stretch of this length, on one thread, share
+            a bar; 0 where each has its own.
+        left_out: Attempts without a bar: the shortest, where even so there were too many.
+    """
+
+    row: npt.NDArray[np.uint32]
+    left: npt.NDArray[np.float32]
+    right: npt.NDArray[np.float32]
+    stage: npt.NDArray[np.uint8]
+    count: npt.NDArray[np.uint32]
+    tasks: int
+    merged_below_s: float = 0.0
+    left_out: int = 0
+
+
+def rows_of(attempts: Attempts, order: Ints) -> Rows:
+    """Give every thread a row: as many for each worker as it has threads, or ran tasks on.
+
+    Where there would be more than `MOST_IDLE_ROWS`, workers that ran nothing have none.
+
+    Args:
+        attempts: What was recorded.
+        order: Workers (indices into `Attempts.addresses`) from the first row on.
+    """
+    count = len(attempts.addresses)
+    threads = np.ones(count, np.int64)
+    np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
+    pairs, pair = _pairs(attempts, threads)
+    owner = attempts.worker[pairs]
+    used = np.bincount(owner, minlength=count)
+    height = np.maximum(threads, used)[order]
+    if height.sum() > MOST_IDLE_ROWS:
+        height[used[order] == 0] = 0
+    first = np.empty(count, np.int64)
+    first[order] = np.cumsum(height) - height
+    # Pairs are ordered by worker, so the place among those of its worker is the distance from the first of them.
+    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    return Rows(np.repeat(order, height), (first[owner] + place)[pair])
+
+
+def stage_codes(attempts: Attempts, groups: Groups) -> npt.NDArray[np.uint8]:
+    """The colour of each attempt: stages are numbered by work, the largest first."""
+    found = groups.renumbered(groups.largest(STAGES), OTHER).astype(np.uint8)
+    found[~attempts.useful] = LOST
+    return found
+
+
+def bars(
+    attempts: Attempts, row: Ints, stage: npt.NDArray[np.uint8], *, most: int = MOST_BARS, plain: int = PLAIN_BARS
+) -> Bars:
+    """Draw each attempt, or merge what could not be told apart until at most `most` bars are left.
+
+    A bar of several tasks has the colour of the stage that fills most of it; that of a lost attempt, if there is one.
+
+    Args:
+        attempts: What was recorded.
+        row: Row of each.
+        stage: Its colour.
+        most: Bars drawn at most.
+        plain: Attempts up to which none are merged.
+    """
+    # Rows are whole numbers and times a fraction of the makespan: one sort orders by both.
+    by_row = np.argsort(row + 0.999999 * attempts.start / attempts.makespan)
+    row, stage = row[by_row], stage[by_row]
+    start, stop = attempts.start[by_row], attempts.stop[by_row]
+    step = 0.0 if len(row) <= min(plain, most) else attempts.makespan / PIXELS
+    first = _begins(row, start, stop, step)
+    while len(first) > most and step < attempts.makespan:
+        step *= 2
+        first = _begins(row, start, stop, step)
+    count = np.diff(np.append(first, len(row)))
+    right = np.maximum.reduceat(stop, first)
+    colour = stage[first] if step == 0 else _dominant(stage, stop - start, count)
+    kept = np.arange(len(first))
+    if len(first) > most:
+        kept = np.sort(np.argsort(start[first] - right, kind="stable")[:most])
+    return Bars(
+        row=row[first][kept].astype(np.uint32),
+        left=start[first][kept].astype(np.float32),
+        right=right[kept].astype(np.float32),
+        stage=colour[kept].astype(np.uint8),
+        count=count[kept].astype(np.uint32),
+        tasks=len(row),
+        merged_below_s=step,
+        left_out=len(row) - int(count[kept].sum()),
+    )
+
+
+def _pairs(attempts: Attempts, threads: Ints) -> tuple[Ints, Ints]:
+    """The first attempt of each pair of worker and thread, pairs in order, and the pair of each attempt.
+
+    A worker may replace its threads. Where it used more than it has, and none of its tasks overlap, they count as one.
+    """
+    worker = attempts.worker
+    identifiers, code = np.unique(attempts.thread, return_inverse=True)
+    pair = worker * len(identifiers) + code
+    used = np.bincount(np.unique(pair) // len(identifiers), minlength=len(threads))
+    if bool(np.any(used > threads)):
+        single = (used > threads) & ~_overlapping(attempts, len(threads))
+        pair = np.where(single[worker], worker * len(identifiers), pair)
+    _, first, index = np.unique(pair, return_index=True, return_inverse=True)
+    return first, index
+
+
+def _overlapping(attempts: Attempts, count: int) -> npt.NDArray[np.bool_]:
+    """Which workers ran two tasks at once, by more than clocks can be off."""
+    order = np.lexsort((attempts.start, attempts.worker))
+    worker = attempts.worker[order]
+    both = (worker[1:] == worker[:-1]) & (attempts.start[order][1:] < attempts.stop[order][:-1] - CLOCK_ERROR_S)
+    found = np.zeros(count, np.bool_)
+    found[worker[1:][both]] = True
+    return found
+
+
+def _begins(row: Ints, start: Floats, stop: Floats, step: float) -> Ints:
+    """Where the bars begin when neighbours within `step` are merged."""
+    if step == 0:
+        return np.arange(len(row))
+    short = stop - start < step
+    stretch = (start / step).astype(np.int64)
+    joined = short[1:] & short[:-1] & (row[1:] == row[:-1]) & (stretch[1:] == stretch[:-1])
+    return np.flatnonzero(np.append(True, ~joined))
+
+
+def _dominant(stage: npt.NDArray[np.uint8], seconds: Floats, count: Ints) -> Ints:
+    """The stage that fills most of each bar, or `LOST` where that is among them."""
+    bar = np.repeat(np.arange(len(count)), count)
+    codes = LOST + 1
+    filled = np.bincount(bar * codes + stage, weights=seconds + 1e-12, minlength=len(count) * codes)
+    table = filled.reshape(len(count), codes)
+    found: Ints = table.argmax(axis=1)
+    found[table[:, LOST] > 0] = LOST
+    return found

@@ -1,0 +1,210 @@
+"""The charts over the time of one trial, each with the same in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Floats
+from scalescope.analysis.observation import Observation
+from scalescope.analysis.summary import percent, plural
+from scalescope.analysis.work_span import Profile, profile
+from scalescope.analysis.worker_time import busy_by_worker
+from scalescope.report import rows
+from scalescope.report.html import gantt, series
+from scalescope.report.html.charts import Canvas, TrialCharts
+from scalescope.report.html.page import Table
+from scalescope.report.html.series import Heat, Memory
+from scalescope.report.html.stages import Groups
+from scalescope.report.html.theme import stage_colour
+
+TABLE_TIMES = 12
+"""Rows of the tables that stand for charts over time."""
+TABLE_WORKERS = 10
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart over the time of the trial, and what says the same in words and numbers.
+
+    Attributes:
+        name: Of the figure.
+        title: What it shows.
+        text: What can be seen in it.
+        table: The numbers behind it, thinned; None where another table of the page has them.
+        legend: Colour and meaning.
+        notice: What was left out or merged.
+    """
+
+    name: str
+    title: str
+    text: str
+    table: Table | None = None
+    legend: tuple[tuple[str, str], ...] = ()
+    notice: str = ""
+
+
+def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[Chart]:
+    """Draw all charts for which there are records.
+
+    Args:
+        seen: The trial.
+        attempts: Its attempts.
+        groups: Their task groups.
+        canvas: Where the figures go, and what the page's script must know of them.
+    """
+    drawn = TrialCharts(canvas, attempts.makespan)
+    levels = profile(attempts)
+    drawn.parallelism(levels)
+    edges = np.linspace(0.0, attempts.makespan, series.HEAT_COLUMNS + 1)
+    heat = series.heat(attempts, busy_by_worker(attempts, edges), edges)
+    drawn.heat(heat)
+    lines = gantt.rows_of(attempts, heat.order)
+    bars = gantt.bars(attempts, lines.of_attempt, gantt.stage_codes(attempts, groups))
+    drawn.gantt(bars, len(lines.worker))
+    names, stages = _names(seen, attempts), _stage_names(groups, bars)
+    _name(names, stages, canvas, heat, lines, bars)
+    found = [
+        _parallelism(attempts, levels),
+        _heat(heat, names),
+        _gantt(attempts, stages, lines, bars),
+    ]
+    memory = series.memory(seen.tables, attempts)
+    if memory is not None:
+        drawn.memory(memory)
+        found.append(_memory(memory))
+    return found
+
+
+def _names(seen: Observation, attempts: Attempts) -> list[str]:
+    """A worker's name where it says more than a number, or else its address; in the order of `addresses`."""
+    named = dict(zip(seen.column("workers", "worker"), seen.column("workers", "name"), strict=True))
+    return [
+        f"{named[address]} ({address})" if named.get(address) not in (None, "", address) else address
+        for address in attempts.addresses
+    ]
+
+
+def _name(
+    names: Sequence[str],
+    stages: Sequence[tuple[str, str]],
+    canvas: Canvas,
+    heat: Heat,
+    lines: gantt.Rows,
+    bars: gantt.Bars,
+) -> None:
+    """Hand the page's script the names behind the rows and colours of the charts."""
+    place = np.empty(len(heat.order), np.int64)
+    place[heat.order] = np.arange(len(heat.order))
+    canvas.reading["workers"] = [names[worker] for worker in heat.order]
+    canvas.reading["rows"] = place[lines.worker].tolist()
+    canvas.reading["stages"] = [name for _, name in stages]
+    canvas.reading["step"] = bars.merged_below_s
+
+
+def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
+    """Colour and name of every code of `gantt.stage_codes`; an empty name where it does not occur."""
+    names = [groups.titles[stage.group] for stage in groups.largest(gantt.STAGES)]
+    names += [""] * (gantt.STAGES - len(names)) + ["all other stages", "failed, lost or repeated"]
+    present = set(np.unique(bars.stage).tolist())
+    return [(stage_colour(code), name if code in present else "") for code, name in enumerate(names)]
+
+
+def _parallelism(attempts: Attempts, levels: Profile) -> Chart:
+    times = np.linspace(0.0, attempts.makespan, TABLE_TIMES + 1)[:-1]
+    columns = [series.at(step, times) for step in (levels.provisioned, levels.runnable, levels.running)]
+    cells = [
+        (rows.seconds(float(time)), *(f"{level:,}" for level in at)) for time, *at in zip(times, *columns, strict=True)
+    ]
+    mean = float((attempts.stop - attempts.start).sum()) / attempts.makespan
+    return Chart(
+        "parallelism",
+        "Parallelism",
+        f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
+        f"{plural(levels.provisioned.peak, 'thread')}; at most "
+        f"{plural(levels.runnable.peak, 'task')} could have run at once.",
+        Table("Parallelism over time", ("at s", "threads there", "tasks runnable", "tasks running"), tuple(cells), 0),
+        (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
+    )
+
+
+def _heat(heat: Heat, names: Sequence[str]) -> Chart:
+    idle = int((heat.busy == 0).sum())
+    shown = list(range(len(heat.order)))
+    if len(shown) > 2 * TABLE_WORKERS:
+        shown = shown[:TABLE_WORKERS] + shown[-TABLE_WORKERS:]
+    cut = f"The {TABLE_WORKERS} busiest and the {TABLE_WORKERS} idlest."
+    cells = tuple((names[heat.order[i]], percent(float(heat.busy[i]))) for i in shown)
+    averaged = f"Each row is the average of {heat.workers} workers." if heat.workers > 1 else ""
+    never = f"{idle:,} of {plural(len(heat.order), 'worker')} never ran a task" if idle else "Every worker ran a task"
+    middle = float(np.median(heat.busy))
+    half = f", half of all at least {percent(middle)}" if middle >= 0.01 else ""
+    return Chart(
+        "heat",
+        "Busy workers",
+        f"{never}; the busiest was busy "
+        f"{percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is on top.",
+        Table(
+            "Busy share of workers, the busiest first",
+            ("worker", "busy"),
+            cells,
+            notice=cut if len(shown) < len(heat.order) else "",
+        ),
+        (("heat-low", "idle"), ("heat-high", "busy")),
+        averaged,
+    )
+
+
+def _gantt(attempts: Attempts, stages: Sequence[tuple[str, str]], lines: gantt.Rows, bars: gantt.Bars) -> Chart:
+    idle = len(attempts.addresses) - len(np.unique(lines.worker))
+    without = f" {plural(idle, 'worker')} without a task {'is' if idle == 1 else 'are'} left out." if idle else ""
+    text = (
+        f"{plural(bars.tasks, 'task')} on {plural(len(lines.worker), 'thread')}, in the order of the workers above; "
+        f"the stages and their times are in the table below.{without}"
+    )
+    return Chart(
+        "gantt",
+        "What each thread ran",
+        text,
+        legend=tuple((colour, name) for colour, name in stages if name),
+        notice=_drawn(bars),
+    )
+
+
+def _drawn(bars: gantt.Bars) -> str:
+    if not bars.merged_below_s:
+        return ""
+    text = (
+        f"{bars.tasks:,} tasks are drawn as {len(bars.row):,} bars (at most {gantt.MOST_BARS:,}): those shorter than "
+        f"{rows.seconds(bars.merged_below_s)} s that follow each other closely on a thread share one."
+    )
+    return text + (f" The {bars.left_out:,} shortest are left out." if bars.left_out else "")
+
+
+def _memory(memory: Memory) -> Chart:
+    def gib(values: Floats) -> str:
+        return f"{float(values.max(initial=0)) / 2**30:,.3g} GiB"
+
+    heads = ("at s", "workers", "managed", "spilled", "fullest worker", "scheduler")
+    columns = (memory.rss, memory.managed, memory.spilled, memory.highest, memory.scheduler)
+    at = np.linspace(0, len(memory.time) - 1, TABLE_TIMES).astype(int)
+    cells = tuple(
+        (rows.seconds(float(memory.time[i])), *(f"{float(column[i]) / 2**30:,.3g}" for column in columns)) for i in at
+    )
+    spilled = f", and {gib(memory.spilled)} were spilled" if memory.spilled.any() else "; nothing was spilled"
+    return Chart(
+        "memory",
+        "Memory",
+        f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {gib(memory.rss)} "
+        f"together, the fullest {gib(memory.highest)}{spilled}.",
+        Table("Memory over time, GiB", heads, cells, 0),
+        (
+            ("busy", "all workers, resident"),
+            ("transfer", "results they hold (managed)"),
+            ("spill", "results on disk"),
+            ("not_assigned", "the fullest worker"),
+            ("ideal", "scheduler"),
+        ),
+    )

@@ -1,0 +1,315 @@
+"""What the page says about the sweep as a whole, as texts and tables for the template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalescope import __version__
+from scalescope.analysis.knee import Knee
+from scalescope.analysis.summary import PointSummary, label, percent, plural, settings, varied
+from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.trial import WORKER_TIME
+from scalescope.report import rows
+from scalescope.report.html.embed import safe_link
+from scalescope.store.store import SweepRun
+
+MOST_POINTS = 200
+"""Points in a table; more could not be read."""
+MOST_KNEES = 6
+"""Charts of series; the table has the points of the others."""
+VERSIONS = ("python", "dask", "distributed")
+WORDS = {
+    Severity.HIGH: "Grave",
+    Severity.MEDIUM: "Worth mending",
+    Severity.LOW: "Minor",
+    Severity.INFO: "For information",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; the first `labels` columns are words, all others numbers.
+
+    Attributes:
+        caption: What it shows.
+        heads: Headings.
+        rows: Cells.
+        labels: Columns set to the left.
+        notice: What was left out, if anything.
+    """
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    labels: int = 1
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The worker time of one point.
+
+    Attributes:
+        label: The point in words.
+        total: Thread-seconds, as text.
+        parts: Its parts; their percents add up to 100.
+    """
+
+    label: str
+    total: str
+    parts: tuple[rows.Part, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A finding as the page shows it.
+
+    Attributes:
+        level: Class of the style sheet: the severity, or `good`.
+        word: The same in a word.
+        code: Of the finding.
+        summary: One sentence.
+        remedy: One sentence, or empty.
+        link: An address that may be followed, or empty.
+        evidence: What, value and source of each number.
+        facts: Confidence, points concerned and worker time lost, in words.
+    """
+
+    level: str
+    word: str
+    code: str
+    summary: str
+    remedy: str
+    link: str
+    evidence: tuple[tuple[str, str, str], ...]
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A chart of speed-up against threads.
+
+    Attributes:
+        chart: Name of the figure.
+        title: What the points have in common.
+        line: What it says.
+        refine: What to measure next, or empty.
+        legend: Colour and meaning.
+    """
+
+    chart: str
+    title: str
+    line: str
+    refine: str
+    legend: tuple[tuple[str, str], ...]
+
+
+def blocks(verdict: Verdict) -> list[Block]:
+    """All findings, the worst first."""
+    return [_block(finding) for finding in verdict.findings]
+
+
+def _block(finding: Finding) -> Block:
+    healthy = finding.code == "healthy"
+    facts = []
+    if finding.confidence < 1:
+        facts.append(f"confidence {percent(finding.confidence)}")
+    if len(finding.points) > 1:
+        facts.append(f"at {plural(len(finding.points), 'point')}")
+    if finding.lost_s > 0:
+        facts.append(f"{rows.seconds(finding.lost_s)} thread-seconds lost to it")
+    return Block(
+        level="good" if healthy else str(finding.severity),
+        word="No fault found" if healthy else WORDS[finding.severity],
+        code=finding.code,
+        summary=finding.summary,
+        remedy=f"{finding.remedy}." if finding.remedy else "",
+        link=safe_link(finding.link),
+        evidence=tuple((item.what, _value(item.value), item.source) for item in finding.evidence),
+        facts=tuple(facts),
+    )
+
+
+def _value(value: float | int | str) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+# ------------------------------------------------------------------ provenance
+
+
+def provenance(run: SweepRun) -> list[tuple[str, str]]:
+    """What ran, with which versions, where, when, and in which order."""
+    facts = _first_facts(run)
+    found = [
+        ("Workload", f"{run.sweep.workload}, version {run.workload_version}"),
+        ("Parameters", _pairs(_shared(run))),
+        ("Cluster", " ".join(rows.cluster_lines(run.sweep, run.trials)).removeprefix("Cluster: ")),
+        ("Validated", _of(facts, "cluster").get("validated", "")),
+        ("Versions", _versions(run, facts)),
+        ("Host", _host(_of(facts, "host"))),
+        ("Trials", _trials(run)),
+        ("Order", f"randomised and interleaved from seed {run.sweep.seed}"),
+        ("When", _when(run)),
+        ("Run", f"{run.id} in {run.where}, by Scalescope {__version__}"),
+    ]
+    return [(term, str(text)) for term, text in found if text]
+
+
+def packages(run: SweepRun) -> list[tuple[str, str]]:
+    """The whole list of packages, where it is known."""
+    for facts in (run.facts, _first_facts(run)):
+        found = facts.get("packages")
+        if isinstance(found, Mapping):
+            return sorted((str(name), str(version)) for name, version in found.items())
+    return []
+
+
+def _first_facts(run: SweepRun) -> Mapping[str, Any]:
+    return next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
+
+
+def _of(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = facts.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _shared(run: SweepRun) -> dict[str, Any]:
+    """Settings that all points have in common."""
+    points = [trial.point for trial in run.trials]
+    if not points:
+        return dict(run.sweep.params)
+    names = varied(points)
+    return {name: value for name, value in settings(points[0]).items() if name not in names and value is not None}
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _versions(run: SweepRun, facts: Mapping[str, Any]) -> str:
+    known = dict(packages(run))
+    named = [f"{name} {facts[name]}" for name in VERSIONS if facts.get(name)]
+    named += [f"{name} {known[name]}" for name in ("apache-beam", "numpy", "pandas", "torch") if name in known]
+    return ", ".join(named)
+
+
+def _host(host: Mapping[str, Any]) -> str:
+    parts = [str(host[name]) for name in ("hostname", "cpu_model", "platform") if host.get(name)]
+    if host.get("usable_cpus"):
+        parts.insert(min(1, len(parts)), plural(int(host["usable_cpus"]), "usable core"))
+    if host.get("memory_bytes"):
+        parts.append(f"{host['memory_bytes'] / 2**30:.0f} GiB of memory")
+    return ", ".join(parts)
+
+
+def _trials(run: SweepRun) -> str:
+    warmups = sum(trial.warmup for trial in run.trials)
+    counted = sum(trial.counts for trial in run.trials)
+    text = f"{counted:,} of {plural(run.planned, 'planned trial')} count, {run.sweep.repeats} per point"
+    return text + (f", {plural(warmups, 'warm-up')} besides" if warmups else "") + f"; the run is {run.state.value}"
+
+
+def _when(run: SweepRun) -> str:
+    begin, end = moment(run.created_at), moment(run.finished_at)
+    return f"{begin.removesuffix(' UTC')} to {end}" if end else f"{begin}, not finished"
+
+
+def moment(iso: str) -> str:
+    """`2026-11-21 05:06:35 UTC` of an ISO 8601 time in UTC."""
+    return f"{iso[:19].replace('T', ' ')} UTC" if iso else ""
+
+
+# ------------------------------------------------------------------ points
+
+
+def points_table(summaries: Sequence[PointSummary]) -> Table:
+    """One row per point, as on the terminal."""
+    shown = rows.columns(summaries)
+    kept = summaries[:MOST_POINTS]
+    return Table(
+        "What was measured, a row per point",
+        tuple(column.title for column in shown),
+        tuple(tuple(rows.cells(summary, shown)) for summary in kept),
+        labels=0,
+        notice=_left_out(len(summaries), len(kept), "points"),
+    )
+
+
+def legend(summaries: Sequence[PointSummary]) -> str:
+    """What the headings of `points_table` mean."""
+    return rows.legend(rows.columns(summaries))
+
+
+def bars(summaries: Sequence[PointSummary]) -> list[Bar]:
+    """Where the worker time went, per point that was measured."""
+    names = varied(summary.point for summary in summaries)
+    found = []
+    for summary in summaries[:MOST_POINTS]:
+        if summary.metrics is not None:
+            parts = rows.worker_time_parts(summary.metrics)
+            total = rows.seconds(sum(part.seconds for part in parts))
+            found.append(Bar(label(summary.point, names), total, parts))
+    return found
+
+
+def legend_parts(found: Sequence[Bar]) -> list[tuple[str, str]]:
+    """Name and title of every part that occurs in some bar."""
+    titles = {part.name: part.title for bar in found for part in bar.parts}
+    return [(name, titles[name]) for name in WORKER_TIME if name in titles]
+
+
+def series(knees: Sequence[Knee]) -> list[Series]:
+    """The charts of speed-up."""
+    return [_series(f"knee-{i}", knee) for i, knee in enumerate(knees[:MOST_KNEES])]
+
+
+def _series(name: str, knee: Knee) -> Series:
+    legend = [("busy", "measured"), ("ideal", "ideal: every thread always busy")]
+    if knee.fit is not None:
+        band = ", with its knee and the 95 % interval" if knee.k is not None else ""
+        legend.append(("fit", f"fitted model ({knee.fit.model.name}){band}"))
+    line = knee.line
+    if knee.low is not None and knee.high is not None:
+        line += f" 95 % interval of the knee: {knee.low:,.0f} to {knee.high:,.0f} threads."
+    return Series(name, knee.title[:1].upper() + knee.title[1:], line, _refine(knee), tuple(legend))
+
+
+def _refine(knee: Knee) -> str:
+    if not knee.refine:
+        return ""
+    return "To know better, measure " + ", ".join(f"{count:,}" for count in knee.refine) + " workers too."
+
+
+def _left_out(total: int, shown: int, what: str) -> str:
+    return "" if total == shown else f"Shown are the first {shown:,} of {total:,} {what}."
+
+
+def worst_text(worst: PointSummary, summaries: Sequence[PointSummary], verdict: Verdict | None) -> str:
+    """Which point is looked at, and why that one."""
+    return f"{label(worst.point, varied(summary.point for summary in summaries))}: {worst_why(worst, verdict)}"
+
+
+def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
+    """Why this point is looked at (`rows.worst_point`)."""
+    grave = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
+    if any(worst.point.id in finding.points[:1] for finding in grave):
+        return "the point that the verdict rests on"
+    return "the point with the smallest busy share of its worker time"
+
+
+def key_figures(worst: PointSummary | None) -> list[tuple[str, str, str]]:
+    """The few numbers that matter most, of the point that the verdict rests on: value, meaning, and how to take it."""
+    if worst is None or worst.metrics is None:
+        return []
+    metrics, point = worst.metrics, worst.point
+    wide = f"{rows.seconds(metrics.work_s / point.threads)} s with every thread always busy"
+    return [
+        (f"{metrics.workers_used:,} of {point.workers:,}", "workers ran a task", ""),
+        (percent(worst.share("busy")), "of the worker time was busy", ""),
+        (f"{rows.seconds(metrics.makespan_s)} s", "makespan", wide),
+        (f"{metrics.peak_runnable:,}", "tasks could run at once, at most", f"on {plural(point.threads, 'thread')}"),
+    ]

@@ -1,0 +1,110 @@
+"""What the page says about one trial: charts over its time, stages, critical path, and what would be if."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scalescope.analysis.attempts import Attempts, Tables
+from scalescope.analysis.graph import Graph
+from scalescope.analysis.observation import Observation
+from scalescope.analysis.summary import PointSummary, label, varied
+from scalescope.errors import CaptureError, StoreError
+from scalescope.model.trial import Trial, TrialState
+from scalescope.report import rows
+from scalescope.report.html import over_time, page, stages, what_if
+from scalescope.report.html.charts import Canvas
+from scalescope.report.html.over_time import Chart
+from scalescope.report.html.page import Table
+from scalescope.store.store import SweepRun
+
+ReadTables = Callable[[Trial], Tables]
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that is said of one trial.
+
+    Attributes:
+        title: The point in words.
+        why: Why this one.
+        missing: Why there is nothing to draw; empty where there is.
+        charts: Over time.
+        stages: A row per stage.
+        path: The critical path; None where the graph is not known.
+        path_text: What it says.
+        what_if: Replays; None where there are none.
+        what_if_text: How far they can be believed, or why there are none.
+    """
+
+    title: str
+    why: str
+    missing: str = ""
+    charts: tuple[Chart, ...] = ()
+    stages: Table | None = None
+    path: Table | None = None
+    path_text: str = ""
+    what_if: Table | None = None
+    what_if_text: str = ""
+
+
+def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> tuple[Trial, str] | None:
+    """The trial to look into, and why that one; None where nothing was recorded.
+
+    Raises:
+        KeyError: There is no trial with that key.
+    """
+    if key:
+        return {trial.key: trial for trial in run.trials}[key], "chosen by its key"
+    recorded = [trial for trial in run.trials if trial.records and not trial.warmup]
+    worst = rows.worst_point(summaries, run.verdict)
+    if worst is not None:
+        of_point = [trial for trial in recorded if trial.counts and trial.point.id == worst.point.id and trial.metrics]
+        if of_point:
+            of_point.sort(key=lambda trial: trial.metrics.makespan_s if trial.metrics else 0.0)
+            middle = of_point[(len(of_point) - 1) // 2]
+            repeats = f"; of its {len(of_point)} trials the one with the median makespan" if len(of_point) > 1 else ""
+            return middle, page.worst_why(worst, run.verdict) + repeats
+    for state, why in ((TrialState.VALID, "a valid trial"), (TrialState.FAILED, "a trial that failed")):
+        for trial in recorded:
+            if trial.state is state:
+                return trial, why
+    return (recorded[0], "a trial that does not count") if recorded else None
+
+
+def build(run: SweepRun, summaries: Sequence[PointSummary], read: ReadTables, canvas: Canvas, key: str = "") -> Page:
+    """Draw one trial, and say in words and tables what the drawings show."""
+    chosen = choose(run, summaries, key)
+    if chosen is None:
+        return Page("", "", missing="No trial of this run has records of its tasks, so there is nothing to draw.")
+    trial, why = chosen
+    title = label(trial.point, varied(summary.point for summary in summaries))
+    if trial.state is not TrialState.VALID:
+        why += f", {trial.state}: {trial.reason.strip().partition(chr(10))[0] or 'no reason given'}"
+    if not trial.records:
+        return Page(title, why, missing="Nothing was recorded of it.")
+    try:
+        tables = read(trial)
+        attempts = Attempts.read(tables)
+    except (StoreError, CaptureError) as error:  # the rest of the report stands without it
+        return Page(title, why, missing=str(error))
+    return _build(Observation(trial, tables, attempts), attempts, title, why, summaries, canvas)
+
+
+def _build(
+    seen: Observation, attempts: Attempts, title: str, why: str, summaries: Sequence[PointSummary], canvas: Canvas
+) -> Page:
+    graph = Graph.read(seen.tables, attempts)
+    groups = stages.Groups.of(seen.stages, attempts)
+    path, path_text = what_if.path(attempts, graph)
+    replays, replays_text = what_if.what_if(seen.trial, attempts, graph, summaries)
+    return Page(
+        title,
+        why,
+        charts=tuple(over_time.draw(seen, attempts, groups, canvas)),
+        stages=stages.table(seen, attempts, groups),
+        path=path,
+        path_text=path_text,
+        what_if=replays,
+        what_if_text=replays_text,
+    )

@@ -1,0 +1,121 @@
+"""What the recorded graph allows, and how long it would have taken otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.graph import Graph
+from scalescope.analysis.replay import Replay, validate
+from scalescope.analysis.summary import PointSummary, percent, plural, settings
+from scalescope.analysis.work_span import critical_path, work_span
+from scalescope.model.trial import Trial
+from scalescope.report import rows
+from scalescope.report.html.page import Table
+
+MOST_PREFIXES = 20
+MOST_REPLAYED = 150_000
+"""Tasks scheduled on paper in all, about 2 s: of a large trial only the first questions are answered."""
+MOST_MEASURED = 6
+DOUBTFUL = 0.2
+"""Error of a replay from which on its other answers are worth little."""
+CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
+    ("twice as many partitions", 2.0, lambda replay: replay.with_partitions(2.0)),
+    ("ten times as many partitions", 10.0, lambda replay: replay.with_partitions(10.0)),
+    ("half as many partitions", 0.5, lambda replay: replay.with_partitions(0.5)),
+    ("tasks half as long", 1.0, lambda replay: replay.with_durations(0.5)),
+    ("tasks twice as long", 1.0, lambda replay: replay.with_durations(2.0)),
+)
+"""In words, how many times as many tasks, and how."""
+
+
+def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
+    """What the critical path consists of, and what follows from its length."""
+    spans = work_span(attempts, graph)
+    longest = critical_path(attempts, graph)
+    useful = f"From about {plural(spans.useful_workers, 'thread')} on, more of them help this graph by less than 5 %."
+    if longest is None:
+        return None, f"Which tasks it consists of is not known: dependencies were not recorded. {useful}"
+    shares, count = longest.shares(), dict.fromkeys(longest.by_prefix, 0)
+    for prefix in longest.prefixes:
+        count[prefix] += 1
+    cells = tuple(
+        (prefix, f"{count[prefix]:,}", rows.seconds(seconds), percent(shares[prefix]))
+        for prefix, seconds in list(longest.by_prefix.items())[:MOST_PREFIXES]
+    )
+    text = (
+        f"The longest path has {plural(len(longest.keys), 'task')} and takes {rows.seconds(longest.span_s)} s, "
+        f"{percent(longest.span_s / attempts.makespan)} of the makespan: no number of workers makes this graph faster "
+        f"than that. {useful}"
+    )
+    return Table("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
+
+
+def what_if(
+    trial: Trial, attempts: Attempts, graph: Graph, summaries: Sequence[PointSummary]
+) -> tuple[Table | None, str]:
+    """Makespans on other numbers of threads and at other task sizes, and how far they can be believed."""
+    tasks, here = len(attempts.start), trial.point.threads
+    if tasks > MOST_REPLAYED:
+        return None, f"Not replayed: it has more than {MOST_REPLAYED:,} tasks."
+    replay = Replay.of(attempts, graph)
+    if replay is None:
+        return None, "Not replayed: dependencies were not recorded."
+    measured = _same_but_workers(trial, summaries) | {here: attempts.makespan}
+    left, replayed = MOST_REPLAYED, {}
+    for threads in _worth_asking(here, measured):
+        if left >= tasks:
+            replayed[threads], left = replay.makespan(threads), left - tasks
+    cells = [
+        _row(_threads(threads, here), replayed[threads], replayed[here], measured.get(threads))
+        for threads in sorted(replayed)
+    ]
+    for text, times, change in CHANGES:
+        if left >= times * tasks:
+            left -= int(times * tasks)
+            cells.append(_row(f"{plural(here, 'thread')}, {text}", change(replay).makespan(here), replayed[here], None))
+    heads = ("what", "makespan s", "speed-up", "measured s", "error")
+    return Table("The recorded graph, scheduled again on paper", heads, tuple(cells)), _believed(replayed, measured)
+
+
+def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:
+    """Numbers of threads, the most telling first, each once: this one, those measured nearest to it, then others."""
+    near = sorted(measured, key=lambda threads: max(threads / here, here / threads))
+    yield from dict.fromkeys([here, *near[:MOST_MEASURED], 2 * here, max(1, here // 2), 4 * here])
+
+
+def _threads(threads: int, here: int) -> str:
+    return plural(threads, "thread") + (", as it was" if threads == here else "")
+
+
+def _row(what: str, makespan: float, reference: float, measured: float | None) -> tuple[str, ...]:
+    faster = rows.speedup(reference / makespan) if makespan > 0 else rows.MISSING
+    error = rows.MISSING if measured is None else _error(makespan / measured - 1)
+    return (what, rows.seconds(makespan), faster, rows.seconds(measured), error)
+
+
+def _believed(replayed: dict[int, float], measured: dict[int, float]) -> str:
+    compared = validate(replayed, measured)
+    how = "List scheduling of the recorded durations; contention and transfers between workers are not modelled. "
+    if compared is None:
+        return how + "It could not be compared with any measurement."
+    points = plural(len(compared.threads), "measured point")
+    doubt = ": do not rely on it here" if abs(compared.worst) > DOUBTFUL else ""
+    return how + f"Against {points} it is off by {_error(compared.worst)} at most{doubt}."
+
+
+def _error(share: float) -> str:
+    """`+1.2 %`; what would be shown as nothing has no sign."""
+    return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+.1f} %"
+
+
+def _same_but_workers(trial: Trial, summaries: Sequence[PointSummary]) -> dict[int, float]:
+    """Measured makespans by threads, of points that differ from this one only in workers."""
+    here = trial.point
+    return {
+        summary.point.threads: summary.metrics.makespan_s
+        for summary in summaries
+        if summary.metrics is not None
+        and summary.point.items == here.items
+        and settings(summary.point) == settings(here)
+    }

@@ -1,0 +1,141 @@
+"""The texts of which reproducers are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+SHOWS = "The symptom shows."
+"""The last line of a script that shows it."""
+
+SCRIPT = '''\
+"""$title
+
+Run: python reproducer.py (needs $needs). Exit status 1: the symptom shows; 0: it does not.
+"""
+import logging
+import sys
+import time
+
+logging.disable(logging.CRITICAL)
+${imports}from distributed import Client, LocalCluster, get_task_stream
+
+$config$constants
+
+
+$functions
+
+
+if __name__ == "__main__":
+    with LocalCluster(
+        n_workers=WORKERS, threads_per_worker=THREADS, processes=False, dashboard_address=None$options
+    ) as cluster, Client(cluster) as client:
+        with get_task_stream(client) as stream:
+            run(client)
+    steps = [(task["worker"], step) for task in stream.data for step in task["startstops"]]
+    runs = [(worker, step["start"], step["stop"]) for worker, step in steps if step["action"] == "compute"]
+    items, workers, threads, tasks = $items, WORKERS, WORKERS * THREADS, len(runs)
+    workers_used = len({worker for worker, _, _ in runs})
+    makespan_s = max(stop for _, _, stop in runs) - min(start for _, start, _ in runs)
+    work_s = sum(stop - start for _, start, stop in runs)
+    busy = work_s / (threads * makespan_s)
+    print("items  workers  tasks  workers used  makespan s  busy")
+    print(f"{items:5d}  {workers:7d}  {tasks:5d}  {workers_used:12d}  {makespan_s:10.2f}  {busy:4.0%}")
+    shows = $condition
+    print("The symptom shows." if shows else "The symptom does not show.")
+    sys.exit(1 if shows else 0)
+'''
+
+_NAP = """\
+def nap(item, seconds):
+    time.sleep(seconds)
+    return item"""
+
+_BEAM = """\
+class Nap(beam.DoFn):
+    def process(self, element):
+        time.sleep(SECONDS)
+        yield element
+
+
+def run(client):
+    options = PipelineOptions([f"--dask_client_address={client.scheduler.address}", *OPTIONS])
+    with beam.Pipeline(runner=DaskRunner(), options=options) as pipeline:
+        elements = pipeline | beam.Create(range(ITEMS))
+        for stage in range(STAGES):
+            elements = elements | f"stage {stage}" >> beam.ParDo(Nap())"""
+
+_BAG = """\
+def run(client):
+    bag = dask.bag.from_sequence(range(ITEMS), **OPTIONS)
+    for _ in range(STAGES):
+        bag = bag.map(nap, seconds=SECONDS)
+    client.gather(client.compute(bag))"""
+
+_FUTURES = """\
+def run(client):
+    futures = range(ITEMS)
+    for stage in range(STAGES):
+        futures = client.map(nap, futures, seconds=SECONDS, key=f"stage{stage}", pure=False)
+    client.gather(futures)"""
+
+_GRAPH = """\
+def nap(seconds, *needs):
+    time.sleep(seconds)
+
+
+def run(client):
+    workers, futures, sent = sorted(client.nthreads()), [], {}
+    for number, (after, pause) in enumerate(SUBMISSIONS):
+        client.gather(sent.get(after, []))
+        time.sleep(pause)
+        first = len(futures)
+        for stage, seconds, needs, allowed, _ in (task for task in TASKS if task[4] == number):
+            needed, key = [futures[i] for i in needs], f"stage{stage}-{len(futures)}"
+            futures.append(client.submit(nap, seconds, *needed, key=key, workers=workers[:allowed] or None))
+        sent[number] = futures[first:]
+    client.gather(futures)"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is particular to one workload.
+
+    Attributes:
+        imports: Lines of imports.
+        functions: What defines `run(client)`.
+        needs: Distributions to install.
+        partition_lines: Constants for the partition options.
+        cluster_options: Further arguments of the cluster.
+    """
+
+    imports: str
+    functions: str
+    needs: tuple[str, ...]
+    partition_lines: Callable[[Mapping[str, int]], list[str]] = lambda partitions: []
+    cluster_options: str = ""
+
+
+def _beam_options(partitions: Mapping[str, int]) -> list[str]:
+    return [f"OPTIONS = {[f'--dask_{name}={value}' for name, value in partitions.items()]!r}"]
+
+
+def _bag_options(partitions: Mapping[str, int]) -> list[str]:
+    return [f"OPTIONS = {dict(partitions)!r}"]
+
+
+PARTS: Mapping[str, Part] = {
+    "beam-pardo": Part(
+        "import apache_beam as beam\n"
+        "from apache_beam.options.pipeline_options import PipelineOptions\n"
+        "from apache_beam.runners.dask.dask_runner import DaskRunner\n",
+        _BEAM,
+        ("apache-beam", "dask", "distributed"),
+        _beam_options,
+        ', protocol="tcp"',  # Beam's tasks share a list where they do not travel as bytes
+    ),
+    "bag-map": Part("import dask.bag\n", f"{_NAP}\n\n\n{_BAG}", ("dask", "distributed"), _bag_options),
+    "futures-map": Part("", f"{_NAP}\n\n\n{_FUTURES}", ("dask", "distributed")),
+    "replay": Part("", _GRAPH, ("dask", "distributed")),
+}
+"""By the workload's name."""

@@ -1,0 +1,360 @@
+"""The recorded trial as a trace for https://ui.perfetto.dev or chrome://tracing: JSON trace events, gzipped.
+
+One process per worker, one track per worker thread. A task is a complete event; what its worker did for it before and
+after (transfer, deserialise, disk) lies directly beside it, as in `scalescope.analysis.worker_time`, since of that the
+records have durations and no times. Events of one track never overlap, to the nanosecond: by clock error they may in
+the records, and are clipped. Tasks that truly ran at the same time on one thread (coroutines on the event loop, or
+attempts of which the thread is not known) are given tracks of their own.
+
+Format: "Trace Event Format", Google, 2016; times in microseconds since the first task was known.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables
+from scalescope.analysis.summary import label, settings, summarise, varied
+from scalescope.errors import StoreError, UsageError
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Verdict
+from scalescope.model.records import STATUS_ERRED, STATUS_LOST
+from scalescope.model.sweep import Point
+from scalescope.model.trial import Trial
+from scalescope.report.rows import worst_point
+
+Event = dict[str, Any]
+
+CLUSTER = 0
+"""Process that holds the counters; workers follow from 1."""
+COUNTED = 20_000
+"""Most samples of the counters; viewers slow down with more."""
+SAME_NS = 1_000_000
+"""Overlap of two tasks on one thread that is taken for clock error; one that is longer gets a track of its own."""
+COMPRESSION = 5
+"""Of gzip; measured on 200,000 tasks, level 1 is 12 % larger and 6 % faster."""
+_BATCH = 5_000
+_STATUS = {STATUS_ERRED: "erred", STATUS_LOST: "lost"}
+
+
+def write(tables: Tables, path: Path, *, title: str = "") -> int:
+    """Write the trace of one trial; a file that is there already is replaced once the new one is whole.
+
+    Besides the tables, memory is needed for a few events only.
+
+    Args:
+        tables: The records of the trial (`scalescope.model.records`): `tasks` and `workers` are read.
+        path: Where to; by custom ends in `.json.gz`.
+        title: What the trace shows.
+
+    Returns:
+        Events written.
+
+    Raises:
+        CaptureError: There is nothing to show.
+        StoreError: The file cannot be written.
+    """
+    found = events(tables)
+    first = next(found)  # what is wrong with the records is said before a file is touched
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with gzip.open(temporary, "wt", compresslevel=COMPRESSION, encoding="utf-8") as stream:
+            count = _write(stream, first, found, title)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StoreError(
+            f"The trace could not be written: {error.strerror or error}",
+            where=str(path),
+            next_step="Give another file with --output.",
+        ) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def events(tables: Tables) -> Iterator[Event]:
+    """All events of one trial, one track after another.
+
+    Raises:
+        CaptureError: There is nothing to show.
+    """
+    trial = _Trial.read(tables)
+    yield _meta(CLUSTER, "process_name", name="cluster")
+    yield _meta(CLUSTER, "process_sort_index", sort_index=-1)
+    yield from _counters(trial.attempts)
+    yield from _arrivals(trial)
+    by_worker = np.argsort(trial.attempts.worker, kind="stable")
+    bounds = np.searchsorted(trial.attempts.worker[by_worker], np.arange(len(trial.attempts.addresses) + 1))
+    for worker, address in enumerate(trial.attempts.addresses):
+        yield _meta(1 + worker, "process_name", name=trial.names.get(address, address))
+        yield _meta(1 + worker, "process_sort_index", sort_index=worker)
+        members = by_worker[bounds[worker] : bounds[worker + 1]]
+        if not len(members):  # viewers leave out what has no event, and idle workers are what one looks for
+            yield _instant(1 + worker, "ran no task", 0)
+        yield from _worker(trial, 1 + worker, members)
+
+
+def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "", trial: str = "") -> Trial:
+    """The trial to show: a valid one of the point asked for, or else of the point that the verdict is about.
+
+    Args:
+        trials: Of one run.
+        verdict: Its verdict, where there is one.
+        point: `workers=200,items=199`, with any settings of a point, or the beginning of its id; empty: the worst.
+        trial: The beginning of a trial's key; empty: the first that is valid and was recorded.
+
+    Raises:
+        UsageError: None is meant, or its records were not kept.
+    """
+    of_point = [one for one in trials if _is_meant(one.point, point)]
+    meant = [one for one in of_point if one.key.startswith(trial)]
+    if not meant:
+        asked = " ".join(part for part in (point and f"point {point!r}", trial and f"trial {trial!r}") if part)
+        names = varied(one.point for one in trials)
+        keys = dict.fromkeys(f"{one.key} ({label(one.point, names)})" for one in of_point or trials)
+        known = "; ".join([*keys][:8] + ["..."] * (len(keys) > 8))
+        raise UsageError(f"The run has no {asked or 'trials'}", next_step=f"There are: {known}." if known else "")
+    recorded = [one for one in meant if one.records]
+    if not recorded:
+        raise UsageError(
+            f"Trial {meant[0].key} has no records", cause=meant[0].reason, next_step="Choose another with --trial."
+        )
+    if not point and not trial:
+        worst = worst_point(summarise(recorded), verdict)
+        recorded = [one for one in recorded if worst and one.point.id == worst.point.id] or recorded
+    return next((one for one in recorded if one.counts), recorded[0])
+
+
+def _is_meant(point: Point, text: str) -> bool:
+    if "=" not in text:
+        return point.id.startswith(text)
+    known = {"workers": point.workers, "items": point.items, **settings(point)}
+    wanted = [part.partition("=") for part in text.split(",")]
+    return all(name.strip() in known and _same(known[name.strip()], value.strip()) for name, _, value in wanted)
+
+
+def _same(value: Scalar, text: str) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return json.dumps(value).strip('"').lower() == text.lower()
+
+
+# ------------------------------------------------------------------ reading
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Attempts, with what only a trace needs of them; lists have one element per attempt.
+
+    Attributes:
+        attempts: As everything else is computed from.
+        rows: Their rows in the table of tasks.
+        tasks: The table of tasks.
+        thread: Identifiers of threads.
+        names: What each worker is called, by address.
+        workers: The table of workers.
+    """
+
+    attempts: Attempts
+    rows: Ints
+    tasks: Mapping[str, Any]
+    thread: Ints
+    names: Mapping[str, str]
+    workers: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, tables: Tables) -> _Trial:
+        attempts = Attempts.read(tables)
+        tasks, workers = tables["tasks"], tables["workers"]
+        rows = np.flatnonzero(np.asarray(tasks["start"], dtype=np.float64) > 0)
+        thread = np.asarray(tasks["thread"], dtype=np.int64)[rows]
+        addresses = workers.get("worker", ())
+        called = workers.get("name", addresses)
+        names = {
+            address: f"worker {name}" if name and name != address else f"worker {address}"
+            for address, name in zip(addresses, called, strict=True)
+        }
+        return cls(attempts, rows, tasks, thread, names, workers)
+
+
+# ------------------------------------------------------------------ tracks
+
+
+@dataclass
+class _Track:
+    """Events on one thread, one after another; times in nanoseconds."""
+
+    pid: int
+    tid: int
+    until: int = 0
+    found: list[Event] = field(default_factory=list)
+
+    def add(self, name: str, category: str, begin: int, end: int, arguments: Mapping[str, Any] | None = None) -> None:
+        """Add an event, as far as it lies after all before it."""
+        begin = max(begin, self.until)
+        if end <= begin and category != COMPUTE:
+            return
+        end = max(begin, end)
+        event: Event = {"ph": "X", "name": name, "cat": category, "pid": self.pid, "tid": self.tid}
+        event |= {"ts": begin / 1000, "dur": (end - begin) / 1000}
+        if arguments:
+            event["args"] = arguments
+        self.until = end
+        self.found.append(event)
+
+
+COMPUTE = "compute"
+
+
+def _worker(trial: _Trial, pid: int, members: Ints) -> Iterator[Event]:
+    """Everything on the threads of one worker."""
+    attempts = trial.attempts
+    threads = trial.thread[members]
+    order = np.lexsort((attempts.start[members], threads))
+    members, threads = members[order], threads[order]
+    cuts = np.flatnonzero(np.diff(threads)) + 1
+    tid = 1
+    for number, own in enumerate(np.split(members, cuts) if len(members) else (), start=1):
+        for lane, group in enumerate(_lanes(attempts, own)):
+            title = f"thread {number}" + (f", beside ({lane})" if lane else "")
+            yield _meta(pid, "thread_name", tid=tid, name=title)
+            yield _meta(pid, "thread_sort_index", tid=tid, sort_index=tid)
+            yield from _track(trial, _Track(pid, tid), group)
+            tid += 1
+
+
+def _lanes(attempts: Attempts, own: Ints) -> list[Ints]:
+    """Attempts of one thread, by start, divided so that those of one lane follow each other."""
+    start, stop = _ns(attempts.start[own]), _ns(attempts.stop[own])
+    if len(own) < 2 or bool((start[1:] >= np.maximum.accumulate(stop)[:-1] - SAME_NS).all()):
+        return [own]
+    lanes: list[list[int]] = []
+    ends: list[int] = []
+    for i, (begin, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
+        free = next((lane for lane, last in enumerate(ends) if begin >= last - SAME_NS), None)
+        if free is None:
+            lanes.append([])
+            ends.append(0)
+            free = len(lanes) - 1
+        lanes[free].append(i)
+        ends[free] = max(ends[free], end)
+    return [own[lane] for lane in lanes]
+
+
+def _track(trial: _Trial, track: _Track, group: Ints) -> Iterator[Event]:
+    """Tasks of one lane with what surrounds them, in the order in which a worker does it."""
+    attempts, tasks = trial.attempts, trial.tasks
+    begin, end = _ns(attempts.start[group]).tolist(), _ns(attempts.stop[group]).tolist()
+    earliest = _ns(attempts.prepared_from[group]).tolist()
+    before = [
+        ("disk-read", _ns(attempts.disk_read[group]).tolist()),
+        ("deserialise", _ns(attempts.deserialize[group]).tolist()),
+        ("transfer", _ns(attempts.transfer[group]).tolist()),
+    ]
+    written = _ns(attempts.disk_write[group]).tolist()
+    keys, status, nbytes, retries = (tasks[name] for name in ("key", "status", "nbytes", "retries"))
+    following = [*begin[1:], None]
+    for i, (attempt, row) in enumerate(zip(group.tolist(), trial.rows[group].tolist(), strict=True)):
+        _prepare(track, begin[i], earliest[i], [(name, durations[i]) for name, durations in before])
+        arguments: dict[str, Any] = {"key": keys[row], "nbytes": int(nbytes[row])}
+        if retries[row]:
+            arguments["retries"] = int(retries[row])
+        if int(status[row]) in _STATUS:
+            arguments["status"] = _STATUS[int(status[row])]
+        stop = end[i] if following[i] is None else min(end[i], following[i])
+        track.add(attempts.prefix[attempt], COMPUTE, begin[i], stop, arguments)
+        if written[i]:
+            until = end[i] + written[i]
+            track.add("disk-write", "disk", end[i], until if following[i] is None else min(until, following[i]))
+        yield from track.found
+        track.found.clear()
+
+
+def _prepare(track: _Track, begin: int, earliest: int, parts: Sequence[tuple[str, int]]) -> None:
+    """What was done for a task, backwards from its start, not before it was assigned nor before the track is free."""
+    room, placed = max(track.until, earliest), []
+    for name, duration in parts:
+        first = max(begin - duration, room)
+        if first < begin:
+            placed.append((name, first, begin))
+            begin = first
+    for name, first, last in reversed(placed):
+        track.add(name, name.partition("-")[0], first, last)
+
+
+# ------------------------------------------------------------------ the whole cluster
+
+
+def _counters(attempts: Attempts) -> Iterator[Event]:
+    """Tasks that run, and tasks that could run but wait; after each change, or at regular times if there are many."""
+    start, stop, runnable = np.sort(attempts.start), np.sort(attempts.stop), np.sort(attempts.runnable)
+    times: Floats = np.unique(np.concatenate([start, stop, runnable]))
+    if len(times) > COUNTED:
+        times = np.linspace(0.0, attempts.makespan, COUNTED)
+    begun, ended, ready = (np.searchsorted(values, times, side="right") for values in (start, stop, runnable))
+    for at, running, waiting in zip(
+        _ns(times).tolist(), (begun - ended).tolist(), (ready - begun).tolist(), strict=True
+    ):
+        for name, value in (("running tasks", running), ("runnable tasks, waiting", waiting)):
+            yield {"ph": "C", "name": name, "pid": CLUSTER, "tid": 0, "ts": at / 1000, "args": {"tasks": value}}
+
+
+def _arrivals(trial: _Trial) -> Iterator[Event]:
+    """Workers that came after the first task was known, and all that left."""
+    attempts, workers = trial.attempts, trial.workers
+    index = {address: i for i, address in enumerate(attempts.addresses)}
+    reasons = workers.get("reason", [""] * len(workers.get("worker", ())))
+    for row, address in enumerate(workers.get("worker", ())):
+        moments = (("joined", float(workers["joined"][row])), ("left", float(workers["left"][row])))
+        for what, moment in moments:
+            if moment <= attempts.epoch:
+                continue
+            name = f"{what}: {reasons[row]}" if what == "left" and reasons[row] else what
+            yield _instant(1 + index[address], name, round(1e9 * (moment - attempts.epoch)))
+
+
+# ------------------------------------------------------------------ writing
+
+
+def _write(stream: TextIO, first: Event, rest: Iterator[Event], title: str) -> int:
+    head = {"displayTimeUnit": "ms", "otherData": {"title": title, "by": "scalescope"}}
+    stream.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
+    encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+    count = 0
+    for batch in _batches(chain((first,), rest)):
+        stream.write((",\n" if count else "") + encode(batch)[1:-1])  # a seventh faster than one by one
+        count += len(batch)
+    stream.write("\n]}\n")
+    return count
+
+
+def _batches(found: Iterator[Event]) -> Iterator[list[Event]]:
+    while batch := list(islice(found, _BATCH)):
+        yield batch
+
+
+def _meta(pid: int, what: str, tid: int = 0, **arguments: Any) -> Event:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": arguments}
+
+
+def _instant(pid: int, name: str, at: int) -> Event:
+    return {"ph": "i", "s": "p", "name": name, "pid": pid, "tid": 0, "ts": at / 1000}
+
+
+def _ns(seconds: Floats) -> npt.NDArray[np.int64]:
+    return np.rint(seconds * 1e9).astype(np.int64)

@@ -1,0 +1,115 @@
+"""`replay`: the graph of a recorded trial, with sleeps in place of what its tasks did."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from scalescope.model.recorded import RecordedGraph
+from scalescope.model.workload import Parameter, Workload
+from scalescope.workloads._common import wrong
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+NAME = "replay"
+
+
+def run(client: Client, *, graph: str, tasks: int | None = None, scale: float = 1.0) -> dict[str, Any]:
+    """Submit the recorded tasks as they were submitted, and wait for all.
+
+    Raises:
+        InvalidField: There is no such file.
+        WrongAnswer: A task returned what another one should.
+    """
+    recorded = RecordedGraph.read(graph)
+    recorded = recorded if tasks is None else recorded.first(tasks)
+    workers, last_use = sorted(client.nthreads()), last_uses(recorded)
+    token = uuid.uuid4().hex
+    last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
+    names = [f"{recorded.stages[task.stage]}-{token}-{last - i:06d}" for i, task in enumerate(recorded.tasks)]
+    futures: dict[int, Any] = {}
+    sent: dict[int, list[Any]] = {}
+    waiting = iter(enumerate(recorded.submissions))
+    for number, part in parts(recorded):
+        while number not in sent:
+            index, submission = next(waiting)
+            client.gather(sent.get(submission.after, []))
+            time.sleep(submission.pause_s * scale)
+            sent[index] = []
+        allowed = recorded.tasks[part.start].allowed
+        confined = workers[:allowed] if 0 < allowed < len(workers) else None
+        tasks_sent = {names[i]: _arguments(recorded, i, part, scale, names, futures) for i in part}
+        if any(need in part for i in part for need in recorded.tasks[i].needs):
+            wanted = [i for i in part if last_use[i] < 0 or last_use[i] >= part.stop]
+            piece = {name: (nap, *arguments) for name, arguments in tasks_sent.items()}
+            results = client.get(piece, [names[i] for i in wanted], workers=confined, sync=False)
+        else:  # as it keeps their order
+            wanted = list(part)
+            results = client.map(nap, *zip(*tasks_sent.values(), strict=True), key=list(tasks_sent), workers=confined)
+        futures.update(zip(wanted, results, strict=True))
+        sent[number] += results
+    check(dict(zip(futures, client.gather(list(futures.values())), strict=True)))
+    return {"tasks": len(recorded.tasks), "submissions": len(recorded.submissions)}
+
+
+def nap(number: int, seconds: float, needs: Sequence[int]) -> int:
+    """One task: sleep as long as the recorded one computed."""
+    time.sleep(seconds)
+    return number
+
+
+def parts(recorded: RecordedGraph) -> list[tuple[int, range]]:
+    """Submissions and their tasks, cut where the restriction changes: each part is sent by itself."""
+
+    def sent_with(number: int) -> tuple[int, int]:
+        return recorded.tasks[number].submission, recorded.tasks[number].allowed
+
+    found = []
+    for (submission, _), group in groupby(range(len(recorded.tasks)), sent_with):
+        members = list(group)
+        found.append((submission, range(members[0], members[-1] + 1)))
+    return found
+
+
+def last_uses(recorded: RecordedGraph) -> list[int]:
+    """For each task the last one that needs it; -1 where none does."""
+    found = [-1] * len(recorded.tasks)
+    for number, task in enumerate(recorded.tasks):
+        for need in task.needs:
+            found[need] = number
+    return found
+
+
+def check(results: Mapping[int, int]) -> None:
+    """Every task returned its own number."""
+    for number, result in results.items():
+        if result != number:
+            raise wrong(NAME, f"task {number} returned {result!r}")
+
+
+def _arguments(
+    recorded: RecordedGraph, number: int, part: range, scale: float, names: Sequence[str], futures: Mapping[int, Any]
+) -> tuple[Any, ...]:
+    """What `nap` is given for a task; needs inside its part are keys there, earlier ones are futures."""
+    task = recorded.tasks[number]
+    needs = [names[need] if need in part else futures[need] for need in task.needs]
+    return (number, task.seconds * scale, needs)
+
+
+WORKLOAD = Workload(
+    name=NAME,
+    version=1,
+    summary="The graph of a recorded trial, with sleeps of the recorded durations.",
+    run=run,
+    parameters=(
+        Parameter("graph", None, "File of the graph, as `scalescope isolate` writes it.", "str", required=True),
+        Parameter("tasks", None, "Only so many of its first tasks; null is all.", "int", minimum=1, optional=True),
+        Parameter("scale", 1.0, "Factor on all durations and pauses.", "float", minimum=0),
+    ),
+    packages=("dask",),
+    modelled=True,
+)

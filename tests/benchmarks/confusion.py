@@ -1,0 +1,138 @@
+"""Runs all labelled cases and prints how often the cause was named first: `python tests/benchmarks/confusion.py`."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import pickle
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from scalescope.analysis import causes
+from scalescope.analysis.observation import Observation
+from scalescope.analysis.verdict import diagnose
+from scalescope.model.sweep import Sweep
+from tests.causes import cases as labelled
+from tests.causes.confusion import Rates, Result, count, run
+
+RECALL, FALSE_ALARMS = 0.95, 0.01
+"""What is asked of the whole set: recall at least, and healthy cases accused at most."""
+
+LITTLE, MUCH = 0.10, 0.35
+"""Shares of worker time that a healthy case may lose, and that a positive one must."""
+
+
+def main() -> int:
+    """Run, print, and fail when the rates are not reached."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="*", help="names of cases, with * and ?")
+    parser.add_argument("--json", action="store_true", help="print results as JSON")
+    parser.add_argument("--cases", action="store_true", help="print what each case lost instead of the matrix")
+    parser.add_argument("--save", type=Path, help="keep the records in this file")
+    parser.add_argument("--load", type=Path, help="judge the records in this file again, instead of running anything")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    if arguments.load:
+        results = [rejudged(result) for result in pickle.loads(arguments.load.read_bytes())]
+        results = [result for result in results if fnmatch.fnmatch(result.case.name, arguments.only)]
+    else:
+        chosen = [case for case in labelled.all_cases() if fnmatch.fnmatch(case.name, arguments.only)]
+        results = run(chosen, finished=lambda result: print(line(result), file=sys.stderr, flush=True))
+    if arguments.save:
+        arguments.save.write_bytes(pickle.dumps(results))
+    rates = count(results)
+    if arguments.json:
+        print(json.dumps(as_json(results, rates), indent=1))
+    elif arguments.cases:
+        print("\n".join(line(result) for result in results))
+    else:
+        print(text(results, rates))
+    print(f"{len(results)} cases in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return 0 if rates.overall >= RECALL and rates.false_alarms <= FALSE_ALARMS else 1
+
+
+def rejudged(result: Result) -> Result:
+    """The result with findings and verdict made anew from the records."""
+    from dataclasses import replace
+
+    trials = tuple(
+        replace(trial, findings=causes.find(Observation.of(trial, tables)))
+        for trial, tables in zip(result.trials, result.tables, strict=True)
+    )
+    verdict = diagnose(Sweep.from_mapping(result.case.sweep()), trials)
+    return replace(result, trials=trials, verdict=verdict)
+
+
+def line(result: Result) -> str:
+    """One case in a line: whether it was right, what was lost where, and what was said."""
+    mark = "ok  " if result.right else "MISS"
+    parts: dict[str, float] = {}
+    for trial in result.trials:
+        if trial.metrics is not None:
+            whole = trial.point.threads * trial.metrics.makespan_s
+            parts = {k: v / whole for k, v in trial.metrics.worker_time_s.items() if v / whole > 0.02}
+    shares = " ".join(f"{name}={share:.0%}" for name, share in parts.items())
+    states = ",".join(dict.fromkeys(str(trial.state) for trial in result.trials))
+    return (
+        f"{mark} {result.case.name:52} {result.real_s:5.1f} s  lost {result.lost:4.0%} {doubt(result):8} "
+        f"{states:8} -> {', '.join(result.codes[:4])}   [{shares}]"
+    )
+
+
+def doubt(result: Result) -> str:
+    """Whether the case shows by its worker time what its label says."""
+    if result.case.quiet_loss:
+        return "(quiet)"
+    healthy = result.case.expect == labelled.HEALTHY
+    return "DOUBTFUL" if (result.lost > LITTLE if healthy else result.lost < MUCH) else ""
+
+
+def text(results: list[Result], rates: Rates) -> str:
+    """The matrix for people: per code, what was named instead."""
+    lines = [f"{'expected':28} {'cases':>5} {'right':>5} {'recall':>7}  named first instead"]
+    for code, (cases, right) in rates.recall.items():
+        others = {named: n for (expected, named), n in rates.confusions.items() if expected == code}
+        wrong = ", ".join(f"{named} x{n}" for named, n in sorted(others.items(), key=lambda item: -item[1]))
+        lines.append(f"{code:28} {cases:5} {right:5} {right / cases:7.0%}  {wrong}")
+    alarms = ", ".join(f"{named} x{n}" for (code, named), n in rates.confusions.items() if code == labelled.HEALTHY)
+    lines += [
+        f"{'healthy':28} {rates.healthy:5} {rates.healthy - rates.accused:5} {1 - rates.false_alarms:7.0%}  {alarms}",
+        "",
+        f"recall {rates.overall:.1%} (at least {RECALL:.0%})",
+        f"healthy accused {rates.false_alarms:.1%} (at most {FALSE_ALARMS:.0%})",
+    ]
+    missed = [line(result) for result in results if not result.right]
+    return "\n".join([*lines, "", *missed])
+
+
+def as_json(results: list[Result], rates: Rates) -> dict[str, Any]:
+    """Rates and cases as JSON carries them."""
+    return {
+        "recall": rates.overall,
+        "false_alarms": rates.false_alarms,
+        "by_code": {code: {"cases": cases, "right": right} for code, (cases, right) in rates.recall.items()},
+        "confusions": [{"expected": a, "named": b, "cases": n} for (a, b), n in rates.confusions.items()],
+        "cases": [
+            {
+                "name": result.case.name,
+                "expected": result.case.expect,
+                "also": result.case.also,
+                "codes": result.codes,
+                "right": result.right,
+                "lost": round(result.lost, 4),
+                "others": round(result.others, 4),
+                "states": [str(trial.state) for trial in result.trials],
+                "real_s": round(result.real_s, 2),
+            }
+            for result in results
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""Runs labelled cases through the whole chain, and counts what came first in each verdict."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flows import engine
+from scalescope.analysis.verdict import diagnose
+from scalescope.driver.process import Driver
+from scalescope.model.finding import Verdict
+from scalescope.model.trial import Trial
+from tests.causes.cases import HEALTHY, Case
+
+BUSY_HOST = 0.2
+"""Share of the host used by others from which `host-overloaded` is a right answer for real processes."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a case.
+
+    Attributes:
+        case: The case.
+        trials: Its trials, with metrics and findings.
+        verdict: Of the sweep.
+        tables: The records of each trial.
+        real_s: Real seconds that it took.
+    """
+
+    case: Case
+    trials: tuple[Trial, ...]
+    verdict: Verdict
+    tables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    real_s: float = 0.0
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of all findings, worst first."""
+        return tuple(finding.code for finding in self.verdict.findings) or (HEALTHY,)
+
+    @property
+    def named(self) -> str:
+        """The code that comes first."""
+        return self.codes[0]
+
+    @property
+    def right(self) -> bool:
+        """Whether a fair expert would agree."""
+        return self.named in (self.case.expect, *self.case.also) or (
+            self.named == "host-overloaded" and self.case.real and self.others > BUSY_HOST
+        )
+
+    @property
+    def lost(self) -> float:
+        """The largest share of worker time over the trials that no useful task used; 0 without a measurement."""
+        shares = [
+            1 - trial.metrics.worker_time_s["busy"] / (trial.point.threads * trial.metrics.makespan_s)
+            for trial in self.trials
+            if trial.metrics is not None
+        ]
+        return max(shares, default=0.0)
+
+    @property
+    def others(self) -> float:
+        """The largest share of the host that other processes used during a trial."""
+        loads = [trial.facts.get("host", {}).get("load") or {} for trial in self.trials]
+        return max((load.get("others", 0.0) + load.get("stolen", 0.0) for load in loads), default=0.0)
+
+
+class _Kept:
+    """Stands where the store would be: keeps the records of the trials saved."""
+
+    def __init__(self) -> None:
+        self.tables: list[Mapping[str, Any]] = []
+
+    def save(self, run_id: str, trial: Trial, tables: Mapping[str, Any]) -> Trial:
+        self.tables.append(tables)
+        return trial
+
+
+def run(cases: Iterable[Case], *, finished: Callable[[Result], None] = lambda result: None) -> list[Result]:
+    """Run cases, those with the same cluster on one driver, as the flows do but for store and orchestrator."""
+    results = []
+    for _, group in itertools.groupby(_in_order(cases), key=_cluster_of):
+        for result in _run_group(list(group)):
+            finished(result)
+            results.append(result)
+    return results
+
+
+def _cluster_of(case: Case) -> tuple[Any, ...]:
+    return tuple(sorted(case.cluster.items()))
+
+
+def _in_order(cases: Iterable[Case]) -> list[Case]:
+    """Simulated ones first; then so that a cluster need rarely be opened or scaled anew."""
+    return sorted(
+        cases,
+        key=lambda case: (
+            case.real,
+            repr(_cluster_of(case)),
+            repr(sorted(case.config.items())),
+            case.real and (case.threads, case.workers),
+        ),
+    )
+
+
+def _run_group(cases: Sequence[Case]) -> Iterator[Result]:
+    """One after another on a driver, which is replaced when it ends."""
+    driver: Driver | None = None
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for case in cases:
+                began, kept, trials = time.monotonic(), _Kept(), []
+                request = engine.check(case.sweep())
+                session = engine.Session(request, "cases", kept)  # type: ignore[arg-type]
+                for planned in request.plan:
+                    if driver is None or not driver.alive:
+                        if driver is not None:
+                            driver.close()
+                        driver = Driver.start(request.sweep.cluster, folder=Path(folder))
+                    session.driver = driver
+                    trials.append(engine.measure(session, planned))
+                yield Result(
+                    case, tuple(trials), diagnose(request.sweep, trials), tuple(kept.tables), time.monotonic() - began
+                )
+        finally:
+            if driver is not None:
+                driver.close()
+
+
+# ------------------------------------------------------------------ counting
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How often the verdict was right.
+
+    Attributes:
+        recall: Per expected code: cases, and how many were named first.
+        healthy: Healthy cases.
+        accused: How many of them were accused of something.
+        confusions: (expected, named first) to their number, without those that were right.
+    """
+
+    recall: Mapping[str, tuple[int, int]]
+    healthy: int
+    accused: int
+    confusions: Mapping[tuple[str, str], int]
+
+    @property
+    def overall(self) -> float:
+        """Share of the positive cases whose cause came first."""
+        total = sum(count for count, _ in self.recall.values())
+        return sum(right for _, right in self.recall.values()) / total if total else 1.0
+
+    @property
+    def false_alarms(self) -> float:
+        """Share of the healthy cases that were accused."""
+        return self.accused / self.healthy if self.healthy else 0.0
+
+
+def count(results: Iterable[Result]) -> Rates:
+    """Rates over results."""
+    results = list(results)
+    positive = [result for result in results if result.case.expect != HEALTHY]
+    sound = [result for result in results if result.case.expect == HEALTHY]
+    cases, right = Counter(r.case.expect for r in positive), Counter(r.case.expect for r in positive if r.right)
+    return Rates(
+        recall={code: (cases[code], right[code]) for code in sorted(cases)},
+        healthy=len(sound),
+        accused=sum(not result.right for result in sound),
+        confusions=Counter((r.case.expect, r.named) for r in results if not r.right),
+    )
+
+
+def stratified(cases: Iterable[Case], *, per_code: int, healthy: int, real: Sequence[str] = ()) -> list[Case]:
+    """The same few of every code each time, spread over its cases, and those named in `real` of the real ones."""
+    cases = list(cases)
+    chosen: list[Case] = [case for case in cases if case.name in real]
+    simulated = [case for case in cases if not case.real]
+    for code in dict.fromkeys(case.expect for case in simulated):
+        of_code = [case for case in simulated if case.expect == code]
+        wanted = min(healthy if code == HEALTHY else per_code, len(of_code))
+        chosen += [of_code[(2 * i + 1) * len(of_code) // (2 * wanted)] for i in range(wanted)]
+    return chosen

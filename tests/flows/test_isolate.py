@@ -1,0 +1,139 @@
+"""The flow and the command that isolate; at the end the story itself, with everything real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+
+from flows import cli
+from flows import isolate as module
+from flows.isolate import isolate
+from flows.progress import Progress, listening
+from scalescope.report.reproducer import Confirmation
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]}, "params": {"items": 8}}
+
+# ------------------------------------------------------------------ the flow
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep, the isolation of what its drivers pretend, progress, and what Prefect shows."""
+    monkeypatch.setattr(module.reproducer, "confirm", lambda text: Confirmation(True, "The symptom shows.", 0.1))
+    monkeypatch.setattr(module.html, "write", lambda path, run, tables: path.write_text(run.id))
+    heard: list[Progress] = []
+    with listening(heard.append):
+        result = isolate(
+            sweep=SWEEP, metric="workers_used >= 3", store=address, folder=str(tmp_path / "out"), max_trials=50
+        )
+    assert result.confirmed
+    assert len(result.isolation.seen) == 2
+    assert result.isolation.setting.point.workers == 3
+    assert set(result.files) == {"notebook.md", "bug-report.md", "isolation.json", "reproducer.py", "report.html"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(result.files)
+
+    finished = [progress for progress in heard if progress.finished]
+    assert [progress.done for progress in finished] == list(range(1, len(result.isolation.reduction.steps) + 1))
+    assert {progress.total for progress in finished} == {50}
+    with get_client(sync_client=True) as client:
+        artifacts = client.request("POST", "/artifacts/filter", json={}).json()
+        runs = client.read_task_runs(limit=200)
+    sweep_id = result.isolation.sweep.id
+    keys = {artifact["key"] for artifact in artifacts}
+    assert {f"scalescope-notebook-{sweep_id}", f"scalescope-bug-report-{sweep_id}"} <= keys
+    states = [run.state.name for run in runs if run.state is not None]
+    assert "Kept" in states
+    assert "Put back" in states
+
+
+# ------------------------------------------------------------------ the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--metric", "busy <"], "a comparison"),
+        (["--metric", "busy < 1", "--finding", "x"], "only one"),
+        (["--max-trials", "0"], "max_trials = 0 is not allowed"),
+        (["--axis", "workers=1"], "no workload"),
+        (["abc", "--workload", "futures-map"], "either RUN or --workload"),
+        (["none.yaml"], "none.yaml"),
+        (["--workload", "futures-mapp", "--axis", "workers=1"], "did you mean 'futures-map'"),
+    ],
+)
+def test_bad_commands(arguments: list[str], says: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["isolate", *arguments, "--store", address]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+# ------------------------------------------------------------------ the real thing
+
+OWN = """
+import time
+
+def work(x, seconds):
+    time.sleep(seconds)
+    return x
+
+def main(client, *, items: int = 40):
+    '''Waits for every result.'''
+    for i in range(items):
+        client.submit(work, i, 0.5, pure=False).result()
+"""
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_script_of_the_users_own(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replaced by a replay of its recorded graph, then made as small as can be."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN)
+    sweep = ["--workload", "mine.py:main", "--axis", "workers=4", "--metric", "busy < 0.6"]
+    status = cli.run(["isolate", *sweep, "--store", address, "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (status, told["doubt"]) == (0, "")
+    assert told["isolated"]["workload"] == "replay"
+    assert told["isolated"]["points"][0]["workers"] == 2
+    assert any("replay of its graph" in step["tried"] and step["kept"] for step in told["steps"])
+    assert "mine" not in Path("isolated", "reproducer.py").read_text()
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.usefixtures("prefect_server")
+def test_the_story(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the question to a script that a maintainer can run, by one command."""
+    pytest.importorskip("apache_beam")
+    monkeypatch.chdir(tmp_path)
+    axes = ["--axis", "workers=10,100,300", "--axis", "items_per_worker=1"]
+    status = cli.run(["isolate", "--workload", "beam-pardo", *axes, "--store", address])
+    told = " ".join(capsys.readouterr().out.split())
+    assert status == 0, told
+    assert "Apache Beam puts 128 items in a partition, so 300 items are 3 partitions." in told
+    assert "--dask_npartitions=<number of items>" in told
+    assert "workers and items together 300 → 2" in told
+    assert told.count("The symptom shows.") == 1
+
+    folder = tmp_path / "isolated"
+    assert {path.name for path in folder.iterdir()} == {
+        "notebook.md", "bug-report.md", "isolation.json", "reproducer.py", "report.html",
+    }  # fmt: skip
+    script = folder / "reproducer.py"
+    assert script.read_text().count("\n") <= 60
+    done = subprocess.run(
+        [sys.executable, "-I", script], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    header, row, last = done.stdout.splitlines()
+    assert header.split()[:4] == ["items", "workers", "tasks", "workers"]
+    assert row.split()[:4] == ["2", "2", "2", "1"]
+    assert last == "The symptom shows."
+    assert str(tmp_path) not in (folder / "bug-report.md").read_text()

@@ -1,0 +1,166 @@
+"""Points that a sweep adds to itself: with a driver that pretends, for which all takes a second, and a real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import cli, engine, scale_sweep
+from flows.progress import Progress, listening
+from scalescope.analysis.knee import of_sweep
+from scalescope.errors import InvalidField
+from scalescope.model.trial import Trial
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 20, 60]}, "params": {"items": 4}}
+ADDED = [4, 9]
+"""Workers: the middles, by ratio, of the widest gaps, until there are as many counts as a knee needs."""
+
+
+def carry_out(address: str, *, refine: int, **given: Any) -> tuple[list[Trial], SweepRun]:
+    """What was run now, and all of the run."""
+    request = engine.check({**SWEEP, **given}, store=address, refine=refine)
+    finished: list[Trial] = []
+    with request.open_store() as store:
+        run, waiting = engine.begin(request, store)
+        try:
+            engine.run_trials(
+                engine.Session(request, run.id, store),
+                waiting,
+                finished=finished.append,
+                more=lambda: engine.refined(request, store, run.id),
+            )
+        except BaseException as error:
+            engine.abort(store, run.id, error)
+            raise
+        engine.analyse(store, run.id)
+        return finished, store.run(run.id)
+
+
+def workers(trials: list[Trial]) -> list[int]:
+    return [trial.point.workers for trial in trials]
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_without_it_nothing_is_added(fake: Any, address: str) -> None:
+    finished, run = carry_out(address, refine=0)
+    assert sorted(workers(finished)) == [1, 20, 60]
+    assert run.planned == 3
+
+
+def test_points_are_added_until_the_knee_is_known(fake: Any, address: str) -> None:
+    finished, run = carry_out(address, refine=9)
+    assert sorted(workers(finished[3:])) == ADDED
+    assert (run.planned, len(run.trials), run.state) == (5, 5, RunState.COMPLETE)
+    assert {trial.point.items for trial in run.trials} == {4}
+    assert len(fake.started) == 1  # all on one cluster
+    assert [planned.index for planned in fake.begun] == [0, 1, 2, 3, 4]
+    [knee] = of_sweep(run.sweep, run.trials)
+    assert knee.refine == ()
+
+
+def test_no_more_than_asked_for(fake: Any, address: str) -> None:
+    finished, run = carry_out(address, refine=1)
+    assert len(finished[3:]) == 1
+    assert run.planned == 4
+
+
+def test_added_points_have_repeats_and_warmups_too(fake: Any, address: str) -> None:
+    finished, run = carry_out(address, refine=9, repeats=2, warmups=1)
+    assert run.planned == len(run.trials) == 15
+    assert sorted(workers(finished[9:])) == sorted(ADDED * 3)
+    assert sum(trial.warmup for trial in finished[9:]) == 2
+    assert [trial.warmup for trial in finished[9:11]] == [True, True]
+
+
+def test_items_grow_with_the_workers_where_they_do_in_the_sweep(fake: Any, address: str) -> None:
+    axes = {"workers": [1, 20, 60], "items_per_worker": [2]}
+    finished, _ = carry_out(address, refine=9, axes=axes, params={})
+    assert {trial.point.items for trial in finished[3:]} == {2 * n for n in ADDED}
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+@pytest.mark.parametrize("moment", [1, 3, 4, 7, 9])
+def test_a_killed_run_comes_to_the_same_points(fake: Any, address: str, tmp_path: Path, moment: int) -> None:
+    fake.script = {moment: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(address, refine=9, repeats=2)
+    with Store.open(address) as store:
+        before = store.run("latest")
+    finished, run = carry_out(address, refine=9, repeats=2)
+    assert run.id == before.id
+    assert run.planned == len(run.trials) == 10
+    assert not {trial.key for trial in finished} & {trial.key for trial in before.trials}
+    _, whole = carry_out(str(tmp_path / "other.db"), refine=9, repeats=2)
+    assert [trial.key for trial in run.trials] == [trial.key for trial in whole.trials]
+
+
+def test_trials_that_are_spoilt_are_not_run_for_ever(fake: Any, address: str) -> None:
+    fake.script = dict.fromkeys(range(3, 50), "invalid")
+    finished, run = carry_out(address, refine=4)
+    assert sorted(workers(finished[3:])) == ADDED
+    assert (run.planned, run.state) == (5, RunState.COMPLETE)
+
+
+@pytest.mark.parametrize("refine", [-1, True, "2", 1.5, 100_000])
+def test_only_a_number_of_points(refine: Any) -> None:
+    with pytest.raises(InvalidField) as error:
+        engine.check(SWEEP, refine=refine)
+    assert error.value.field == "refine"
+
+
+# ------------------------------------------------------------------ as a flow, and on the command line
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_flow(fake: Any, address: str) -> None:
+    heard: list[Progress] = []
+    fake.script = {4: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        scale_sweep(**SWEEP, store=address, refine=9)
+    with listening(heard.append):
+        result = scale_sweep(**SWEEP, store=address, refine=9)
+    assert (result.valid, result.resumed) == (5, 4)
+    assert [(progress.done, progress.total) for progress in heard if progress.trial] == [(5, 5)]
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_flow_with_clusters_side_by_side(fake: Any, address: str) -> None:
+    if len(engine.quiet.cores()) < 2:
+        pytest.skip("needs two cores")
+    result = scale_sweep(**SWEEP, store=address, refine=9, parallel_clusters=2)
+    assert result.valid == 5
+    assert len(fake.started) == 3
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_command(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sweep", "-w", "futures-map", "-a", "workers=1,20,60", "-p", "items=4", "--refine", "9"]
+    cli.run([*arguments, "--store", address, "--json"])
+    output = capsys.readouterr()
+    shown = json.loads(output.out)
+    assert (shown["planned"], shown["finished"]) == (5, 5)
+    assert shown["knees"][0]["line"].startswith("Throughput does not grow from 1 worker on")
+    assert "5/5" in output.err
+    assert cli.run([*arguments[:-1], "-1", "--store", address]) == cli.USAGE
+
+
+# ------------------------------------------------------------------ on a simulated cluster
+
+
+def test_a_knee_between_the_points_is_found(address: str) -> None:
+    finished, run = carry_out(address, refine=8, axes={"workers": [5, 20, 60]}, params={"items": 30, "seconds": 1.0})
+    assert 3 < len(finished) <= 3 + 8
+    [knee] = of_sweep(run.sweep, run.trials)
+    assert (knee.k, knee.capped) == (30, True)
+    assert knee.line == (
+        "Capped at 30 workers: the widest stage has 30 tasks, 30 ran at once on 60 workers, and 30 were idle."
+    )

@@ -1,0 +1,119 @@
+"""The report as a command, and as a part of a sweep."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+
+from flows import cli, engine, scale_sweep
+from scalescope.errors import StoreError, UsageError
+from scalescope.report import html
+from scalescope.store.store import Store
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
+
+
+@pytest.fixture
+def run_id(fake: Any, address: str) -> str:
+    """Of a finished run."""
+    request = engine.check(SWEEP, store=address)
+    with request.open_store() as store:
+        run, waiting = engine.begin(request, store)
+        engine.run_trials(engine.Session(request, run.id, store), waiting)
+        engine.analyse(store, run.id)
+    return run.id
+
+
+def artifact_text(sweep_id: str) -> str:
+    with get_client(sync_client=True) as client:
+        found = client.request("POST", "/artifacts/filter", json={"sort": "UPDATED_DESC"}).json()
+    return next(each["data"] for each in found if each["type"] == "markdown" and sweep_id in (each["key"] or ""))
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_the_newest_run_into_this_folder(
+    run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["report", "--store", address]) == 0
+    assert capsys.readouterr().out == "report.html\n"
+    assert run_id in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_a_certain_run_and_trial_into_a_certain_file(run_id: str, address: str, tmp_path: Path) -> None:
+    with Store.open(address) as store:
+        trial = store.run(run_id).trials[0]
+    target = tmp_path / "a.html"
+    assert cli.run(["report", run_id, "--trial", trial.key, "--output", str(target), "--store", address]) == 0
+    assert "chosen by its key" in target.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "There is no run 'nonsense'"),
+        (["--trial", "nonsense"], "has no trial 'nonsense'"),
+        (["--output", "no/such/folder.html"], "There is no folder"),
+    ],
+)
+def test_what_cannot_be(
+    run_id: str,
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["report", *arguments, "--store", address]) == cli.USAGE
+    assert says in " ".join(capsys.readouterr().err.split())
+    assert not Path("report.html").exists()
+
+
+# ------------------------------------------------------------------ in a sweep
+
+
+@pytest.mark.usefixtures("prefect_server")
+class TestInASweep:
+    @pytest.fixture(autouse=True)
+    def no_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(engine.quiet, "wait_until_quiet", lambda processes: 0.0)
+
+    def test_it_is_written_and_mentioned_in_the_artifact(self, fake: Any, address: str, tmp_path: Path) -> None:
+        target = tmp_path / "report.html"
+        result = scale_sweep(**SWEEP, seed=11, store=address, report=str(target))
+        assert result.run_id in target.read_text(encoding="utf-8")
+        text = artifact_text(engine.check({**SWEEP, "seed": 11}).sweep.id).replace("\\", "")
+        assert f"{target} on {socket.gethostname()}" in text
+        assert f"`scalescope report {result.run_id}`" in text
+
+    def test_without_one_nothing_is_said_of_it(self, fake: Any, address: str) -> None:
+        scale_sweep(**SWEEP, seed=12, store=address)
+        assert "Report" not in artifact_text(engine.check({**SWEEP, "seed": 12}).sweep.id)
+
+    def test_a_bad_place_is_refused_before_anything_is_measured(self, fake: Any, address: str, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="There is no folder"):
+            scale_sweep(**SWEEP, store=address, report=str(tmp_path / "no" / "report.html"))
+        assert fake.begun == []
+
+    def test_a_disk_that_refuses_costs_no_result(
+        self, fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*arguments: Any) -> None:
+            raise StoreError("The report could not be written: No space left on device")
+
+        monkeypatch.setattr(html, "write", full)
+        with pytest.raises(StoreError, match="No space left"):
+            scale_sweep(**SWEEP, seed=13, store=address, report=str(tmp_path / "report.html"))
+        with Store.open(address) as store:
+            run = store.run("latest")
+        assert run.state.value == "complete"
+        assert run.verdict is not None
+        assert "Report" not in artifact_text(engine.check({**SWEEP, "seed": 13}).sweep.id)

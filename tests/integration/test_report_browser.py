@@ -1,0 +1,286 @@
+"""The report in a real browser, with no network: it draws, it says nothing on the console, and it asks for nothing.
+
+With SCALESCOPE_SCREENSHOT naming a file, the picture for the README is written there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import engine
+from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.report.html import write
+from scalescope.store.store import SweepRun
+
+pytestmark = pytest.mark.timeout(240)
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,900",
+)  # fmt: skip
+SCREENSHOT = "SCALESCOPE_SCREENSHOT"
+SWEEP: dict[str, Any] = {
+    "workload": "beam-pardo",
+    "axes": {"workers": [1, 2, 10, 50, 100, 200, 300], "items_per_worker": [1]},
+    "params": {"stages": 3, "seconds": 10},
+}
+DRAWN = """
+const done = arguments[0];
+const roots = () => [...document.querySelectorAll('.chart')];
+const wait = () => roots().every((each) => each.querySelector('.bk-Figure')) && Bokeh.documents.length
+  && Bokeh.documents.every((each) => each.is_idle) ? done(roots().map((each) => each.id)) : setTimeout(wait, 50);
+wait();
+"""
+SHADES = """
+const canvas = document.querySelector('#chart-' + arguments[0] + ' .bk-Figure').shadowRoot
+  .querySelector('.bk-Canvas').shadowRoot.querySelector('canvas');
+const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+const counts = {};
+for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] === 255) {
+  const shade = '#' + [0, 1, 2].map((c) => pixels[i + c].toString(16).padStart(2, '0')).join('');
+  counts[shade] = (counts[shade] ?? 0) + 1;
+}
+return counts;
+"""
+
+
+@dataclass
+class Browser:
+    """Chromium, and all that it requested and complained about since the last look."""
+
+    driver: Any
+
+    def open(self, path: Path, *, scheme: str = "light", width: int = 1200) -> list[str]:
+        """Open a file and wait until all is drawn; returns the ids of its charts."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        )
+        self.resize(width, 900)
+        self.driver.get(path.as_uri())
+        drawn: list[str] = self.driver.execute_async_script(DRAWN)
+        return drawn
+
+    def resize(self, width: int, height: int) -> None:
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+
+    def complaints(self) -> list[str]:
+        """Warnings and errors on the console, those of the security policy included."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+
+    def requests(self) -> list[str]:
+        """Addresses of everything that was requested."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [
+            message["params"]["request"]["url"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(text, *arguments)
+
+    def picture(self, **clip: float) -> bytes:
+        found = self.driver.execute_cdp_cmd(
+            "Page.captureScreenshot", {"format": "png", "clip": {"x": 0, "y": 0, "scale": 1, **clip}}
+        )
+        return base64.b64decode(found["data"])
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Chromium without a network, or a skip (a failure if SCALESCOPE_REQUIRE names browser)."""
+    missing = pytest.fail if "browser" in os.environ.get("SCALESCOPE_REQUIRE", "") else pytest.skip
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        missing("no browser: chromium and chromedriver are not on PATH (apt-get install chromium chromium-driver)")
+    try:
+        from selenium import webdriver
+    except ModuleNotFoundError:
+        missing("no browser: pip install selenium")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    try:
+        driver.set_script_timeout(60)
+        driver.execute_cdp_cmd("Network.enable", {})
+        driver.execute_cdp_cmd(
+            "Network.emulateNetworkConditions",
+            {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
+        )
+        yield Browser(driver)
+    finally:
+        driver.quit()
+
+
+@pytest.fixture(scope="module")
+def story(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the case for which Scalescope was built, measured here and now."""
+    folder = tmp_path_factory.mktemp("story")
+    request = engine.check(SWEEP, store=str(folder / "s.db"))
+    with request.open_store() as store:
+        run, waiting = engine.begin(request, store)
+        engine.run_trials(engine.Session(request, run.id, store), waiting, steps=engine.Steps())
+        engine.analyse(store, run.id)
+        return write(folder / "report.html", _without_this_machine(store.run(run.id)), store.tables)
+
+
+def _without_this_machine(run: SweepRun) -> SweepRun:
+    """The picture for the README names no machine."""
+    kept = ("usable_cpus", "memory_bytes")
+    trials = [
+        replace(trial, facts={**trial.facts, "host": {name: trial.facts["host"][name] for name in kept}})
+        for trial in run.trials
+    ]
+    return replace(run, trials=tuple(trials), where="scalescope.db")
+
+
+def test_it_draws_without_a_word_and_without_a_request(browser: Browser, story: Path) -> None:
+    browser.requests()
+    browser.complaints()
+    drawn = browser.open(story)
+    assert drawn == ["chart-knee-0", "chart-parallelism", "chart-heat", "chart-gantt"]
+    assert browser.complaints() == []
+    asked = [address for address in browser.requests() if not address.startswith("data:")]
+    assert asked == [story.as_uri()]
+    if name := os.environ.get(SCREENSHOT):
+        browser.resize(1080, 1000)
+        height = browser.script("return document.getElementById('points').getBoundingClientRect().top + scrollY - 24")
+        browser.resize(1080, int(height))  # what lies outside the window is not painted
+        Path(name).write_bytes(browser.picture(width=1080, height=int(height)))
+
+
+def test_charts_follow_the_colour_scheme_also_while_the_page_is_open(browser: Browser, story: Path) -> None:
+    browser.open(story, scheme="light")
+    light = [browser.script(SHADES, name) for name in ("heat", "gantt")]
+    assert light[0].get("#eceeec", 0) > 10_000
+    assert light[1].get("#2b7d64", 0) > 1_000
+    browser.driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    browser.driver.execute_async_script(DRAWN)
+    browser.driver.execute_async_script("setTimeout(arguments[0], 300)")
+    dark = [browser.script(SHADES, name) for name in ("heat", "gantt")]
+    assert dark[0].get("#20262a", 0) > 10_000
+    assert dark[1].get("#46b391", 0) > 1_000
+    assert browser.script("return getComputedStyle(document.body).color") == "rgb(230, 233, 234)"
+    browser.complaints()  # reading pixels has made Chromium say how to do it faster
+
+
+@pytest.mark.parametrize("width", [360, 800])
+def test_a_narrow_window_scrolls_only_downwards(browser: Browser, story: Path, width: int) -> None:
+    browser.open(story, width=width)
+    assert browser.script("return document.documentElement.scrollWidth") <= width
+    assert browser.script("return document.querySelector('#chart-gantt').getBoundingClientRect().width") <= width
+    assert browser.complaints() == []
+
+
+def test_everything_is_reached_with_the_keyboard_in_the_order_of_the_page(browser: Browser, story: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(story)
+    reached = []
+    for _ in range(60):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        place = browser.script(
+            "const it = document.activeElement, top = it.getBoundingClientRect().top + scrollY;"
+            "return [it.tagName, it.textContent.trim().slice(0, 40), it.id, top, it.matches(':focus-visible')]"
+        )
+        if place[0] == "BODY" or place in reached:
+            break
+        reached.append(place)
+    texts = [text for _, text, *_ in reached]
+    assert texts[0] == "Skip to the report"
+    for wanted in ("What ran", "All", "Zoom in", "Whole trial", "Parallelism as a table", "Busy workers as a table"):
+        assert any(text.startswith(wanted) for text in texts), wanted
+    assert "cursor" in [name for _, _, name, _, _ in reached]
+    assert [place for place in reached if not place[-1]] == []
+    tops = [top for _, _, name, top, _ in reached if name != "cursor"][1:]
+    assert all(after >= before - 60 for before, after in pairwise(tops))
+
+
+def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser: Browser, story: Path) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(story)
+    slider = browser.driver.find_element(By.ID, "cursor")
+    slider.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
+    text = browser.script("return document.getElementById('reading').textContent")
+    assert "300 threads there, 3 tasks runnable, 3 running" in text
+    slider.send_keys(Keys.END)
+    assert "1 running" in browser.script("return document.getElementById('reading').textContent")
+    shown = "const r = JSON.parse(document.getElementById('charts').textContent).reading.range;"
+    shown += "const m = Bokeh.documents[0].get_model_by_id(r); return [m.start, m.end]"
+    begin, end = browser.script(shown)
+    browser.driver.find_element(By.CSS_SELECTOR, "[data-zoom=in]").send_keys(Keys.ENTER)
+    nearer = browser.script(shown)
+    assert begin < nearer[0] < nearer[1] < end
+    browser.driver.find_element(By.CSS_SELECTOR, "[data-zoom=all]").send_keys(Keys.SPACE)
+    assert browser.script(shown) == [begin, end]
+
+
+def test_the_bar_under_the_mouse_is_named(browser: Browser, story: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+
+    browser.open(story)
+    chart = browser.driver.find_element(By.ID, "chart-gantt")
+    browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    ActionChains(browser.driver).move_to_element_with_offset(chart, 0, -30).perform()
+    text = browser.script("return document.getElementById('reading').textContent")
+    assert "from_sequence, " in text
+    assert "to 3,840 s." in text
+
+
+HOSTILE = '</script><script>window.stolen = 1</script><img src=x onerror="window.stolen = 2">$$x$$@{y}'
+
+
+def test_names_from_outside_do_nothing(browser: Browser, recorded_run: Callable[..., Any], tmp_path: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+
+    made = recorded_run((2, 4, 8, 12, 16), rename=lambda name: HOSTILE + name)
+    finding = Finding(HOSTILE, Severity.HIGH, HOSTILE, HOSTILE, link="javascript:window.stolen = 3")
+    run = replace(made.run, verdict=Verdict(HOSTILE, (finding,)))
+    path = write(tmp_path / "hostile.html", run, made.read)
+    browser.requests()
+    browser.complaints()
+    drawn = browser.open(path)
+    assert "chart-memory" in drawn
+    for name in drawn:
+        chart = browser.driver.find_element(By.ID, name)
+        browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+        ActionChains(browser.driver).move_to_element_with_offset(chart, 0, -20).perform()
+    assert HOSTILE in browser.script("return document.body.innerText")
+    assert browser.script("return window.stolen ?? null") is None
+    assert browser.complaints() == []
+    assert [address for address in browser.requests() if not address.startswith("data:")] == [path.as_uri()]
+
+
+def test_without_scripts_everything_is_still_said(browser: Browser, story: Path) -> None:
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.driver.get(story.as_uri())
+        text = browser.driver.find_element("tag name", "body").text
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert "The charts need JavaScript" in text
+    assert "300 workers asked for, 3 used" in text
+    assert "From about 3 threads on" in text

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+
+from scalescope.model.finding import Severity
+
+SIZES = [2, 4, 10, 40, 200]
+
+# ------------------------------------------------------------------ worker restriction
+
+
+@pytest.mark.parametrize("workers", SIZES)
+@pytest.mark.parametrize("allowed", [1, 2])
+@pytest.mark.parametrize("seconds", [0.1, 5.0])
+def test_worker_restriction(cluster, task, find, workers, allowed, seconds):
+    if allowed >= workers:
+        pytest.skip("no restriction")
+    on = tuple(range(allowed))
+    events = [(0.0, "restriction", {"prefix": "inc", "workers": ["w0"], "hosts": [], "resources": {}})]
+    findings = find(cluster(workers, events=events).run([task(seconds, "inc", on=on)] * 4 * workers))
+    assert list(findings) == ["worker-restriction"]
+    finding = findings["worker-restriction"]
+    assert finding.severity is Severity.HIGH
+    assert f"may run on {allowed} of {workers} workers only" in finding.summary
+    assert f"remove `workers=[...]` from the call that makes `inc` tasks ({allowed} of {workers} w" in finding.remedy
+
+
+def test_restricted_among_others(cluster, task, find):
+    tasks = [task(1.0) for _ in range(100)] + [task(1.0, "write", on=(3,)) for _ in range(40)]
+    finding = find(cluster(10).run(tasks))["worker-restriction"]
+    assert "`write`" in finding.summary
+    assert "`tcp://10.0.0.3:4000`" in finding.summary
+
+
+def test_restrictions_that_do_not_hurt(cluster, task, find):
+    everywhere = [task(1.0, on=(i % 10,)) for i in range(100)]
+    assert not find(cluster(10).run(everywhere))
+    in_time = [task(1.0, "write", on=(3,)) for _ in range(9)] + [task(1.0) for _ in range(90)]
+    assert not find(cluster(10).run(in_time))
+    all_of_them = [task(1.0, on=tuple(range(10))) for _ in range(100)]
+    assert not find(cluster(10).run(all_of_them))
+
+
+def test_each_task_on_a_worker_of_its_own_but_most_on_one(cluster, task, find):
+    tasks = [task(1.0, on=(0 if i % 2 else i % 10,)) for i in range(200)]
+    assert list(find(cluster(10).run(tasks))) == ["worker-restriction"]
+
+
+def test_resources(cluster, task, find):
+    """Each worker has four threads and one GPU."""
+    events = [(0.0, "restriction", {"prefix": "train", "workers": [], "hosts": [], "resources": {"GPU": 1}})]
+    run = cluster(4, 4, events=events)
+    rows = [
+        {
+            "key": f"train-{i}", "prefix": "train", "group": "train", "worker": f"tcp://10.0.0.{i % 4}:4000",
+            "start": i // 4, "stop": i // 4 + 1, "done": i // 4 + 1, "span": 1.0, "allowed": 4, "runnable": 0.0,
+        }
+        for i in range(40)
+    ]  # fmt: skip
+    findings = find(run.observe([row | {"start": row["start"] + 1e-9} for row in rows]))
+    assert list(findings) == ["worker-restriction"]
+    assert "ask for resources (GPU=1)" in findings["worker-restriction"].summary
+    assert "`resources=`" in findings["worker-restriction"].remedy
+
+
+# ------------------------------------------------------------------ late workers
+
+
+@pytest.mark.parametrize("workers", SIZES)
+@pytest.mark.parametrize("late", [0.5, 0.9])
+def test_late_workers(cluster, task, find, workers, late):
+    """They come in the middle of the run."""
+    count = min(workers - 1, round(late * workers))
+    joined = {workers - 1 - i: 5.0 for i in range(count)}
+    findings = find(cluster(workers, joined=joined).run([task(1.0)] * 10 * workers))
+    assert list(findings) == ["late-workers"]
+    finding = findings["late-workers"]
+    assert f"{count} worker" in finding.summary
+    assert f"client.wait_for_workers({workers})" in finding.remedy
+    assert finding.lost_s == pytest.approx(5.0 * count, rel=0.01)
+
+
+def test_late_workers_that_get_nothing(cluster, task, find):
+    """All tasks had been assigned to the first two before the others came, and stay there."""
+    joined = dict.fromkeys(range(2, 10), 1.5)
+    tasks = [task(1.0, on=(i % 2,), pinned=False) for i in range(40)]
+    findings = find(cluster(10, joined=joined).run(tasks))
+    assert next(iter(findings)) == "late-workers"
+    assert "8 of them never got a task" in findings["late-workers"].summary
+    assert "work-stealing" in findings["late-workers"].remedy
+    assert "data-locality" not in findings
+
+
+def test_late_workers_that_nobody_needed(cluster, task, find):
+    assert not find(cluster(10, joined=dict.fromkeys(range(5, 10), 3.0)).run([task(10.0)] * 5))
+    assert not find(cluster(10, joined=dict.fromkeys(range(5, 10), 0.2)).run([task(1.0)] * 100))
+
+
+def test_a_replacement_is_not_late(cluster, task, find):
+    run = cluster(5, joined={4: 5.0}, left={3: 4.0}, asked=4)
+    tasks = [task(1.0, on=(0, 1, 2, 4), pinned=False)] * 60
+    assert "late-workers" not in find(run.run(tasks))
+
+
+# ------------------------------------------------------------------ data locality
+
+
+@pytest.mark.parametrize("workers", SIZES)
+@pytest.mark.parametrize("seconds", [0.2, 5.0])
+def test_one_input_for_all(cluster, task, find, workers, seconds):
+    tasks = [task(0.1, "load", on=(1,), pinned=False, nbytes=10**9)]
+    tasks += [task(seconds, "use", (0,), on=(1,), pinned=False) for _ in range(4 * workers)]
+    findings = find(cluster(workers).run(tasks))
+    assert list(findings) == ["data-locality"]
+    finding = findings["data-locality"]
+    assert finding.severity is Severity.HIGH
+    assert "hold their input `load-0` (1 GB)" in finding.summary
+    assert "default-task-durations: {use: 1m}" in finding.remedy
+    assert finding.confidence == 0.9
+
+
+def test_inputs_on_a_few_workers(cluster, task, find):
+    tasks = [task(0.1, "load", on=(i % 3,), pinned=False, nbytes=10**8) for i in range(30)]
+    tasks += [task(1.0, "use", (i % 30,), on=(i % 30 % 3,), pinned=False) for i in range(60)]
+    findings = find(cluster(20).run(tasks))
+    assert list(findings) == ["data-locality"]
+    assert "`tcp://10.0.0.0:4000`, `tcp://10.0.0.1:4000`, `tcp://10.0.0.2:4000`" in findings["data-locality"].summary
+
+
+def test_scattered_inputs_are_not_recorded(cluster, task, find):
+    findings = find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40))
+    assert list(findings) == ["data-locality"]
+    assert findings["data-locality"].confidence == 0.6
+    assert "broadcast=True" in findings["data-locality"].remedy
+
+
+def test_locality_that_spreads(cluster, task, find):
+    tasks = [task(1.0, "load", nbytes=10**8) for _ in range(100)]
+    tasks += [task(1.0, "use", (i,), on=(i % 10,), pinned=False) for i in range(100)]
+    assert not find(cluster(10).run(tasks))
+
+
+def test_tasks_that_may_not_move_are_restricted(cluster, task, find):
+    tasks = [task(0.1, "load", on=(1,), nbytes=10**9)]
+    tasks += [task(1.0, "use", (0,), on=(1,)) for _ in range(40)]
+    assert list(find(cluster(10).run(tasks))) == ["worker-restriction"]

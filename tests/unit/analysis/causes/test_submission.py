@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import random
+from itertools import accumulate
+
+import pytest
+
+from scalescope.model.finding import Severity
+from scalescope.model.trial import TrialState
+
+SIZES = [2, 4, 10, 40, 200]
+SEEDS = range(4)
+
+# ------------------------------------------------------------------ results awaited in a loop
+
+
+@pytest.mark.parametrize("workers", SIZES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed):
+    rng = random.Random(seed)
+    rounds, seconds = rng.choice([8, 20, 60]), rng.choice([0.1, 1.0, 10.0])
+    tasks = [task(seconds * rng.lognormvariate(0, rng.choice([0, 0.4])), "inc", graph=i) for i in range(rounds)]
+    graphs = [graph(after=i - 1 if i else None, at=0.005) for i in range(rounds)]
+    findings = find(cluster(workers).run(tasks, graphs))
+    assert list(findings) == ["results-awaited-in-loop"]
+    finding = findings["results-awaited-in-loop"]
+    assert finding.severity is Severity.HIGH
+    assert f"sent {rounds} graphs of 1 task (`inc`)" in finding.summary
+    assert "`futures = client.map(inc, items)` and `client.gather(futures)` instead of" in finding.remedy
+    observed = cluster(workers).run(tasks, graphs)
+    assert finding.lost_s == pytest.approx(observed.seconds("no_runnable_task", "tail"), rel=0.02)
+
+
+def test_compute_in_a_loop(cluster, task, graph, find):
+    tasks = [task(1.0, graph=i // 4) for i in range(80)]
+    graphs = [graph(after=i - 1 if i else None, at=0.01) for i in range(20)]
+    findings = find(cluster(16).run(tasks, graphs))
+    assert list(findings) == ["results-awaited-in-loop"]
+    assert "dask.compute(*results)" in findings["results-awaited-in-loop"].remedy
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_loop_whose_client_does_something_with_each_result(cluster, task, graph, find, seed):
+    rng = random.Random(seed)
+    tasks = [task(rng.uniform(0.5, 1.5), graph=i) for i in range(30)]
+    graphs = [graph(after=i - 1 if i else None, at=rng.uniform(0.2, 0.6)) for i in range(30)]
+    assert list(find(cluster(8).run(tasks, graphs))) == ["results-awaited-in-loop"]
+
+
+def test_rounds_that_fill_the_threads(cluster, task, graph, find):
+    tasks = [task(1.0, graph=i // 16) for i in range(160)]
+    assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(10)]))
+
+
+def test_a_few_computes_are_no_loop(cluster, task, graph, find):
+    tasks = [task(1.0, graph=i) for i in range(3)]
+    assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(3)]))
+
+
+def test_without_the_table_of_graphs_nothing_is_said(cluster, task, graph, find):
+    tasks = [task(1.0, graph=i) for i in range(20)]
+    observation = cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(20)])
+    del observation.tables["graphs"]
+    assert not find(observation)
+
+
+# ------------------------------------------------------------------ slow submission
+
+
+@pytest.mark.parametrize("workers", SIZES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_slow_submission(cluster, task, graph, find, workers, seed):
+    """The client takes four times as long between two calls as it may."""
+    rng = random.Random(seed)
+    seconds = rng.choice([0.5, 2.0])
+    every = 4 * seconds / workers
+    tasks = [task(seconds * rng.lognormvariate(0, 0.2), "inc", graph=i) for i in range(max(20, 2 * workers))]
+    findings = find(cluster(workers).run(tasks, [graph(at=i * every) for i in range(len(tasks))]))
+    assert list(findings) == ["slow-submission"]
+    finding = findings["slow-submission"]
+    assert finding.severity is Severity.HIGH
+    assert "client.map(inc, items)" in finding.remedy
+
+
+def test_a_client_that_computes_between_results(cluster, task, graph, find):
+    """It awaits each result, but its own work takes longer than the tasks."""
+    tasks = [task(0.1, graph=i) for i in range(20)]
+    findings = find(cluster(4).run(tasks, [graph(after=i - 1 if i else None, at=1.0) for i in range(20)]))
+    assert list(findings) == ["slow-submission"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_equal_tasks_at_an_uneven_pace_are_not_awaited(cluster, task, graph, find, seed):
+    rng = random.Random(seed)
+    moments = list(accumulate(rng.uniform(1.05, 2.0) for _ in range(30)))
+    graphs = [graph(at=moment) for moment in moments]
+    assert list(find(cluster(8).run([task(1.0, graph=i) for i in range(30)], graphs))) == ["slow-submission"]
+
+
+def test_a_client_with_a_pace_of_its_own_does_not_wait(cluster, task, graph, find):
+    rng = random.Random(3)
+    tasks = [task(rng.uniform(0.3, 0.9), graph=i) for i in range(30)]
+    assert list(find(cluster(4).run(tasks, [graph(at=float(i)) for i in range(30)]))) == ["slow-submission"]
+
+
+@pytest.mark.parametrize("workers", SIZES)
+def test_a_generator_that_is_fast_enough(cluster, task, graph, find, workers):
+    tasks = [task(1.0, graph=i) for i in range(20 * workers)]
+    assert not find(cluster(workers).run(tasks, [graph(at=0.9 * i / workers) for i in range(len(tasks))]))
+
+
+def test_futures_that_depend_on_each_other(cluster, task, graph, find):
+    """A chain of futures sent in a fraction of a second is a sequential graph."""
+    tasks = [task(1.0, needs=(i - 1,) if i else (), graph=i) for i in range(50)]
+    assert not find(cluster(4).run(tasks, [graph(at=0.002 * i) for i in range(50)]))
+
+
+# ------------------------------------------------------------------ large graph
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "tasks", "hint"), [(500_000_000, 40, "client.scatter"), (2_000_000, 12_000, "larger chunks")]
+)
+def test_large_graph(cluster, task, graph, find, nbytes, tasks, hint):
+    work = [task(20.0 * 4 / tasks) for _ in range(tasks)]
+    findings = find(cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)]))
+    assert not findings  # all of it was known at once: what the scheduler does with it delays nobody
+    observation = cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)])
+    observation.tables["graphs"]["time"][0] -= 30.0
+    finding = find(observation)["large-graph"]
+    assert finding.severity is Severity.HIGH
+    assert finding.lost_s == pytest.approx(4 * 30.0)
+    assert hint in finding.remedy
+
+
+def test_a_later_large_graph(cluster, task, graph, find):
+    tasks = [*[task(10.0)] * 4, *[task(10.0, graph=1)] * 4]
+    observation = cluster(4).run(tasks, [graph(), graph(after=0, at=12.0, seconds=10.0, nbytes=10**9)])
+    observation.tables["graphs"]["time"][1] -= 10.0
+    finding = find(observation)["large-graph"]
+    assert finding.lost_s == pytest.approx(4 * 10.0)
+    assert "1 GB took the scheduler 10 s" in finding.summary
+
+
+def test_a_large_graph_that_costs_little(cluster, task, graph, find):
+    observation = cluster(4).run([task(100.0)] * 4, [graph(seconds=5.0, nbytes=10**9)])
+    observation.tables["graphs"]["time"][0] -= 5.0
+    assert not find(observation)
+
+
+def test_a_small_graph_taken_in_slowly_is_not_large(cluster, task, graph, find):
+    observation = cluster(4).run([task(1.0)] * 4, [graph(seconds=5.0)])
+    observation.tables["graphs"]["time"][0] -= 5.0
+    assert not find(observation)
+
+
+# ------------------------------------------------------------------ nested clients
+
+
+def nested(graph, rows, sent):
+    graphs = [graph(), *(graph(client="Client-worker-1") for _ in sent)]
+    return rows, graphs, [0.0, *sent]
+
+
+def row(name, number, worker, start, stop, graph=0, runnable=0.0):
+    return {
+        "key": f"{name}-{number}",
+        "prefix": name,
+        "group": name,
+        "worker": f"tcp://10.0.0.{worker}:4000",
+        "runnable": runnable,
+        "assigned": runnable,
+        "start": start,
+        "stop": stop,
+        "done": stop,
+        "span": stop - start,
+        "graph": graph,
+    }
+
+
+@pytest.mark.parametrize("workers", [4, 10, 40])
+def test_tasks_that_wait_for_tasks_of_their_own(cluster, graph, find, workers):
+    """Half of the workers wait, by `get_client()` and `.result()`, while the other half does their work."""
+    half = workers // 2
+    rows = [row("parent", i, i, 0.0, 10.0) for i in range(half)]
+    rows += [row("child", i, half + i, 0.1, 9.9, 1 + i, 0.1) for i in range(half)]
+    findings = find(cluster(workers).observe(*nested(graph, rows, [0.1] * half)))
+    assert list(findings) == ["nested-client"]
+    finding = findings["nested-client"]
+    assert finding.lost_s == pytest.approx(half * 9.9, rel=0.1)
+    assert f"{half} tasks `parent` held their threads" in finding.summary
+    assert "with worker_client() as client:" in finding.remedy
+
+
+def test_tasks_that_secede_and_fill_the_threads(cluster, graph, find):
+    rows = [row("parent", i, i, 0.0, 10.0) for i in range(4)]
+    rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1, 0.1) for i in range(36)]
+    assert not find(cluster(4).observe(*nested(graph, rows, [0.1])))
+
+
+def test_tasks_that_secede_and_send_one_task_after_the_other(cluster, graph, find):
+    rows = [row("parent", 0, 0, 0.0, 10.0)]
+    rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
+    findings = find(cluster(20).observe(*nested(graph, rows, [i + 0.01 for i in range(10)])))
+    assert list(findings) == ["nested-client"]
+    assert "gave up their threads" in findings["nested-client"].summary
+
+
+def test_a_deadlock_of_nested_clients(cluster, graph, find):
+    observation = cluster(4).observe([], [graph(client="Client-worker-1")] * 4, [0.1] * 4, reason="timed out")
+    finding = find(observation)["nested-client"]
+    assert finding.severity is Severity.HIGH
+    assert "all 4 threads" in finding.summary
+    assert observation.trial.state is TrialState.INVALID

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scalescope.model.finding import Severity
+
+SIZES = [(4, 1), (10, 1), (8, 4), (40, 1), (100, 2)]
+SEEDS = range(4)
+
+
+def noisy(rng: random.Random, seconds: float, cv: float = 0.1) -> float:
+    return seconds * rng.lognormvariate(0, cv)
+
+
+# ------------------------------------------------------------------ straggler
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_straggler(cluster, task, find, workers, threads, seed):
+    rng = random.Random(seed)
+    n = workers * threads * rng.choice([2, 3])
+    where = rng.randrange(n)
+    tasks = [task(12.0 if i == where else noisy(rng, 1.0)) for i in range(n)]
+    findings = find(cluster(workers, threads, gap_s=0.001).run(tasks))
+    assert list(findings) == ["straggler"]
+    finding = findings["straggler"]
+    assert finding.severity is Severity.HIGH
+    assert f"`work-{where}` took 12 s" in finding.summary
+    assert finding.summary.startswith(f"1 task of {n} `work` held up the others")
+    assert "split" in finding.remedy or "priority" in finding.remedy
+
+
+def test_straggler_loses_what_the_others_wait(cluster, task, find):
+    finding = find(cluster(10).run([task(10.0), *[task(1.0)] * 39]))["straggler"]
+    # The other nine are through with 39 tasks after 5 s (three of them after 4 s), and wait 5 s for the long one.
+    assert finding.lost_s == pytest.approx(9 * 5)
+
+
+def test_straggler_that_started_last_is_to_be_started_first(cluster, task, find):
+    assert "`priority=1`" in find(cluster(10).run([*[task(1.0)] * 99, task(6.0)]))["straggler"].remedy
+    assert "split the work" in find(cluster(10).run([*[task(1.0)] * 99, task(60.0)]))["straggler"].remedy
+
+
+def test_straggler_in_the_middle_of_a_graph(cluster, task, find):
+    tasks = [task(20.0 if i == 7 else 1.0, "load") for i in range(40)]
+    tasks += [task(1.0, "sum", tuple(range(40)))]
+    tasks += [task(1.0, "after", (40,)) for _ in range(40)]
+    finding = find(cluster(20).run(tasks))["straggler"]
+    assert "`load-7`" in finding.summary
+
+
+def test_no_straggler_where_other_work_fills_the_threads(cluster, task, find):
+    tasks = [task(20.0 if i == 7 else 1.0, "load") for i in range(40)]
+    tasks += [task(1.0, "other") for _ in range(360)]
+    assert not find(cluster(20).run(tasks))
+
+
+def test_no_straggler_among_a_handful_of_tasks(cluster, task, find):
+    assert "straggler" not in find(cluster(100).run([task(1.0), task(1.0), task(10.0)]))
+
+
+def test_a_long_task_of_another_name_is_no_straggler(cluster, task, find):
+    tasks = [*[task(1.0)] * 40, task(20.0, "summary", tuple(range(40)))]
+    assert not find(cluster(10).run(tasks))
+
+
+def test_an_earlier_round_says_nothing_on_a_later_one(cluster, task, find, graph):
+    """Forty tasks of a second, then two of twenty by the same function: there are too few, and none is long."""
+    tasks = [task(1.0) for _ in range(40)] + [task(20.0, graph=1) for _ in range(2)]
+    assert "straggler" not in find(cluster(40).run(tasks, [graph(), graph(after=0, at=0.01)]))
+
+
+# ------------------------------------------------------------------ skewed tasks
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_skewed_tasks(cluster, task, find, workers, threads, seed):
+    rng = random.Random(seed)
+    tasks = [task(rng.lognormvariate(0, 1.2)) for _ in range(max(20, workers * threads))]
+    findings = find(cluster(workers, threads).run(tasks))
+    if workers * threads * 4 > len(tasks):  # else threads end together, or nearly
+        assert list(findings) == ["skewed-tasks"]
+        assert findings["skewed-tasks"].severity is Severity.HIGH
+        assert "the longest first" in findings["skewed-tasks"].remedy
+    else:
+        assert set(findings) <= {"skewed-tasks"}
+
+
+def test_a_tenth_of_the_tasks_is_long(cluster, task, find):
+    findings = find(cluster(50).run([task(8.0 if i % 10 == 3 else 1.0) for i in range(50)]))
+    assert list(findings) == ["skewed-tasks"]
+
+
+def test_one_large_partition_is_skew(cluster, task, find):
+    tasks = [task(10.0 if i == 3 else 1.0, nbytes=10**8 if i == 3 else 10**7) for i in range(40)]
+    findings = find(cluster(20).run(tasks))
+    assert list(findings) == ["skewed-tasks"]
+    assert "with their results (10 MB to 100 MB)" in findings["skewed-tasks"].summary
+    assert "repartition by size" in findings["skewed-tasks"].remedy
+
+
+def test_small_results_say_nothing_on_size(cluster, task, find):
+    tasks = [task(10.0 if i == 3 else 1.0, nbytes=80 if i == 3 else 28) for i in range(40)]
+    assert list(find(cluster(20).run(tasks))) == ["straggler"]
+
+
+def test_little_variation_in_one_wave_is_no_skew(cluster, task, find):
+    rng = random.Random(1)
+    assert not find(cluster(100).run([task(rng.uniform(0.8, 1.2)) for _ in range(100)]))
+
+
+# ------------------------------------------------------------------ slow worker
+
+
+@pytest.mark.parametrize("workers", [3, 4, 10, 40])
+@pytest.mark.parametrize("times", [3.0, 5.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_slow_worker(cluster, task, find, workers, times, seed):
+    """Every stage ends with a barrier, at which the others wait."""
+    rng = random.Random(seed)
+    slow = rng.randrange(workers)
+    tasks = []
+    for stage in range(5):
+        begin = len(tasks)
+        barrier = (begin - 1,) if stage else ()
+        tasks += [task(noisy(rng, 1.0), f"stage-{stage}", barrier) for _ in range(max(workers, 6) * 2 - 1)]
+        tasks += [task(0.01, f"join-{stage}", tuple(range(begin, len(tasks))))]
+    findings = find(cluster(workers, slower={slow: times}).run(tasks))
+    assert list(findings) == ["slow-worker"]
+    finding = findings["slow-worker"]
+    assert f"`tcp://10.0.0.{slow}:4000` is" in finding.summary
+    assert "retire_workers" in finding.remedy
+
+
+def test_slow_worker_that_only_costs_its_own_time(cluster, task, find):
+    finding = find(cluster(3, slower={1: 4.0}).run([task(1.0)] * 300))["slow-worker"]
+    makespan = 300 / (2 + 1 / 4)
+    assert finding.lost_s == pytest.approx(0.75 * makespan, rel=0.1)
+    assert finding.severity is Severity.MEDIUM
+
+
+def test_one_slow_worker_in_many_is_not_worth_a_word(cluster, task, find):
+    assert not find(cluster(20, slower={1: 4.0}).run([task(1.0)] * 600))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_slow_worker_by_chance(cluster, task, find, seed):
+    rng = random.Random(seed)
+    assert "slow-worker" not in find(cluster(100).run([task(rng.expovariate(1.0)) for _ in range(400)]))
+
+
+def test_half_of_the_workers_are_not_slow(cluster, task, find):
+    findings = find(cluster(10, slower=dict.fromkeys(range(5), 3.0)).run([task(1.0)] * 200))
+    assert "slow-worker" not in findings
+
+
+# ------------------------------------------------------------------ tiny tasks
+
+
+@pytest.mark.parametrize(
+    ("workers", "seconds", "tasks"), [(20, 0.002, 2_000), (100, 0.02, 5_000), (300, 0.2, 1_500), (2, 0.0005, 500)]
+)
+def test_tiny_tasks(cluster, task, find, workers, seconds, tasks):
+    """The scheduler hands out a task each millisecond, and workers need another."""
+    findings = find(cluster(workers, dispatch_s=0.001, gap_s=0.001).run([task(seconds)] * tasks))
+    assert list(findings) == ["tiny-tasks"]
+    finding = findings["tiny-tasks"]
+    assert finding.severity is Severity.HIGH
+    assert f"{tasks:,} tasks, most of them `work`" in finding.summary
+    assert "times as much (a list of items per call" in finding.remedy
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(2, 0.005), (4, 0.05), (10, 0.1), (100, 1.0)])
+def test_tasks_that_the_scheduler_can_feed(cluster, task, find, workers, seconds):
+    assert not find(cluster(workers, dispatch_s=0.001, gap_s=0.001).run([task(seconds)] * workers * 20))
+
+
+def test_many_small_tasks_without_waiting_are_fine(cluster, task, find):
+    assert not find(cluster(10).run([task(0.005)] * 2_000))
+
+
+def test_the_cost_that_the_simulated_cluster_charges_counts(cluster, task, find):
+    run = cluster(10, dispatch_s=0.01)
+    tasks = [task(0.05)] * 300
+    assert not find(run.run(tasks))
+    facts = {"cluster": {"scheduler_us_per_transition": 1700.0, "worker_us_per_task": 0.0}}
+    assert list(find(run.run(tasks, facts=facts))) == ["tiny-tasks"]

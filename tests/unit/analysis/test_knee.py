@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scalescope.analysis.knee import Knee, Scaling, further, of_sweep
+from scalescope.model.sweep import Point, Sweep
+from scalescope.model.trial import Metrics, Trial, TrialState
+
+SWEEP = Sweep("mine.py:run")
+WORKERS = [10, 50, 100, 150, 199, 200, 250, 300]
+
+
+def trial(
+    workers: int,
+    items: int | None,
+    makespan: float,
+    *,
+    work: float,
+    widest: int,
+    peak: int | None = None,
+    threads: int = 1,
+    repeat: int = 0,
+    **params: object,
+) -> Trial:
+    point = Point(workers, threads, {**({} if items is None else {"items": items}), **params})  # type: ignore[arg-type]
+    most = min(widest if peak is None else peak, workers * threads)
+    metrics = Metrics(makespan, makespan, work, 1, 1, 1, 1, widest, widest, most, most, work / makespan, widest)
+    return Trial(f"{point.id}-r{repeat}", point, repeat, False, TrialState.VALID, metrics=metrics)
+
+
+def tasks(workers: Iterable[int], count: int, **given: object) -> list[Trial]:
+    """Strong scaling: so many equal tasks of a second each."""
+    return [
+        trial(n, 1000, math.ceil(count / (n * int(given.get("threads", 1)))), work=count, widest=count, **given)  # type: ignore[arg-type]
+        for n in workers
+    ]
+
+
+def capped(
+    workers: Iterable[int], k: float, *, widest: int, spread: float = 0.0, repeats: int = 1, peak: int | None = None
+) -> list[Trial]:
+    """Strong scaling of divisible work that uses no more than `k` workers."""
+    rng = np.random.default_rng(1)
+    return [
+        trial(
+            n,
+            3000,
+            3000 / min(n, k) * math.exp(rng.normal(0, spread)),
+            work=3000,
+            widest=widest,
+            peak=peak,
+            repeat=repeat,
+        )
+        for n in workers
+        for repeat in range(repeats)
+    ]
+
+
+def weak(workers: Iterable[int], pieces: Callable[[int], int], *, per_worker: float = 1) -> list[Trial]:
+    """Items in proportion to workers, of a second each, in so many pieces."""
+    found = []
+    for n in workers:
+        items = round(per_worker * n)
+        parts = pieces(items)
+        makespan = math.ceil(items / parts) * math.ceil(parts / n)
+        found.append(trial(n, items, makespan, work=items, widest=parts))
+    return found
+
+
+def only(trials: list[Trial], sweep: Sweep = SWEEP) -> Knee:
+    [found] = of_sweep(sweep, trials)
+    return found
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_no_knee_where_throughput_grows_in_proportion() -> None:
+    found = only(capped(WORKERS, 1e9, widest=3000))
+    assert found.fit is not None
+    assert (found.fit.model.name, found.k, found.capped, found.refine) == ("linear", None, False, ())
+    assert found.line == "No knee up to 300 workers: throughput grows in proportion, at 100 % of the ideal."
+    assert found.ideal() == ((10.0, 10.0), (300.0, 300.0))
+    assert found.curve()[-1] == pytest.approx((300, 300))
+
+
+def test_throughput_is_in_units_of_one_busy_thread() -> None:
+    found = only(tasks([10, 20, 40, 60, 100], 200, threads=2))
+    assert found.series.threads == (20, 40, 80, 120, 200)
+    assert found.series.speedup == pytest.approx((20, 40, 200 / 3, 100, 200))
+    assert found.series.unit == "thread"
+
+
+def test_weak_scaling_that_is_ideal() -> None:
+    found = only(weak(WORKERS, lambda items: items, per_worker=2))
+    assert (found.series.scaling, found.series.items, found.series.items_per_worker) == (Scaling.WEAK, None, 2)
+    assert found.title == "weak scaling, 2 items per worker"
+    assert "in proportion, at 100 %" in found.line
+
+
+def test_it_can_be_written_as_json() -> None:
+    for found in of_sweep(SWEEP, [*capped(WORKERS, 100, widest=100), *weak([7, 9], lambda items: items)]):
+        data = json.loads(json.dumps(found.to_mapping(), allow_nan=False))
+        assert data["scaling"] == found.series.scaling
+        assert len(data["measured"]) == len(found.series.threads)
+
+
+# ------------------------------------------------------------------ capped, and by what
+
+
+def test_capped_where_structure_and_curve_agree() -> None:
+    found = only(capped(WORKERS, 100, widest=100))
+    assert (found.k, found.low, found.high, found.capped) == (100, 100, 100, True)
+    assert found.title == "strong scaling, 3,000 items"
+    assert found.line == (
+        "Capped at 100 workers: the widest stage has 100 tasks, 100 ran at once on 300 workers, and 200 were idle."
+    )
+    assert found.refine == ()
+
+
+@pytest.mark.parametrize("seed_spread", [0.02, 0.03])
+def test_capped_with_noise(seed_spread: float) -> None:
+    workers = [10, 20, 40, 60, 80, 90, 110, 125, 150, 200]
+    found = only(capped(workers, 100, widest=100, spread=seed_spread, repeats=3))
+    assert found.capped
+    assert found.k == 100
+    assert found.low is not None
+    assert found.high is not None
+    assert 90 < found.low < 100 < found.high < 110
+
+
+@pytest.mark.parametrize(("widest", "peak"), [(3000, 100), (100, 300), (120, 100), (60, 60)])
+def test_without_a_structural_count_the_cause_is_unknown(widest: int, peak: int) -> None:
+    found = only(capped(WORKERS, 100, widest=widest, peak=peak))
+    assert (found.k, found.capped) == (100, False)
+    assert found.line == "Throughput saturates near 100 workers, cause unknown from the curve."
+
+
+def test_equal_tasks_come_in_waves() -> None:
+    found = only(tasks(range(10, 201, 10), 100))
+    assert found.fit is not None
+    assert (found.fit.model.name, found.k, found.capped) == ("wave", 100, True)
+
+
+def test_waves_below_the_number_of_tasks_are_no_knee() -> None:
+    found = only(tasks([10, 20, 30, 40, 60, 80], 100))
+    assert found.k is None
+    assert found.line == ("No knee up to 80 workers: throughput grows in steps, as 100 equal tasks in waves would.")
+
+
+def test_threads_are_counted_where_workers_have_several() -> None:
+    found = only(tasks([5, 10, 20, 30, 40, 50, 60], 100, threads=4))
+    assert (found.k, found.capped) == (100, True)
+    assert found.line.startswith("Capped at 100 threads: ")
+
+
+def test_a_peak_is_said_to_be_one() -> None:
+    trials = [trial(n, 300, 300 * (1 + 0.001 * n + 1e-4 * n * n) / n, work=300, widest=300) for n in WORKERS]
+    found = only(trials)
+    assert found.k == pytest.approx(100, rel=0.02)
+    assert found.line.startswith("Throughput peaks near 100 workers")
+
+
+def test_nothing_grows() -> None:
+    found = only(capped(WORKERS, 5, widest=5))
+    assert (found.k, found.refine) == (None, ())
+    assert found.line == (
+        "Throughput does not grow from 10 workers on, the fewest measured: the knee is there or below."
+    )
+
+
+def test_a_knee_whose_interval_leaves_the_sweep_is_not_certain() -> None:
+    rng = np.random.default_rng(0)
+    trials = [
+        trial(n, 300, 300 * (1 + 0.002 * n + 1.2e-4 * n * n) / n * math.exp(rng.normal(0, 0.03)), work=300, widest=300)
+        for n in (10, 20, 40, 60, 80, 100)
+        for _ in range(3)
+    ]
+    found = only([replace(one, repeat=i) for i, one in enumerate(trials)])
+    assert (found.k, found.capped) == (None, False)
+    assert found.line.startswith("No knee is certain up to 100 workers: throughput may saturate from 9")
+    assert all(80 < n < 100 for n in found.refine)
+
+
+def test_the_story_of_the_bag_that_groups_its_items() -> None:
+    """dask before mid-2023: ceil(n / floor(n / 100)) partitions of n items."""
+    found = only(weak(WORKERS, lambda n: n if n < 100 else math.ceil(n / (n // 100))))
+    assert found.k == 199
+    assert found.line == "Throughput falls beyond 199 workers: on 200 workers the widest stage has only 100 tasks."
+
+
+def test_the_story_of_beam_that_puts_128_items_in_a_partition() -> None:
+    trials = [trial(n, n, min(n, 128), work=n, widest=math.ceil(n / 128)) for n in WORKERS]
+    found = only(trials)
+    assert found.k is None
+    assert found.line == (
+        "No knee up to 300 workers: throughput is what batches of 128 items give that each run on one worker."
+    )
+
+
+# ------------------------------------------------------------------ which points belong together
+
+
+def test_each_number_of_items_is_a_series_of_its_own() -> None:
+    trials = [
+        trial(n, items, math.ceil(items / n), work=items, widest=items)
+        for n in (10, 20, 40, 80, 100)
+        for items in (40, 80)
+    ]
+    found = of_sweep(SWEEP, trials)
+    assert [(knee.series.items, knee.k) for knee in found] == [(40, 40), (80, 80)]
+
+
+def test_an_axis_of_items_per_worker_means_weak_scaling_even_where_items_agree() -> None:
+    sweep = Sweep("w", axes={"workers": (50, 100, 200), "items_per_worker": (1, 2)})
+    trials = [*weak([50, 100, 200], lambda n: n), *weak([50, 100, 200], lambda n: n, per_worker=2)]
+    assert {knee.series.items_per_worker for knee in of_sweep(sweep, trials)} == {1, 2}
+    assert {knee.series.items for knee in of_sweep(SWEEP, trials)} == {100, 200}
+
+
+def test_a_fraction_of_an_item_per_worker_is_still_weak_scaling() -> None:
+    workers = [3, 10, 33, 101, 250]
+    found = only(weak(workers, lambda n: n, per_worker=0.7))
+    assert found.series.items_per_worker == pytest.approx(0.7)
+    assert [found.series.at(n).items for n in workers] == [round(0.7 * n) for n in workers]
+
+
+def test_settings_divide_series_and_name_them() -> None:
+    trials = [replace(one, point=replace(one.point, params={**one.point.params, "seconds": s}))
+              for s in (1.0, 2.0) for one in capped(WORKERS, 100, widest=100)]  # fmt: skip
+    assert [knee.title for knee in of_sweep(SWEEP, trials)] == [
+        "strong scaling, 3,000 items, seconds=1.0",
+        "strong scaling, 3,000 items, seconds=2.0",
+    ]
+
+
+def test_a_workload_without_items_is_strong_scaling() -> None:
+    trials = [trial(n, None, 300 / min(n, 40), work=300, widest=40) for n in (10, 20, 30, 50, 60, 80)]
+    found = only(trials)
+    assert (found.title, found.k, found.capped) == ("strong scaling", 40, True)
+
+
+def test_lonely_points_and_trials_that_do_not_count_are_left_out() -> None:
+    good = capped(WORKERS, 100, widest=100)
+    bad = [replace(good[0], state=TrialState.INVALID), replace(good[1], warmup=True), replace(good[2], metrics=None)]
+    assert of_sweep(SWEEP, [*good, *bad, trial(7, 13, 1, work=1, widest=1)]) == of_sweep(SWEEP, good)
+    assert of_sweep(SWEEP, good[:1]) == ()
+    assert of_sweep(SWEEP, []) == ()
+
+
+# ------------------------------------------------------------------ what cannot be fitted, and what to measure next
+
+
+def test_too_few_worker_counts() -> None:
+    found = only(capped([10, 100, 300], 100, widest=100))
+    assert (found.k, found.fit, found.fits, found.curve()) == (None, None, (), ())
+    assert found.line == "No knee is looked for: 3 worker counts measured, at least 5 are needed."
+    assert found.refine == (32, 18)
+
+
+def test_neighbours_leave_nothing_between_them() -> None:
+    assert only(capped([1, 2, 3], 2, widest=2)).refine == ()
+
+
+def test_no_model_is_forced_upon_what_fits_none() -> None:
+    times = {10: 10, 50: 1, 100: 9, 150: 2, 200: 8, 250: 1, 300: 7}
+    found = only([trial(n, 300, seconds, work=300, widest=300) for n, seconds in times.items()])
+    assert (found.k, found.fit) == (None, None)
+    assert found.line.startswith("No knee can be given: no model fits the 7 worker counts")
+    assert found.refine
+
+
+def test_an_uncertain_knee_asks_for_points_around_it() -> None:
+    workers = [10, 20, 40, 60, 80, 130, 150, 200]
+    found = only(capped(workers, 100, widest=3000, peak=100, spread=0.03, repeats=3))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high - found.low > 1
+    assert len(found.refine) == 3
+    assert all(80 < n < 130 for n in found.refine)
+    assert not set(found.refine) & set(workers)
+
+
+def test_points_to_add_keep_what_their_series_keeps() -> None:
+    asked = further(SWEEP, [*capped([10, 100, 300], 100, widest=100), *weak([11, 99], lambda n: n, per_worker=3)])
+    assert {(point.workers, point.items) for point in asked} == {(32, 3000), (18, 3000), (33, 99), (57, 171), (19, 57)}
+    assert further(SWEEP, capped(WORKERS, 100, widest=100)) == ()
+
+
+def test_exact_repeats_are_no_new_evidence() -> None:
+    once, thrice = (only(capped(WORKERS, 100, widest=100, repeats=n)) for n in (1, 3))
+    assert once.fits == thrice.fits
+
+
+def test_noise_is_not_taken_for_waves_of_a_number_of_tasks_that_is_not_there() -> None:
+    """Fifty tasks of which a few wait for each other; 85 equal tasks would fit a little better."""
+    speedup = {5: 4.82, 8: 6.84, 12: 9.49, 20: 15.47, 40: 23.3, 60: 41.2, 80: 41.2}
+    found = only([trial(n, 800, 8 / value, work=8, widest=50) for n, value in speedup.items()])
+    assert (found.k, found.capped) == (50, True)

@@ -1,0 +1,128 @@
+"""Graphs from hand-made records, with round times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scalescope.analysis import recorded
+from scalescope.analysis.recorded import recorded_graph
+from scalescope.errors import CaptureError
+from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
+
+
+def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, sent: Any = ()) -> dict[str, Any]:
+    """Records of tasks, one second each unless told; `sent` are times and task counts of submissions."""
+    whole = [
+        {"key": f"k{i}", "prefix": "inc", "group": "inc-1", "runnable": 10.0, "start": 10.0, "status": 0, "allowed": 0}
+        | row
+        for i, row in enumerate(rows)
+    ]
+    for row in whole:
+        row.setdefault("stop", row["start"] + 1.0)
+        row.setdefault("done", row["stop"])
+        row.setdefault("span", row["stop"] - row["start"])
+    found: dict[str, Any] = {"tasks": {name: [row[name] for row in whole] for name in whole[0]}}
+    for name in ("start", "stop", "span"):
+        found["tasks"][name] = np.asarray(found["tasks"][name])
+    if edges is not None:
+        found["dependencies"] = {"task": [a for a, _ in edges], "needs": [b for _, b in edges]}
+    if sent:
+        found["graphs"] = {
+            "time": [time for time, *_ in sent],
+            "tasks": [count for _, count, *_ in sent],
+            "client": [rest[0] if rest else "Client-1" for _, _, *rest in sent],
+        }
+    return found
+
+
+def test_independent_tasks() -> None:
+    assert recorded_graph(tables({}, {})) == RecordedGraph(
+        ("inc",), (RecordedTask(0, 1.0), RecordedTask(0, 1.0)), (Submission(),)
+    )
+
+
+def test_stages_dependencies_and_restrictions() -> None:
+    graph = recorded_graph(
+        tables(
+            {"allowed": 2},
+            {"prefix": "inc", "group": "inc-2", "start": 10.5},
+            {"prefix": "a b", "group": "ab-1", "start": 12.0, "runnable": 12.0},
+            edges=[(2, 0), (2, 1)],
+        )
+    )
+    assert graph.stages == ("inc", "inc_2", "a_b")
+    assert [task.needs for task in graph.tasks] == [(), (), (0, 1)]
+    assert [task.allowed for task in graph.tasks] == [2, 0, 0]
+    assert [task.stage for task in graph.tasks] == [0, 1, 2]
+
+
+def test_tasks_of_a_submission_come_in_the_order_in_which_they_started() -> None:
+    graph = recorded_graph(tables({"start": 12.0, "stop": 12.1}, {"start": 11.0}))
+    assert [task.seconds for task in graph.tasks] == [1.0, 0.1]
+
+
+def test_only_the_last_finished_attempt_of_a_task_counts() -> None:
+    rows = ({"key": "a", "status": 2}, {"key": "a", "start": 20.0, "stop": 23.0}, {"key": "b", "start": 30.0})
+    graph = recorded_graph(tables(*rows, edges=[(2, 1)]))
+    assert [task.seconds for task in graph.tasks] == [3.0, 1.0]
+    assert graph.tasks[1].needs == (0,)
+
+
+def test_a_loop_that_awaits_each_result_is_known_from_its_submissions() -> None:
+    rows = [{"runnable": 10.0 + 2 * i, "start": 10.0 + 2 * i} for i in range(3)]
+    graph = recorded_graph(tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)]))
+    assert [task.submission for task in graph.tasks] == [0, 1, 2]
+    assert graph.submissions == (Submission(), Submission(0, 0.9), Submission(1, 0.9))
+
+
+def test_submissions_over_futures_do_not_wait() -> None:
+    """A second `map` over the futures of the first is sent at once; its record counts what it needs as well."""
+    rows = [*({"runnable": 9.1},) * 2, *({"runnable": 11.0, "start": 11.0, "group": "dec-1"},) * 2]
+    graph = recorded_graph(tables(*rows, edges=[(2, 0), (3, 1)], sent=[(9.0, 2), (9.5, 4)]))
+    assert [task.submission for task in graph.tasks] == [0, 0, 1, 1]
+    assert graph.submissions == (Submission(), Submission(-1, 0.5))
+
+
+def test_what_tasks_submit_themselves_comes_with_their_graph() -> None:
+    graph = recorded_graph(tables({}, {"runnable": 10.5}, sent=[(9.0, 1), (10.4, 1, "Client-worker-1")]))
+    assert len(graph.submissions) == 1
+
+
+def test_first_keeps_what_is_needed() -> None:
+    graph = recorded_graph(tables({}, {"start": 11.0, "runnable": 11.0}, edges=[(1, 0)]))
+    assert graph.first(1) == RecordedGraph(("inc",), (RecordedTask(0, 1.0),))
+    assert graph.first(5) == graph
+
+
+def test_survives_json() -> None:
+    graph = recorded_graph(tables({"allowed": 1}, {"start": 11.0}, edges=[(1, 0)]))
+    assert RecordedGraph.from_mapping(graph.to_mapping()) == graph
+
+
+# ------------------------------------------------------------------ what cannot be replayed
+
+
+def test_without_dependencies_that_there_were() -> None:
+    with pytest.raises(CaptureError, match="not recorded"):
+        recorded_graph(tables({}, {"span": 2.0}))
+
+
+def test_without_a_finished_task() -> None:
+    with pytest.raises(CaptureError, match="no task finished"):
+        recorded_graph(tables({"status": 1}))
+    with pytest.raises(CaptureError, match="no task finished"):
+        recorded_graph({})
+
+
+def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "MOST_TASKS", 1)
+    with pytest.raises(CaptureError, match="2 tasks are too many"):
+        recorded_graph(tables({}, {}))
+
+
+def test_a_circle() -> None:
+    with pytest.raises(CaptureError, match="circle"):
+        recorded_graph(tables({}, {}, edges=[(0, 1), (1, 0)]))

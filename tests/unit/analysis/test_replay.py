@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.analysis import replay as module
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.graph import Graph
+from scalescope.analysis.replay import Replay, overhead, validate
+from scalescope.errors import InvalidField
+
+
+def graph_of(tasks: int, needs: list[tuple[int, int]]) -> Graph:
+    pairs = np.array(needs, np.int64).reshape(-1, 2)
+    return Graph.of(tasks, pairs[:, 0], pairs[:, 1])
+
+
+def problem(seconds: list[float], needs: list[tuple[int, int]] = (), *, groups: str = "", **given: Any) -> Replay:
+    """Tasks of these durations, all there from the first; a letter per task names its group."""
+    count, names = len(seconds), groups or "a" * len(seconds)
+    arrays = {"rank": np.arange(count), "delay": np.zeros(count), "phase": np.zeros(count, np.int64)}
+    return Replay(
+        seconds=np.array(seconds, np.float64),
+        graph=graph_of(count, needs),
+        **{"overhead_s": 0.0, "pauses": np.zeros(1), "group": names, "prefix": names} | arrays | given,
+    )
+
+
+def replay_of(
+    records: Any, rows: list[dict[str, Any]], needs: list[tuple[int, int]] = (), *, threads: int = 9
+) -> Replay:
+    tables = records([{"worker": "a"} | row for row in rows], {"a": {"nthreads": threads}})
+    pairs = np.array(needs, np.int64).reshape(-1, 2)
+    tables["dependencies"] = {"task": pairs[:, 0], "needs": pairs[:, 1]}
+    attempts = Attempts.read(tables)
+    return Replay.of(attempts, Graph.read(tables, attempts))
+
+
+def needs_of(replay: Replay) -> list[list[int]]:
+    graph = replay.graph
+    return [graph.needs[graph.first[i] : graph.first[i + 1]].tolist() for i in range(len(graph))]
+
+
+# ------------------------------------------------------------------ schedules
+
+
+def test_equal_tasks_run_in_waves():
+    tasks = problem([1.0] * 100)
+    assert [tasks.makespan(threads) for threads in (1, 50, 99, 100, 1000)] == [100, 2, 2, 1, 1]
+
+
+def test_a_thread_takes_the_next_of_the_list_when_it_is_free():
+    assert problem([3, 1, 1, 1, 4]).makespan(2) == 7  # 3 + 4 | 1 + 1 + 1
+    assert problem([3, 1, 1, 1, 4], rank=np.array([1, 2, 3, 4, 0])).makespan(2) == 5
+
+
+def test_a_chain_gains_nothing_from_threads():
+    chain = problem([1, 2, 3], [(1, 0), (2, 1)])
+    assert [chain.makespan(threads) for threads in (1, 2, 8)] == [6, 6, 6]
+
+
+def test_a_reduction_waits_for_the_slowest():
+    tasks = problem([1, 4, 2, 3], [(3, 0), (3, 1), (3, 2)])
+    assert [tasks.makespan(threads) for threads in (1, 2, 3)] == [10, 7, 7]
+
+
+def test_the_overhead_is_paid_per_task_and_thread():
+    assert problem([1.0] * 10, overhead_s=0.5).makespan(2) == 7.5
+    assert problem([1.0, 1.0], [(1, 0)], overhead_s=0.5).makespan(2) == 3
+
+
+def test_a_task_is_not_ready_before_its_delay():
+    assert problem([1, 1, 1], delay=np.array([0.0, 5, 2])).makespan(1) == 6
+    assert problem([1, 1], [(1, 0)], delay=np.array([0.0, 3])).makespan(1) == 5
+
+
+def test_a_phase_begins_when_the_last_has_ended_and_the_pause_is_over():
+    phases = {"phase": np.array([0, 0, 1, 1]), "pauses": np.array([0.5, 2.0])}
+    tasks = problem([1, 3, 1, 1], **phases)
+    assert [tasks.makespan(threads) for threads in (1, 2, 9)] == [8.5, 6.5, 6.5]
+    assert problem([1, 3, 1, 1], [(2, 0)], **phases).makespan(2) == 6.5  # what it needed is there
+
+
+def test_more_threads_can_take_longer():
+    # Graham's own example (1969): nine tasks, and an anomaly of list scheduling that must not be smoothed away.
+    anomaly = problem([3, 2, 2, 2, 4, 4, 4, 4, 9], [(8, 0), *((i, 3) for i in range(4, 8))])
+    assert (anomaly.makespan(3), anomaly.makespan(4)) == (12, 15)
+
+
+def test_there_must_be_a_thread():
+    with pytest.raises(InvalidField, match="threads = 0"):
+        problem([1]).makespan(0)
+
+
+DURATIONS = st.lists(st.integers(0, 20), min_size=1, max_size=25)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Replay:
+    seconds = draw(DURATIONS)
+    count = len(seconds)
+    pairs = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=2 * count))
+    needs = sorted({(max(pair), min(pair)) for pair in pairs if pair[0] != pair[1]})
+    names = draw(st.text("ab", min_size=count, max_size=count))
+    rank = np.array(draw(st.permutations(range(count))))
+    return problem([float(s) for s in seconds], needs, groups=names, rank=rank)
+
+
+def bounds(tasks: Replay, threads: int) -> tuple[float, float]:
+    work, span = tasks.seconds.sum(), (tasks.graph.earliest(tasks.seconds) + tasks.seconds).max()
+    return max(work / threads, span), work / threads + span
+
+
+@settings(deadline=None)
+@given(problems(), st.integers(1, 30))
+def test_grahams_bounds(tasks, threads):
+    low, high = bounds(tasks, threads)
+    assert low - 1e-9 <= tasks.makespan(threads) <= high + 1e-9
+
+
+@settings(deadline=None)
+@given(problems())
+def test_one_thread_needs_the_work_and_unlimited_threads_the_span(tasks):
+    assert tasks.makespan(1) == pytest.approx(tasks.seconds.sum())
+    assert tasks.makespan(len(tasks.seconds)) == pytest.approx(
+        (tasks.graph.earliest(tasks.seconds) + tasks.seconds).max()
+    )
+
+
+@settings(deadline=None)
+@given(DURATIONS, st.integers(1, 10))
+def test_without_dependencies_more_threads_never_take_longer(seconds, threads):
+    # True of independent tasks in a fixed order only: see the anomaly above.
+    tasks = problem(seconds)
+    assert tasks.makespan(threads + 1) <= tasks.makespan(threads)
+
+
+@settings(deadline=None)
+@given(problems(), st.integers(1, 10), st.sampled_from([0.0, 0.5, 2.0, 8.0]))
+def test_all_durations_times_a_factor_is_the_makespan_times_the_factor(tasks, threads, factor):
+    assert tasks.with_durations(factor).makespan(threads) == pytest.approx(factor * tasks.makespan(threads))
+
+
+@settings(deadline=None)
+@given(DURATIONS, st.data(), st.integers(1, 6))
+def test_the_fast_path_agrees_with_the_events(seconds, data, threads):
+    count = len(seconds)
+    delay = np.sort(np.array(data.draw(st.lists(st.integers(0, 30), min_size=count, max_size=count)), np.float64))
+    none = np.zeros(0, np.int64)
+    durations = np.array(seconds, np.float64)
+    by_events = module._scheduled(durations, delay, none, none, np.zeros(count, np.int64), np.zeros(1), threads)
+    assert module._independent(durations, delay, threads) == by_events
+    assert problem(seconds, delay=delay).makespan(threads) == by_events
+
+
+# ------------------------------------------------------------------ from the record
+
+
+def bag(threads: int, seconds: list[float], gap: float = 0.0) -> list[dict[str, Any]]:
+    """Rows of independent tasks, as threads of one worker would run them."""
+    free = [0.0] * threads
+    rows = []
+    for duration in seconds:
+        slot = free.index(min(free))
+        begin = free[slot] + gap
+        free[slot] = begin + duration
+        rows.append({"start": begin, "stop": free[slot]})
+    return rows
+
+
+def test_a_replay_at_the_recorded_threads_is_what_was_recorded(records):
+    rows = bag(3, [2, 1, 4, 1, 1, 3, 2], gap=0.125)
+    tasks = replay_of(records, rows, threads=3)
+    assert tasks.overhead_s == pytest.approx(0.125)
+    assert tasks.makespan(3) == pytest.approx(max(row["stop"] for row in rows))
+    assert tasks.makespan(7) == pytest.approx(4.125)
+
+
+def test_the_way_over_the_scheduler_is_kept(records):
+    rows = [{"start": 0, "stop": 1}, {"runnable": 1.25, "start": 1.5, "stop": 2.5, "span": 2.0}]
+    tasks = replay_of(records, rows, [(1, 0)])
+    assert tasks.delay.tolist() == pytest.approx([0, 0.25])
+    assert len(tasks.pauses) == 1
+
+
+def test_a_client_that_waits_for_each_result_stays_sequential(records):
+    rows = [{"runnable": 2.0 * i, "start": 2.0 * i, "stop": 2.0 * i + 1} for i in range(5)]
+    tasks = replay_of(records, rows)
+    assert tasks.phase.tolist() == [0, 1, 2, 3, 4]
+    assert tasks.pauses.tolist() == pytest.approx([0, 1, 1, 1, 1])
+    assert [tasks.makespan(threads) for threads in (1, 50)] == pytest.approx([9, 9])
+
+
+def test_a_client_that_sends_while_tasks_run_does_not_wait(records):
+    rows = [{"runnable": i, "start": 2.0 * i, "stop": 2.0 * i + 2} for i in range(5)]
+    tasks = replay_of(records, rows, threads=1)
+    assert tasks.phase.tolist() == [0] * 5
+    assert [tasks.makespan(threads) for threads in (1, 2, 5)] == pytest.approx([10, 6, 6])
+
+
+def test_stages_that_end_together_are_no_phases(records):
+    rows = [{"start": 0, "stop": 1}, {"start": 0, "stop": 1}]
+    rows += [{"runnable": 1.5, "start": 1.5, "stop": 2.5, "span": 2.0} for _ in range(2)]
+    assert replay_of(records, rows, [(2, 0), (3, 1)]).phase.tolist() == [0] * 4
+
+
+def test_the_overhead_is_the_median_gap_while_work_was_there(records):
+    rows = [
+        {"start": 1, "stop": 5},  # 1 from the first
+        {"start": 2, "stop": 3},  # 2, on the other thread
+        {"start": 3.25, "stop": 4, "status": 1},  # of no use
+        {"start": 4.25, "stop": 9},  # 0.25 since a thread was free
+        {"runnable": 6, "start": 6.5, "stop": 9},  # 0.5 since it was runnable
+        {"worker": "late", "start": 8.75, "stop": 9},  # 0.75 since its worker joined
+    ]
+    tables = records([{"worker": "a"} | row for row in rows], {"a": {"nthreads": 2}, "late": {"joined": 8.0}})
+    assert overhead(Attempts.read(tables)) == pytest.approx(0.75)
+
+
+def test_without_a_known_graph_nothing_is_replayed(records):
+    tables = records([{"worker": "a", "start": 1, "stop": 2, "span": 9.0}], {"a": {}})
+    attempts = Attempts.read(tables)
+    assert Replay.of(attempts, Graph.read(tables, attempts)) is None
+
+
+def test_failed_attempts_are_left_out(records):
+    rows = [{"start": 0, "stop": 5, "status": 1}, {"start": 5, "stop": 6, "retries": 1, "assigned": 5}]
+    assert replay_of(records, rows).seconds.tolist() == pytest.approx([1])
+
+
+# ------------------------------------------------------------------ other partitions
+
+
+def test_one_partition_cut_in_ten_keeps_ten_threads_busy():
+    cut = problem([60.0]).with_partitions(10)
+    assert cut.seconds.tolist() == pytest.approx([6.0] * 10)
+    assert cut.makespan(10) == pytest.approx(6)
+
+
+def test_merged_partitions_take_as_long_as_all_their_tasks():
+    assert problem([1.0, 2, 3, 4]).with_partitions(0.5).seconds.tolist() == pytest.approx([3, 7])
+    # 2.5, rounded up: five tasks in three parts, each of which has one task and two thirds of another.
+    uneven = problem([1.0, 2, 3, 4, 5]).with_partitions(0.5)
+    assert uneven.seconds.tolist() == pytest.approx([1 + 4 / 3, 2 / 3 + 3 + 4 / 3, 8 / 3 + 5])
+
+
+def test_parts_of_an_element_wise_stage_need_only_the_part_beside_them():
+    stages = problem([2.0, 4, 6, 8], [(2, 0), (3, 1)], groups="aabb")
+    cut = stages.with_partitions(2)
+    assert cut.group == list("aaaabbbb")
+    assert cut.seconds.tolist() == pytest.approx([1, 1, 2, 2, 3, 3, 4, 4])
+    assert needs_of(cut) == [[], [], [], [], [0], [1], [2], [3]]
+    merged = stages.with_partitions(0.5)
+    assert merged.seconds.tolist() == pytest.approx([6, 14])
+    assert needs_of(merged) == [[], [0]]
+
+
+def test_the_order_of_a_later_stage_follows_the_first():
+    stages = problem([1.0, 1, 5, 7], [(2, 1), (3, 0)], groups="aabb")
+    cut = stages.with_partitions(2)
+    assert cut.seconds.tolist() == pytest.approx([0.5] * 4 + [3.5, 3.5, 2.5, 2.5])
+    assert needs_of(cut)[4:] == [[0], [1], [2], [3]]
+
+
+def test_a_reduction_stays_whole_and_needs_all_parts():
+    cut = problem([2.0, 2, 1], [(2, 0), (2, 1)], groups="aab").with_partitions(2)
+    assert cut.seconds.tolist() == pytest.approx([1, 1, 1, 1, 1])
+    assert needs_of(cut)[4] == [0, 1, 2, 3]
+
+
+def test_a_shuffle_needs_all_parts_and_what_follows_it_stays_whole():
+    shuffle = problem([1.0] * 6, [(2, 0), (2, 1), (3, 0), (3, 1), (4, 2), (5, 3)], groups="aabbcc")
+    cut = shuffle.with_partitions(2)
+    assert needs_of(cut) == [[], [], [], [], [0, 1, 2, 3], [0, 1, 2, 3], [4], [5]]
+
+
+def test_shared_data_is_not_cut():
+    cut = problem([1.0, 2, 2], [(1, 0), (2, 0)], groups="abb").with_partitions(2)
+    assert cut.seconds.tolist() == pytest.approx([1, 1, 1, 1, 1])
+    assert needs_of(cut) == [[], [0], [0], [0], [0]]
+
+
+def test_only_the_stages_asked_for_are_cut():
+    stages = problem([2.0, 2, 2, 2], [(2, 0), (3, 1)], groups="aabb")
+    cut = stages.with_partitions(2, prefixes=["b"])
+    assert cut.seconds.tolist() == pytest.approx([2, 2, 1, 1, 1, 1])
+    assert needs_of(cut) == [[], [], [0], [0], [1], [1]]
+
+
+def test_phases_are_not_merged():
+    tasks = problem([1.0] * 4, phase=np.array([0, 0, 1, 1]), pauses=np.zeros(2), delay=np.array([0.0, 1, 0, 0]))
+    merged = tasks.with_partitions(0.5)
+    assert merged.phase.tolist() == [0, 1]
+    assert merged.delay.tolist() == [1, 0]
+    assert merged.makespan(9) == pytest.approx(5)
+
+
+def test_the_factor_must_be_positive():
+    with pytest.raises(InvalidField, match="factor = 0"):
+        problem([1]).with_partitions(0)
+
+
+@settings(deadline=None)
+@given(problems(), st.sampled_from([0.1, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0]), st.integers(1, 8))
+def test_other_partitions_keep_the_work_and_grahams_bounds(tasks, factor, threads):
+    other = tasks.with_partitions(factor)
+    assert other.seconds.sum() == pytest.approx(tasks.seconds.sum())
+    assert sorted(other.rank.tolist()) == list(range(len(other.seconds)))
+    low, high = bounds(other, threads)
+    assert low - 1e-9 <= other.makespan(threads) <= high + 1e-9
+
+
+@settings(deadline=None)
+@given(problems(), st.integers(1, 8))
+def test_as_many_partitions_as_before_are_the_tasks_as_before(tasks, threads):
+    same = tasks.with_partitions(1)
+    assert sorted(same.seconds.tolist()) == pytest.approx(sorted(tasks.seconds.tolist()))
+    assert len(same.graph.needs) == len(tasks.graph.needs)
+    assert same.makespan(threads) == pytest.approx(tasks.makespan(threads))
+
+
+@settings(deadline=None)
+@given(problems(), st.sampled_from([2.0, 3.0]))
+def test_a_cut_never_makes_the_span_longer(tasks, factor):
+    def span(replay: Replay) -> float:
+        return float((replay.graph.earliest(replay.seconds) + replay.seconds).max())
+
+    assert span(tasks.with_partitions(factor)) <= span(tasks) + 1e-9
+
+
+# ------------------------------------------------------------------ against what was measured
+
+
+def test_validation():
+    result = validate({1: 10.0, 2: 6.0, 8: 2.0}, {2: 5.0, 1: 10.0, 4: 3.0, 8: 0.0})
+    assert result.threads == (1, 2)
+    assert result.errors == pytest.approx((0, 0.2))
+    assert result.worst == pytest.approx(0.2)
+    assert validate({1: 1.0}, {2: 1.0}) is None

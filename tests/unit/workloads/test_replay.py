@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scalescope import workloads
+from scalescope.errors import InvalidField, WrongAnswer
+from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
+from scalescope.workloads import replay
+
+if TYPE_CHECKING:
+    from .conftest import Place
+
+TREE = RecordedGraph(
+    ("leaf", "add"),
+    (RecordedTask(0, 0.001), RecordedTask(0, 0.001), RecordedTask(1, 0.001, (0, 1))),
+)
+TWO_MAPS = RecordedGraph(
+    ("inc", "dec"),
+    (*[RecordedTask(0, 0.001)] * 3, *(RecordedTask(1, 0.001, (i,), 0, 1) for i in range(3))),
+    (Submission(), Submission(0, 0.01)),
+)
+CONFINED = RecordedGraph(("a", "b"), (*[RecordedTask(0, 0.001, (), 1)] * 8, RecordedTask(1, 0.0, (0, 7))))
+
+
+def written(folder: Path, graph: RecordedGraph) -> str:
+    path = folder / "graph.json"
+    path.write_text(json.dumps(graph.to_mapping()))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("graph", "ran"),
+    [(TREE, {"leaf": 2, "add": 1}), (TWO_MAPS, {"inc": 3, "dec": 3}), (CONFINED, {"a": 8, "b": 1})],
+    ids=["one graph", "two submissions", "a restriction"],
+)
+def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: dict[str, int]) -> None:
+    workload = workloads.load("replay")
+    with inproc.counting() as counting:
+        told = workload.run(inproc.client, **workload.bind({"graph": written(tmp_path, graph)}))
+    assert told == {"tasks": len(graph.tasks), "submissions": len(graph.submissions)}
+    assert counting.tasks == ran
+
+
+def test_in_worker_processes(processes: Place, tmp_path: Path) -> None:
+    assert replay.run(processes.client, graph=written(tmp_path, TWO_MAPS))["tasks"] == 6
+
+
+def test_only_the_first_tasks(inproc: Place, tmp_path: Path) -> None:
+    with inproc.counting() as counting:
+        assert replay.run(inproc.client, graph=written(tmp_path, TWO_MAPS), tasks=4)["tasks"] == 4
+    assert counting.tasks == {"inc": 3, "dec": 1}
+
+
+def test_a_part_ends_where_the_restriction_changes() -> None:
+    assert replay.parts(CONFINED) == [(0, range(8)), (0, range(8, 9))]
+    assert replay.parts(TWO_MAPS) == [(0, range(3)), (1, range(3, 6))]
+
+
+def test_last_uses() -> None:
+    assert replay.last_uses(TREE) == [2, 2, -1]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"format": 1, "stages": []}'])
+def test_no_graph(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(text)
+    with pytest.raises(InvalidField, match=r"params\.graph"):
+        RecordedGraph.read(str(path))
+    with pytest.raises(InvalidField, match="No such file"):
+        RecordedGraph.read(str(tmp_path / "other.json"))
+
+
+def test_a_false_result_is_noticed() -> None:
+    replay.check({0: 0, 1: 1})
+    with pytest.raises(WrongAnswer, match="task 1 returned 0"):
+        replay.check({0: 0, 1: 0})
+
+
+def test_it_is_found_by_name_but_not_listed() -> None:
+    assert workloads.load("replay") is replay.WORKLOAD
+    assert replay.WORKLOAD not in workloads.builtin()
+
+
+def test_beam_files_has_a_sleeping_stand_in() -> None:
+    (stand_in,) = workloads.load("beam-files").simpler
+    files = workloads.load("beam-files").bind({"items": 10, "npartitions": 5})
+    params = workloads.load(stand_in.workload).bind(stand_in.params(files, 6.0))
+    assert params == {"items": 10, "npartitions": 5, "partition_size": None, "stages": 3, "seconds": 0.2}
