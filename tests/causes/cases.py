@@ -804,7 +804,7 @@ def _local() -> Iterator[Case]:
         "invalid-trials",
         "one-timed-out",
         "lasting",
-        (2, 2),
+        (1, 1),
         seconds=(0.3, 30.0),
         timeout_s=3.0,
         cluster=plain,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,12 @@ def worker(environ: dict[str, str]) -> Iterator[psutil.Process]:
 
 
 def drivers(worker: psutil.Process) -> list[psutil.Process]:
-    return [child for child in worker.children(recursive=True) if "scalescope.driver" in child.cmdline()]
+    found = []
+    for child in worker.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it may end while we look
+            if "scalescope.driver" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:

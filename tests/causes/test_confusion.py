@@ -1,0 +1,134 @@
+"""Part of the confusion matrix; `tests/benchmarks/confusion.py` runs it all.
+
+The cases run through the whole chain: driver, cluster, recorder, metrics, findings, verdict.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import matrix
+from cases import HEALTHY, Case, all_cases
+from matrix import Result
+
+from scalescope import workloads
+from scalescope.analysis.causes import CAUSES
+from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.sweep import Sweep
+
+SWEEP_LEVEL = {
+    "nothing-measured",
+    "failed-trials",
+    "invalid-trials",
+    "too-few-partitions",
+    "fewer-items-than-workers",
+    "sequential-graph",
+    "uneven-waves",
+    "idle-workers-cause-unknown",
+    HEALTHY,
+}
+NEEDS_MORE_CORES = {"oversubscribed-threads", "undersubscribed-threads"}
+"""Not provoked: two cores cannot show them."""
+
+REAL = ("gil-bound/python-1x3", "poisonous-task/kill-2")
+"""Cases with real processes that are quick enough to run each time."""
+
+PART = matrix.stratified(all_cases(), per_code=1, healthy=15, real=REAL)
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    """Of a part of the cases, the same each time."""
+    return matrix.run(PART)
+
+
+# ------------------------------------------------------------------ the cases themselves
+
+
+def test_there_are_enough_cases_of_each_kind() -> None:
+    cases = all_cases()
+    assert len(cases) >= 150
+    assert sum(case.expect == HEALTHY for case in cases) >= 50
+    assert {case.expect for case in cases} == SWEEP_LEVEL | {cause.code for cause in CAUSES} - NEEDS_MORE_CORES
+    assert {code for case in cases for code in case.also} <= SWEEP_LEVEL | {cause.code for cause in CAUSES}
+
+
+def test_every_case_is_a_sweep_that_can_be_planned() -> None:
+    for case in all_cases():
+        sweep = Sweep.from_mapping(case.sweep())
+        assert len(sweep.plan(workloads.load(sweep.workload))) == len(case.workers), case.name
+
+
+def test_the_part_has_all_simulated_codes() -> None:
+    assert {case.expect for case in PART} >= {case.expect for case in all_cases() if not case.real}
+    assert 35 <= len(PART) <= 45
+
+
+# ------------------------------------------------------------------ the rates
+
+
+def test_positive_cases_lose_much_and_healthy_ones_little(results: list[Result]) -> None:
+    """Else a label would say what its case does not show."""
+    doubtful = [(result.case.name, round(result.lost, 2)) for result in results if not matrix.shows_its_label(result)]
+    assert doubtful == []
+
+
+def test_the_cause_comes_first(results: list[Result]) -> None:
+    rates = matrix.count(results)
+    assert rates.overall >= 0.95, rates.confusions
+
+
+def test_what_is_healthy_is_not_accused(results: list[Result]) -> None:
+    rates = matrix.count(results)
+    assert rates.accused == 0, rates.confusions
+
+
+# ------------------------------------------------------------------ counting
+
+
+def said(case: Case, *codes: str) -> Result:
+    """A result with these findings."""
+    findings = tuple(Finding(code, Severity.HIGH, "It is so.", "change it") for code in codes)
+    return Result(case, (), Verdict("", findings))
+
+
+SOUND = Case("healthy/a", HEALTHY, "stages", (4,))
+SLOW = Case("slow-worker/a", "slow-worker", "stages", (4,), also=("straggler",))
+
+
+def test_right_answers_count_whichever_of_them_comes_first() -> None:
+    rates = matrix.count([said(SOUND, HEALTHY), said(SOUND), said(SLOW, "slow-worker"), said(SLOW, "straggler")])
+    assert (rates.overall, rates.false_alarms, rates.confusions) == (1.0, 0.0, Counter())
+
+
+def test_a_cause_that_comes_second_is_a_miss() -> None:
+    rates = matrix.count([said(SLOW, "tiny-tasks", "slow-worker"), said(SLOW, "slow-worker")])
+    assert rates.recall == {"slow-worker": (2, 1)}
+    assert rates.confusions == {("slow-worker", "tiny-tasks"): 1}
+
+
+def test_an_accused_healthy_case_is_a_false_alarm() -> None:
+    rates = matrix.count([said(SOUND, "straggler"), said(SOUND, HEALTHY)])
+    assert (rates.healthy, rates.accused, rates.false_alarms) == (2, 1, 0.5)
+
+
+def test_a_busy_host_is_no_excuse_in_virtual_time() -> None:
+    assert not said(SOUND, "host-overloaded", HEALTHY).right
+
+
+@pytest.mark.parametrize(("others", "right"), [(0.5, True), (0.1, False)])
+def test_a_busy_host_may_be_named_before_the_cause_where_it_was_busy(
+    others: float, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Result, "others", others)
+    real = replace(SLOW, cluster={"kind": "local"})
+    assert said(real, "host-overloaded", "slow-worker").right is right
+    assert not said(real, "host-overloaded", "tiny-tasks").right
+    assert matrix.count([said(real, "host-overloaded")]).spoilt == int(right)
