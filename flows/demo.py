@@ -36,8 +36,8 @@ POINTS: list[dict[str, Any]] = [
 REMEDY = {"npartitions": "items"}
 AGAIN: list[dict[str, Any]] = [
     {"workers": 20, "items": 20, "seconds": 0.05},
-    {"workers": 100, "items": 100, "seconds": 0.7, **REMEDY},
-    {"workers": 100, "items": 200, "seconds": 0.7, **REMEDY},
+    {"workers": 50, "items": 50, "seconds": 0.8, **REMEDY},
+    {"workers": 50, "items": 100, "seconds": 0.8, **REMEDY},
 ]
 SIMULATED: dict[str, Any] = {
     "workload": "beam-pardo",

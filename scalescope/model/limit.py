@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-TOLERANCE = 0.25
+TOLERANCE = 0.10
 """Largest share of a task's duration that emulating all workers at once may add."""
 
 

@@ -638,7 +638,7 @@ def _local() -> Iterator[Case]:
         return {"kind": "local", "memory_limit_mb": limit, "start_timeout_s": start_timeout_s}
 
     plain = local()
-    yield _case(HEALTHY, "local-numpy", "computing", 2, items=16, seconds=0.3, cluster=plain)
+    yield _case(HEALTHY, "local-numpy", "computing", 2, items=10, seconds=0.3, cluster=plain)
     yield _case(HEALTHY, "local-python", "computing", 2, items=12, seconds=0.4, how="python", cluster=plain)
     yield _case(
         HEALTHY,
@@ -648,14 +648,14 @@ def _local() -> Iterator[Case]:
         items=4,
         mebibytes=8,
         seconds=0.4,
-        rounds=4,
+        rounds=3,
         across=False,
         cluster=plain,
     )
     yield _case(
         HEALTHY, "local-little-exchange", "exchange", 2, items=4, mebibytes=1, seconds=0.4, rounds=3, cluster=plain
     )
-    yield _case(HEALTHY, "local-threads-numpy", "computing", 1, threads=2, items=12, seconds=0.4, cluster=plain)
+    yield _case(HEALTHY, "local-threads-numpy", "computing", 1, threads=2, items=8, seconds=0.4, cluster=plain)
 
     for threads, items in ((4, 12), (3, 9)):
         yield _case(
@@ -692,7 +692,7 @@ def _local() -> Iterator[Case]:
         "with_parcels",
         3,
         items=15,
-        objects=30_000,
+        objects=20_000,
         cluster=plain,
         also=("large-graph",),
     )
@@ -762,6 +762,8 @@ def _local() -> Iterator[Case]:
         "beside_others",
         2,
         others=8,
+        items=10,
+        last=5.0,
         cluster=plain,
         quiet_loss="the tasks themselves take longer",
     )
