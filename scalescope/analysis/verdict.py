@@ -32,11 +32,15 @@ ABOUT_HALF = 0.45
 """Share of worker time from which on a cause with a remedy is severe: 51 partitions on 100 workers must count."""
 MOSTLY = 0.5
 """Share of the worker time not busy that findings of the records must explain for its cause to be known."""
+CHAINED = 0.5
+"""Most tasks ready at once, as a share of the widest stage, below which its tasks wait for each other."""
 WAVE_TOLERANCE = 0.05
 """How far, in shares of worker time, idle time may be from what uneven waves predict."""
 
 WITHOUT_TASKS = ("no_runnable_task", "tail")
 """The parts of worker time in which the graph offered nothing to do."""
+EXCUSES = frozenset({"fewer-items-than-workers", "uneven-waves"})
+"""Codes for idle threads that are nobody's fault; where every point has such a one, there is no healthy one to show."""
 LONG_TASKS = frozenset({"straggler", "skewed-tasks", "slow-worker"})
 """Codes of findings of the records by which single tasks are long."""
 EXPLAIN_WITHOUT_TASKS = LONG_TASKS | frozenset(
@@ -123,8 +127,10 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     merged = tuple(_merged(points, by_point) for by_point in by_code.values())
     case = Case(sweep, points, merged, _explained(by_code))
     findings = [*case.recorded, *(finding for rule in RULES if (finding := rule(case)))]
-    if not any(finding.severity is not Severity.INFO for finding in findings):
-        findings.insert(0, healthy(case))
+    if all(finding.severity is Severity.INFO for finding in findings):
+        excused = any(finding.code in EXCUSES for finding in findings)
+        if case.because(Cause.NONE) or not excused:
+            findings.insert(0, healthy(case))
     order = list(Severity)
     findings.sort(key=lambda finding: (order.index(finding.severity), _precedence(case, finding.code), -finding.lost_s))
     first = findings[0]
@@ -193,8 +199,10 @@ def cause_of(summary: PointSummary) -> Cause:
     threads, items = summary.point.threads, summary.point.items
     if _idle(summary) >= MATERIAL:
         possible = threads if items is None else min(threads, items)
-        sequential = metrics.parallelism < threads / 2 and metrics.tasks >= threads
-        if sequential and items is None:
+        # Tasks of one stage that could not run at once wait for each other, however few they are; one chain is a chain.
+        chained = metrics.widest_stage == 1 or metrics.peak_runnable < CHAINED * metrics.widest_stage
+        sequential = metrics.parallelism < threads / 2 and (metrics.tasks >= threads or chained)
+        if sequential and chained and items is None:
             return Cause.SEQUENTIAL
         if metrics.peak_runnable < possible and metrics.widest_stage < possible:
             return Cause.FEW_PARTITIONS
@@ -440,7 +448,7 @@ def _explained_by_waves(summary: PointSummary, tasks: int) -> bool:
     if tasks <= threads:
         return False
     unused = 1 - tasks / (threads * math.ceil(tasks / threads))
-    return abs(_idle(summary) - unused) <= WAVE_TOLERANCE
+    return any(abs(lost - unused) <= WAVE_TOLERANCE for lost in (_idle(summary), 1 - summary.share("busy")))
 
 
 def _partitions_asked(summary: PointSummary) -> str:

@@ -32,6 +32,7 @@ HELD_ROWS = 5_000_000
 HELD_EDGES = 50_000_000
 HELD_EVENTS = 100_000
 CHUNK_ROWS = 200_000
+WORKER_CLIENT = "Client-worker-"
 LAG_INTERVAL_S = 0.05
 WORKER_LAG_S = 0.1
 EVENT_CHARACTERS = 4_000
@@ -278,7 +279,10 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         tasks, self._touched = self._touched, 0
         if self.active:
             size = sum(memoryview(frame).nbytes for value in message.values() for frame in getattr(value, "frames", ()))
-            self.graphs.append((began, time.time() - began, str(message.get("client", "")), tasks, size))
+            client = str(message.get("client", ""))
+            if message.get("submitting_task") is not None and not client.startswith(WORKER_CLIENT):
+                client = WORKER_CLIENT + client  # in one process with the workers, tasks find the client of the driver
+            self.graphs.append((began, time.time() - began, client, tasks, size))
 
     def _event(self, topic: str, message: Any) -> None:
         if len(self.events) >= self.held_events:

@@ -186,7 +186,5 @@ WORKLOAD = Workload(
         *beam_partition_parameters(),
     ),
     packages=("apache-beam", "dask", "numpy"),
-    simpler=(
-        Simpler("beam-pardo", "file I/O and matrix products (it sleeps as long as they took)", sleeping),
-    ),
+    simpler=(Simpler("beam-pardo", "file I/O and matrix products (it sleeps as long as they took)", sleeping),),
 )

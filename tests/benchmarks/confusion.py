@@ -40,7 +40,7 @@ def main() -> int:
         results = [result for result in results if fnmatch.fnmatch(result.case.name, arguments.only)]
     else:
         chosen = [case for case in labelled.all_cases() if fnmatch.fnmatch(case.name, arguments.only)]
-        results = run(chosen, finished=lambda result: print(line(result), file=sys.stderr, flush=True))
+        results = run(chosen, at_once=2, finished=lambda result: print(line(result), file=sys.stderr, flush=True))
     if arguments.save:
         arguments.save.write_bytes(pickle.dumps(results))
     rates = count(results)

@@ -545,13 +545,6 @@ def _placement() -> Iterator[Case]:
             config=config,
         )
 
-    code = "late-workers"
-    gone = ("workers-missing",)
-    for workers, late, items, at in ((8, 4, 32, 7.0), (20, 14, 60, 8.0), (60, 40, 120, 4.0)):
-        yield _case(
-            code, f"{late}-of-{workers}", "workers_join_late", workers, late=late, items=items, at=at, also=gone
-        )
-
 
 def _again() -> Iterator[Case]:
     code = "recomputation"

@@ -6,7 +6,8 @@ import itertools
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from scalescope.driver.process import Driver
 from scalescope.model.finding import Verdict
 from scalescope.model.trial import Trial
 
-BUSY_HOST = 0.2
+BUSY_HOST = 0.1
 """Share of the host used by others from which `host-overloaded` may come before the cause, with real processes."""
 
 LITTLE, MUCH = 0.10, 0.35
@@ -98,13 +99,25 @@ class _Kept:
         return trial
 
 
-def run(cases: Iterable[Case], *, finished: Callable[[Result], None] = lambda result: None) -> list[Result]:
-    """Run cases, those with the same cluster on one driver, as the flows do but for store and orchestrator."""
-    results = []
-    for _, group in itertools.groupby(_in_order(cases), key=_cluster_of):
-        for result in _run_group(list(group)):
-            finished(result)
-            results.append(result)
+def run(
+    cases: Iterable[Case], *, at_once: int = 1, finished: Callable[[Result], None] = lambda result: None
+) -> list[Result]:
+    """Run cases, those with the same cluster on one driver, as the flows do but for store and orchestrator.
+
+    Args:
+        cases: The cases.
+        at_once: Drivers side by side, for those in virtual time.
+        finished: Called with each result.
+    """
+    cases = _in_order(cases)
+    virtual = [case for case in cases if not case.real]
+    shares = [share for share in (virtual[i::at_once] for i in range(at_once)) if share]
+    results: list[Result] = []
+    with ThreadPoolExecutor(at_once) as pool:
+        for share in pool.map(lambda share: _run_group(share, finished), shares):
+            results += share
+    for _, group in itertools.groupby((case for case in cases if case.real), key=_cluster_of):
+        results += _run_group(list(group), finished)
     return results
 
 
@@ -125,9 +138,10 @@ def _in_order(cases: Iterable[Case]) -> list[Case]:
     )
 
 
-def _run_group(cases: Sequence[Case]) -> Iterator[Result]:
+def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> list[Result]:
     """One after another on a driver, which is replaced when it ends."""
     driver: Driver | None = None
+    results = []
     with tempfile.TemporaryDirectory() as folder:
         try:
             for case in cases:
@@ -141,12 +155,14 @@ def _run_group(cases: Sequence[Case]) -> Iterator[Result]:
                         driver = Driver.start(request.sweep.cluster, folder=Path(folder))
                     session.driver = driver
                     trials.append(engine.measure(session, planned))
-                yield Result(
-                    case, tuple(trials), diagnose(request.sweep, trials), tuple(kept.tables), time.monotonic() - began
-                )
+                verdict = diagnose(request.sweep, trials)
+                result = Result(case, tuple(trials), verdict, tuple(kept.tables), time.monotonic() - began)
+                finished(result)
+                results.append(result)
         finally:
             if driver is not None:
                 driver.close()
+    return results
 
 
 # ------------------------------------------------------------------ counting

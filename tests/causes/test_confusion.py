@@ -34,8 +34,9 @@ SWEEP_LEVEL = {
     "idle-workers-cause-unknown",
     HEALTHY,
 }
-NEEDS_MORE_CORES = {"oversubscribed-threads", "undersubscribed-threads"}
-"""Not provoked: two cores cannot show them."""
+NOT_PROVOKED = {"oversubscribed-threads", "undersubscribed-threads", "late-workers"}
+"""Two cores cannot show the first two. Workers that join during a trial make it invalid on the clusters there are: what
+was late is tested on tables alone."""
 
 REAL = ("gil-bound/python-1x3", "poisonous-task/kill-2")
 """Cases with real processes that are quick enough to run each time."""
@@ -46,7 +47,7 @@ PART = matrix.stratified(all_cases(), per_code=1, healthy=15, real=REAL)
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
     """Of a part of the cases, the same each time."""
-    return matrix.run(PART)
+    return matrix.run(PART, at_once=2)
 
 
 # ------------------------------------------------------------------ the cases themselves
@@ -56,7 +57,7 @@ def test_there_are_enough_cases_of_each_kind() -> None:
     cases = all_cases()
     assert len(cases) >= 150
     assert sum(case.expect == HEALTHY for case in cases) >= 50
-    assert {case.expect for case in cases} == SWEEP_LEVEL | {cause.code for cause in CAUSES} - NEEDS_MORE_CORES
+    assert {case.expect for case in cases} == SWEEP_LEVEL | {cause.code for cause in CAUSES} - NOT_PROVOKED
     assert {code for case in cases for code in case.also} <= SWEEP_LEVEL | {cause.code for cause in CAUSES}
 
 
@@ -123,7 +124,7 @@ def test_a_busy_host_is_no_excuse_in_virtual_time() -> None:
     assert not said(SOUND, "host-overloaded", HEALTHY).right
 
 
-@pytest.mark.parametrize(("others", "right"), [(0.5, True), (0.1, False)])
+@pytest.mark.parametrize(("others", "right"), [(0.5, True), (0.05, False)])
 def test_a_busy_host_may_be_named_before_the_cause_where_it_was_busy(
     others: float, right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -706,18 +706,6 @@ def workers_leave(
     wait(futures)
 
 
-@modelled
-def workers_join_late(
-    client: Client, *, items: int = 100, seconds: float = 1.0, late: int = 4, at: float = 5.0
-) -> None:
-    """As many workers as are `late` leave before there is any work, and as many join `at` seconds after it began."""
-    client.run_on_scheduler(_remove, count=late, graceful=True)
-    futures = client.map(step, [seconds] * items, key="item", pure=False)
-    time.sleep(at)
-    client.run_on_scheduler(_add, count=late, nthreads=1)
-    wait(futures)
-
-
 # ------------------------------------------------------------------ for real processes
 
 

@@ -56,7 +56,7 @@ class FakeScheduler:
             "update-graph": self.handle_update_graph,
         }
 
-    async def handle_update_graph(self, *, client: str, tasks: int, expr_ser: Any) -> None:
+    async def handle_update_graph(self, *, client: str, tasks: int, **rest: Any) -> None:
         self.recorder.update_graph(self, tasks=range(tasks), client=client)
 
     def valid_workers(self, task: Any) -> Any:
@@ -558,6 +558,18 @@ def test_graphs_are_noted_with_their_size(ticking: None) -> None:
     ((_, seconds, *rest),) = chunk["graphs"]
     assert (seconds, rest) == (1.0, ["Client-1", 3, 8])
     assert chunk["events"] == []
+
+
+def test_a_graph_that_a_task_sent_says_so(scheduler: FakeScheduler) -> None:
+    handler = scheduler.stream_handlers["update-graph"]
+    for client in ("Client-1", "Client-worker-2"):
+        asyncio.run(handler(client=client, tasks=1, submitting_task="outer"))
+    asyncio.run(handler(client="Client-1", tasks=1, submitting_task=None))
+    assert [client for _, _, client, _, _ in scheduler.drain()["graphs"]] == [
+        "Client-worker-Client-1",
+        "Client-worker-2",
+        "Client-1",
+    ]
 
 
 def test_a_worker_whose_event_loop_is_slow_is_noted(scheduler: FakeScheduler) -> None:

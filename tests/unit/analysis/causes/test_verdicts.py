@@ -86,7 +86,7 @@ def test_few_partitions_and_nothing_else(cluster, task, verdict):
 
 
 def test_uneven_waves_and_nothing_else(cluster, task, verdict):
-    assert codes(verdict(cluster(100).run([task(1.0)] * 110))) == ["healthy", "uneven-waves"]
+    assert codes(verdict(cluster(100).run([task(1.0)] * 110))) == ["uneven-waves"]
 
 
 def test_the_cause_that_loses_most_comes_first(cluster, task, verdict):
