@@ -20,8 +20,9 @@ from typing import Any
 from flows import quiet
 from scalescope import workloads
 from scalescope.analysis import causes
+from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.knee import further
-from scalescope.analysis.measure import measure as metrics_of
+from scalescope.analysis.measure import measure_attempts
 from scalescope.analysis.observation import Observation
 from scalescope.analysis.summary import label, varied
 from scalescope.analysis.verdict import diagnose
@@ -305,29 +306,34 @@ def measure(session: Session, planned: PlannedTrial) -> Trial:
         facts=facts,
         warnings=outcome.warnings,
     )
-    trial, tables = with_metrics(trial, outcome.spool, outcome.elapsed_s)
-    return session.store.save(session.run_id, with_findings(trial, tables), tables)
+    trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
+    return session.store.save(session.run_id, trial, tables)
 
 
-def with_metrics(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
-    """The trial with what its records measured, and these; a valid trial without a measurement becomes invalid."""
+def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
+    """The trial with what its records measured and what they show to be wrong, and these.
+
+    A valid trial without a measurement becomes invalid.
+    """
     tables: dict[str, Any] = {}
+    attempts = None
     try:
         tables = read_records(spool_folder)
-        if elapsed_s is None:
-            return trial, tables
-        metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s)
+        attempts = Attempts.read(tables)
     except CaptureError as error:
-        return _spoilt(trial, str(error)), tables
+        trial = _spoilt(trial, str(error))
+    if attempts is not None and elapsed_s is not None:
+        trial = _measured(trial, attempts, elapsed_s)
+    return replace(trial, findings=causes.find(Observation(trial, tables, attempts))), tables
+
+
+def _measured(trial: Trial, attempts: Attempts, elapsed_s: float) -> Trial:
+    """The trial with its metrics; invalid where this host cannot emulate that."""
+    metrics = measure_attempts(attempts, threads=trial.point.threads, elapsed_s=elapsed_s)
     trial = replace(trial, metrics=metrics)
     if limit := trial.facts["cluster"].get("limit"):
         trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
-    return trial, tables
-
-
-def with_findings(trial: Trial, tables: Mapping[str, Any]) -> Trial:
-    """The trial with what its records alone show to be wrong."""
-    return replace(trial, findings=causes.find(Observation.of(trial, tables)))
+    return trial
 
 
 def _spoilt(trial: Trial, reason: str) -> Trial:

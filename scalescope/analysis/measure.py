@@ -29,7 +29,11 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float) -> Metrics:
     Raises:
         CaptureError: No task was recorded, none finished, or a column is missing: a measured nothing is never a result.
     """
-    attempts = Attempts.read(tables)
+    return measure_attempts(Attempts.read(tables), threads=threads, elapsed_s=elapsed_s)
+
+
+def measure_attempts(attempts: Attempts, *, threads: int, elapsed_s: float) -> Metrics:
+    """Compute what one trial measured from attempts already read."""
     useful = attempts.useful
     durations = (attempts.stop - attempts.start)[useful]
     work_s = float(durations.sum())

@@ -34,7 +34,7 @@ class Observation:
         """Read the records of a trial, as far as there are any."""
         try:
             attempts = Attempts.read(tables)
-        except CaptureError:  # `measure` has said so, and the trial is not valid
+        except CaptureError:  # whoever measures says so, and the trial is not valid
             attempts = None
         return cls(trial, tables, attempts)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -25,12 +24,13 @@ import numpy.typing as npt
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables
 from scalescope.analysis.summary import label, settings, summarise, varied
-from scalescope.errors import StoreError, UsageError
+from scalescope.errors import UsageError
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Verdict
 from scalescope.model.records import STATUS_ERRED, STATUS_LOST
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial
+from scalescope.report.files import replacing
 from scalescope.report.rows import worst_point
 
 Event = dict[str, Any]
@@ -66,22 +66,11 @@ def write(tables: Tables, path: Path, *, title: str = "") -> int:
     """
     found = events(tables)
     first = next(found)  # what is wrong with the records is said before a file is touched
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with gzip.open(temporary, "wt", compresslevel=COMPRESSION, encoding="utf-8") as stream:
-            count = _write(stream, first, found, title)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StoreError(
-            f"The trace could not be written: {error.strerror or error}",
-            where=str(path),
-            next_step="Give another file with --output.",
-        ) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return count
+    with (
+        replacing(path, "trace") as temporary,
+        gzip.open(temporary, "wt", compresslevel=COMPRESSION, encoding="utf-8") as stream,
+    ):
+        return _write(stream, first, found, title)
 
 
 def events(tables: Tables) -> Iterator[Event]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine import with_findings, with_metrics
+from flows.engine import judged
 from scalescope import workloads
 from scalescope.analysis.verdict import diagnose
 from scalescope.driver.process import Driver
@@ -121,9 +121,9 @@ def judge(driver: Driver, workload: str, workers: int) -> Verdict:
     outcome = driver.run(PlannedTrial(0, point, 0), workload, timeout_s=200)
     facts = {**outcome.facts, "cluster": {**driver.facts, **outcome.facts.get("cluster", {})}}
     trial = Trial("own", point, 0, False, outcome.state, outcome.reason, facts=facts, real_s=outcome.real_s)
-    measured, tables = with_metrics(trial, outcome.spool, outcome.elapsed_s)
-    assert measured.metrics is not None, outcome.reason
-    return diagnose(sweep, [with_findings(measured, tables)])
+    trial, _ = judged(trial, outcome.spool, outcome.elapsed_s)
+    assert trial.metrics is not None, outcome.reason
+    return diagnose(sweep, [trial])
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,8 +11,9 @@ from scalescope.analysis import knee
 from scalescope.analysis.summary import summarise
 from scalescope.analysis.verdict import diagnose
 from scalescope.analysis.worker_time import TITLES
-from scalescope.errors import StoreError, UsageError
+from scalescope.errors import UsageError
 from scalescope.report import rows
+from scalescope.report.files import replacing
 from scalescope.report.html import embed, page, theme
 from scalescope.report.html.glossary import PARTS, TERMS
 from scalescope.store.store import SweepRun
@@ -128,17 +128,8 @@ def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "") -> Pa
     """
     check(path)
     text = render(run, read, trial=trial)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path, "report") as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StoreError(
-            f"The report could not be written: {error.strerror or error}",
-            where=str(path),
-            next_step="Give another place: --output FILE.",
-        ) from error
     return path
 
 
