@@ -13,6 +13,8 @@ COMMANDS = (
     ("bench_analysis.py",),
     ("bench_report.py",),
     ("bench_knee.py",),
+    ("bench_comparison.py",),
+    ("bench_release.py", "300"),
 )
 
 

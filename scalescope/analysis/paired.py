@@ -1,0 +1,218 @@
+"""Interleaved pairs (a, b) of one metric: by which factor b differs from a, and how sure that is.
+
+The method: Student's paired t-test on log ratios ln(b / a). On the log scale, because times spread by factors; paired,
+because what the machine does to both trials of a pair cancels. The sign-flip test asks the same without assuming
+normal noise.
+
+A metric that is 0 in some trial (tasks spilled, workers lost) has no ratio. All pairs are then compared by their
+relative difference 2(b - a) / (a + b), which is close to the log ratio for small differences, 0 where both are 0, and
+2 where only a is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from scalescope.errors import InvalidField
+
+Floats = npt.NDArray[np.float64]
+Pairs = Sequence[tuple[float | None, float | None]]
+"""Pairs in the order in which they ran; None stands for a trial that is not valid."""
+
+EXACT = 1e-12
+"""Effects that differ by less are equal: what rounding makes of numbers that are equal to the last bit."""
+OUTLYING, OUTLYING_SHARE, OUTLYING_FROM = 5.0, 0.2, 7
+"""A pair is set aside when its effect is farther from the median than five scaled median absolute deviations (Hampel
+1974), as long as at most every fifth is: a host that is shared now and then stops for a moment, and one such pair in
+ten hides a difference of 5 %. Where there are more, they are the noise, and all pairs count; so they do where there are
+fewer than seven, of which a median deviation says little."""
+_MAD = 1.4826  # what makes the median absolute deviation of normal noise its standard deviation
+POWER = 0.8
+"""How often a difference as large as the minimal effect is found: the convention of Cohen (1988)."""
+FLIPS_EXACT = 30
+"""Pairs up to which all sign flips are counted; beyond, a sample of them."""
+FLIPS_DRAWN = 20_000
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What each pair says.
+
+    Attributes:
+        values: One effect per pair that counts: 0 where both are equal, positive where b is larger.
+        dropped: Pairs with a trial that is not valid.
+        outlying: Pairs set aside by `typical`.
+        log: Whether effects are log ratios; otherwise they are relative differences, since a metric was 0.
+    """
+
+    values: Floats
+    dropped: int = 0
+    outlying: int = 0
+    log: bool = True
+
+    @property
+    def pairs(self) -> int:
+        """How many count."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """The estimate of the effect; there must be a pair."""
+        return float(self.values.mean())
+
+    @property
+    def exact(self) -> bool:
+        """Whether all pairs say the same, as on a simulated cluster: nothing is left to chance."""
+        return bool(np.ptp(self.values) <= EXACT)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; 0 where all pairs say the same. There must be two pairs."""
+        return 0.0 if self.exact else float(self.values.std(ddof=1)) / math.sqrt(self.pairs)
+
+    def ratio(self, effect: float) -> float:
+        """The factor b / a that an effect stands for, from 0 to infinity."""
+        if self.log:
+            return math.exp(effect)
+        if effect >= 2:
+            return math.inf
+        return 0.0 if effect <= -2 else (2 + effect) / (2 - effect)
+
+    def effect(self, ratio: float) -> float:
+        """The inverse of `ratio`, for a positive finite factor."""
+        return math.log(ratio) if self.log else 2 * (ratio - 1) / (ratio + 1)
+
+
+def effects(pairs: Pairs, *, log: bool | None = None) -> Effects:
+    """The effect in every pair of two valid trials.
+
+    Args:
+        pairs: Non-negative numbers, or None.
+        log: False makes them relative differences though no number is 0, to be compared with others that are; by
+            default the pairs decide.
+
+    Raises:
+        InvalidField: A number is negative, infinite or not a number.
+    """
+    valid = [(_checked(a), _checked(b)) for a, b in pairs if a is not None and b is not None]
+    a, b = np.array(valid, dtype=float).reshape(-1, 2).T
+    if log is None:
+        log = bool(np.all(a > 0) and np.all(b > 0))
+    if log:
+        values = np.log(b / a)
+    else:
+        total = a + b
+        values = np.divide(2 * (b - a), total, out=np.zeros_like(total), where=total > 0)
+    return Effects(values, dropped=len(pairs) - len(valid), log=log)
+
+
+def typical(found: Effects) -> Effects:
+    """Without the pairs that are outliers (`OUTLYING`), which are counted."""
+    if found.pairs < OUTLYING_FROM:
+        return found
+    distance = np.abs(found.values - np.median(found.values))
+    outlying = distance > max(EXACT, OUTLYING * _MAD * float(np.median(distance)))
+    count = int(outlying.sum())
+    if count > OUTLYING_SHARE * found.pairs:
+        return found
+    return replace(found, values=found.values[~outlying], outlying=found.outlying + count)
+
+
+def interval(found: Effects, level: float = 0.05) -> tuple[float, float]:
+    """The two-sided (1 - `level`) t-interval of the mean effect: a point where all pairs say the same."""
+    mean, half = found.mean, _quantile(1 - level / 2, found.pairs - 1) * found.error
+    return mean - half, mean + half
+
+
+def t_test(found: Effects) -> float:
+    """Two-sided p of the paired t-test that there is no effect.
+
+    Where all pairs say the same, the answer is plain: 1 if that is "equal", and 0 otherwise.
+    """
+    if found.exact:
+        return 1.0 if abs(found.mean) <= EXACT else 0.0
+    return min(1.0, 2 * _cdf(-abs(found.mean) / found.error, found.pairs - 1))
+
+
+def sign_flip(found: Effects, *, seed: int = 0) -> float:
+    """Two-sided p of the sign-flip test (Fisher 1935): how many ways to swap a and b give as large a mean effect.
+
+    Needs no normal noise, only that without an effect both orders are as likely. Cannot be less than 2 / 2**pairs. Up
+    to `FLIPS_EXACT` pairs all flips are counted, by sums over each half of the pairs; beyond, a seeded sample counts
+    the observation itself (Phipson and Smyth 2010), so that p is never 0.
+    """
+    values = found.values
+    limit = abs(float(values.sum())) - EXACT * max(1.0, float(np.abs(values).sum()))
+    if limit <= 0:
+        return 1.0
+    if found.pairs <= FLIPS_EXACT:
+        left, right = _sums(values[::2]), np.sort(_sums(values[1::2]))
+        above = len(right) - np.searchsorted(right, limit - left, side="left")
+        return min(1.0, 2 * float(above.sum()) / 2.0**found.pairs)
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS_DRAWN, found.pairs))
+    return float(1 + np.sum(np.abs(signs @ values) >= limit)) / (1 + FLIPS_DRAWN)
+
+
+def minimal_effect(found: Effects, level: float = 0.05) -> float:
+    """The smallest difference that so many pairs with such noise would show in `POWER` of the runs.
+
+    The minimal detectable effect of Bloom (1995), "Minimum detectable effects", Evaluation Review 19(5): standard error
+    times (t(1 - level / 2) + t(power)), with the observed standard deviation. As a share: 0.03 is b 3 % larger than a.
+    """
+    freedom = found.pairs - 1
+    smallest = (_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * found.error
+    return found.ratio(smallest) - 1
+
+
+def false_discovery(p: Sequence[float]) -> tuple[float, ...]:
+    """Adjusted p of many tests after Benjamini and Hochberg (1995), in the same order.
+
+    Of the differences whose adjusted p is at most 0.05, on average at most one in twenty is none.
+    """
+    from scipy.stats import false_discovery_control  # importing it takes longer than all else here
+
+    return tuple(float(value) for value in false_discovery_control(p)) if p else ()
+
+
+def welch(first: Effects, second: Effects, share: float) -> float:
+    """Two-sided p that the mean of `first` is `share` times the mean of `second`, whose error counts too.
+
+    Welch (1947) with the degrees of freedom of Satterthwaite (1946). Without any noise p is 1 if equal, else 0.
+    """
+    distance = first.mean - share * second.mean
+    own, other = first.error**2, (share * second.error) ** 2
+    if own + other == 0:
+        return 1.0 if abs(distance) <= EXACT else 0.0
+    freedom = (own + other) ** 2 / (own**2 / (first.pairs - 1) + other**2 / (second.pairs - 1))
+    return min(1.0, 2 * _cdf(-abs(distance) / math.sqrt(own + other), freedom))
+
+
+def _checked(value: float) -> float:
+    if not (math.isfinite(value) and value >= 0):
+        raise InvalidField("pairs", value, "numbers from 0 on, or None for a trial that is not valid")
+    return float(value)
+
+
+def _sums(values: Floats) -> Floats:
+    """The sum of all values under each choice of signs."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums - value, sums + value])
+    return sums
+
+
+def _cdf(t: float, freedom: float) -> float:
+    from scipy.special import stdtr
+
+    return float(stdtr(freedom, t))
+
+
+def _quantile(probability: float, freedom: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
