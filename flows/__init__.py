@@ -15,14 +15,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flows.study import StudyResult, compare, find_release, find_threshold
     from flows.sweep import SweepResult, scale_sweep
 
-__all__ = ["SweepResult", "scale_sweep"]
+__all__ = ["StudyResult", "SweepResult", "compare", "find_release", "find_threshold", "scale_sweep"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from flows import sweep
+        from flows import study, sweep
 
-        return getattr(sweep, name)
+        return getattr(sweep if name in ("SweepResult", "scale_sweep") else study, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

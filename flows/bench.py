@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ from scalescope.analysis.removals import QUICK_S, Setting, checked, sentence
 from scalescope.analysis.symptom import Symptom
 from scalescope.errors import CaptureError, DriverError, InfrastructureError
 from scalescope.model.recorded import RecordedGraph
-from scalescope.model.sweep import Point, digest
+from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
 from scalescope.store.rows import STEP_OF
 from scalescope.store.schema import RunState
@@ -134,15 +135,12 @@ class Bench:
         return self._store.run(run.id).trials[0]
 
     def _ready(self, request: engine.Request, run_id: str) -> Session:
-        """The session with the cluster that is open, if it is the right one, or else a new one."""
-        session = self._session
-        if session is not None and session.request.sweep.cluster == request.sweep.cluster:
-            if session.stopped:
-                raise DriverError("the isolation was stopped")
-            session.request, session.run_id = request, run_id
-            return session
-        self._close()
-        self._session = Session(request, run_id, self._store, says=self._says)
+        """The session, with the clusters that are open."""
+        if self._session is None:
+            self._session = Session(request, run_id, self._store, says=self._says)
+        elif self._session.stopped:
+            raise DriverError("the isolation was stopped")
+        self._session.request, self._session.run_id = request, run_id
         return self._session
 
     def _close(self) -> None:
@@ -171,7 +169,7 @@ class Bench:
         path.write_text(json.dumps(data), encoding="utf-8")
         workload = workloads.load(REPLAY)
         params = workload.bind({"graph": str(path), "tasks": len(graph.tasks)})
-        point = Point(setting.point.workers, setting.point.threads_per_worker, params, setting.point.dask_config)
+        point = replace(setting.point, params=params)
         return Setting(workload, setting.cluster, point, setting.seed, setting.trial_timeout_s)
 
 

@@ -18,8 +18,7 @@ import typer
 from flows import syntax
 from flows.console import say, say_error, sweep_progress
 from scalescope import __version__
-from scalescope.errors import ScalescopeError, UsageError
-from scalescope.model.finding import Severity
+from scalescope.errors import ScalescopeError
 
 if TYPE_CHECKING:
     from scalescope.model.workload import Workload
@@ -52,6 +51,17 @@ StoreOption = Annotated[
 ]
 
 
+EnvironmentOption = Annotated[
+    str,
+    typer.Option(
+        "--environment",
+        "-e",
+        metavar="REQUIREMENTS",
+        help="Software to run with: 'apache-beam==2.50.0 dask[distributed]==2023.9.1', with a name in front if you "
+        "like ('2023 = ...'), or the path of a Python interpreter.",
+        show_default=False,
+    ),
+]
 ReportOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the result as one HTML file as well.", show_default=False),
@@ -154,6 +164,16 @@ def sweep(
     cluster_option: Annotated[
         list[str] | None, typer.Option("--cluster-option", metavar="NAME=VALUE", help="A field of the cluster.")
     ] = None,
+    environment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--environment",
+            "-e",
+            metavar="REQUIREMENTS",
+            help="Software to run with: 'apache-beam==2.50.0 dask[distributed]==2023.9.1', with a name in front if you "
+            "like ('2023 = ...'), the path of a Python interpreter, or present. Several times: an axis of the sweep.",
+        ),
+    ] = None,
     repeats: Annotated[int | None, typer.Option(help="Trials per point (default 1).")] = None,
     warmups: Annotated[int | None, typer.Option(help="Trials per point run first, never counted.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the order of trials, and of the simulated cluster.")] = None,
@@ -195,10 +215,11 @@ def sweep(
     }
     data |= {name: value for name, value in given.items() if value is not None}
     syntax.merge(data, "axes", syntax.axes(axis or ()))
+    syntax.merge_environments(data, environment or ())
     syntax.merge(data, "params", syntax.params("--param", param or ()))
     syntax.merge_cluster(data, cluster, syntax.params("--cluster-option", cluster_option or ()))
     run = _sweep(data, asked, verbose=verbose, report=report)
-    _show(run, as_json=as_json)
+    _show.show_run(run, as_json=as_json)
 
 
 def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool, report: Path | None = None) -> SweepRun:
@@ -251,27 +272,10 @@ def _start_prefect(*, verbose: bool) -> None:
     temporary.ready()
 
 
-# ------------------------------------------------------------------ show
+# ------------------------------------------------------------------ show and report, each in a module of its own
 
-
-@app.command(epilog=STATUSES)
-def show(
-    run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
-    list_runs: Annotated[bool, typer.Option("--list", help="List the newest runs instead.")] = False,
-    compare: Annotated[
-        str, typer.Option(metavar="RUN", help="Show this other run beside it.", show_default=False)
-    ] = "",
-    store: StoreOption = "",
-    as_json: Json = False,
-) -> None:
-    """Show what a sweep found."""
-    with _open_store(store) as opened:
-        if list_runs:
-            _list_runs(opened, as_json=as_json)
-        elif compare:
-            _compare(opened.run(run), opened.run(compare), as_json=as_json)
-        else:
-            _show(opened.run(run), as_json=as_json)
+from flows.commands import report as _report  # noqa: E402, F401
+from flows.commands import show as _show  # noqa: E402 (here, so that `--help` lists it in this place)
 
 
 def _open_store(address: str) -> Store:
@@ -283,86 +287,6 @@ def _open_store(address: str) -> Store:
     import blocks
 
     return Store.open(*blocks.store(address))
-
-
-def _show(run: SweepRun, *, as_json: bool) -> None:
-    from scalescope.analysis.verdict import diagnose
-
-    verdict = run.verdict or diagnose(run.sweep, run.trials)
-    if as_json:
-        from scalescope.report.export import to_json
-
-        _print_json({**_identity(run), **to_json(run.sweep, run.trials, verdict)})
-    else:
-        from rich.console import Console
-
-        from scalescope.report.terminal import print_run
-
-        print_run(Console(highlight=False), run)
-        say(f"\nRun {run.id} in {run.where}", "dim")
-    raise typer.Exit(FINDING if verdict.severity is Severity.HIGH else OK)
-
-
-def _compare(left: SweepRun, right: SweepRun, *, as_json: bool) -> None:
-    if as_json:
-        raise UsageError("--compare has no JSON form", next_step="`scalescope show RUN --json` of each run")
-    from rich.console import Console
-
-    from scalescope.report.terminal import render_comparison
-
-    console = Console(highlight=False)
-    labels = (f"{left.id} {left.sweep.workload}", f"{right.id} {right.sweep.workload}")
-    console.print(render_comparison(left, right, labels, width=console.width))
-
-
-def _list_runs(store: Store, *, as_json: bool) -> None:
-    runs = store.runs()
-    if as_json:
-        _print_json([_identity(run) for run in runs])
-        return
-    rows = []
-    for run in runs:
-        trials = f"{len(run.trials)}/{run.planned}"
-        worst = f"{run.verdict.severity}: {run.verdict.findings[0].code}" if run.verdict else ""
-        rows.append((run.id, run.sweep.workload, run.sweep.cluster.kind, trials, run.state.value, worst))
-    _print_table(("run", "workload", "cluster", "trials", "state", "worst finding"), rows)
-
-
-def _identity(run: SweepRun) -> dict[str, Any]:
-    return {
-        "run": run.id,
-        "state": run.state.value,
-        "workload": run.sweep.workload,
-        "planned": run.planned,
-        "finished": len(run.trials),
-        "created_at": run.created_at,
-        "finished_at": run.finished_at,
-        "verdict_line": run.verdict.line if run.verdict else None,
-        "store": run.where,
-    }
-
-
-# ------------------------------------------------------------------ report
-
-
-@app.command(epilog=STATUSES)
-def report(
-    run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")] = Path(
-        "report.html"
-    ),
-    trial: Annotated[
-        str, typer.Option(metavar="KEY", help="Look into this trial, not the worst.", show_default=False)
-    ] = "",
-    store: StoreOption = "",
-) -> None:
-    """Write what a sweep found as one HTML file, with charts, that can be read offline and sent to anyone."""
-    from scalescope.report import html
-
-    _check_report(output)
-    with _open_store(store) as opened:
-        html.write(output, opened.run(run), opened.tables, trial=trial)
-    print(output)
 
 
 def _check_report(path: Path) -> None:
@@ -544,4 +468,6 @@ def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 # ------------------------------------------------------------------ commands with a module of their own
 
+from flows.commands import environments as _environments  # noqa: E402, F401 (it adds its commands to `app`)
 from flows.commands import isolate as _isolate  # noqa: E402, F401 (it adds its command to `app`)
+from flows.commands import study as _study  # noqa: E402, F401

@@ -12,13 +12,13 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flows import quiet
-from scalescope import workloads
+from scalescope import environments, workloads
 from scalescope.analysis import causes
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.knee import further
@@ -27,11 +27,12 @@ from scalescope.analysis.observation import Observation
 from scalescope.analysis.summary import label, varied
 from scalescope.analysis.verdict import diagnose
 from scalescope.driver.process import Driver
-from scalescope.errors import CaptureError, DriverError, InvalidField, StoreError
+from scalescope.errors import CaptureError, DriverError, EnvironmentFailed, InvalidField, StoreError
 from scalescope.model import fields, spool
+from scalescope.model.environment import Environment
 from scalescope.model.finding import Verdict
 from scalescope.model.limit import EmulationLimit
-from scalescope.model.sweep import PlannedTrial, Point, Sweep
+from scalescope.model.sweep import PlannedTrial, Point, Sweep, digest
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.workload import Workload
 from scalescope.store.location import locate
@@ -51,6 +52,26 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Ask:
+    """A trial that a sweep is to grow by.
+
+    Attributes:
+        point: What to run.
+        repeat: Which trial of that point, from 0.
+        warmup: Never a data point.
+    """
+
+    point: Point
+    repeat: int
+    warmup: bool = False
+
+
+Growth = Callable[[Sequence[Trial]], Sequence[Ask]]
+"""Says from all trials that have finished, in their order, what else to run. It must depend on nothing else: a run that
+was killed comes to the same trials when it continues."""
+
+
+@dataclass(frozen=True)
 class Request:
     """A sweep that may be started: everything in it has been checked.
 
@@ -62,7 +83,8 @@ class Request:
         records: Address of the raw records; empty is beside the store.
         fresh: Begin a new run, even where one can be continued.
         parallel_clusters: Clusters that share the trials and run at the same time.
-        refine: Points that may be added where a knee is not known well enough.
+        grow: Says what to run next, when all planned trials have finished; None adds nothing.
+        study: Id of the study that it is made for; empty where there is none.
     """
 
     sweep: Sweep
@@ -72,7 +94,8 @@ class Request:
     records: str = ""
     fresh: bool = False
     parallel_clusters: int = 1
-    refine: int = 0
+    grow: Growth | None = None
+    study: str = ""
 
     def open_store(self) -> Store:
         """Connect to the store; the caller closes it."""
@@ -108,23 +131,49 @@ def check(
         raise InvalidField("store", store, "text: a path, a database URL or result-store/NAME")
     locate(store)
     shares = fields.integer("parallel_clusters", parallel_clusters, minimum=1)
-    _check_parallel(asked, shares)
+    _check_parallel(asked, plan, shares)
     points = fields.integer("refine", refine, minimum=0, maximum=MAX_REFINED)
     return Request(
-        asked, workload, plan, store, records, fields.boolean("fresh", fresh), min(shares, len(plan)), points
+        asked,
+        workload,
+        plan,
+        store,
+        records,
+        fields.boolean("fresh", fresh),
+        min(shares, len(plan)),
+        refining(asked, plan, points) if points else None,
     )
 
 
-def _check_parallel(sweep: Sweep, shares: int) -> None:
+def refining(sweep: Sweep, plan: Sequence[PlannedTrial], count: int) -> Growth:
+    """Growth by up to `count` points, where a knee is not known well enough."""
+    planned = {trial.point.id for trial in plan}
+
+    def grow(done: Sequence[Trial]) -> list[Ask]:
+        tried = {trial.point.id for trial in done}  # spoilt ones are asked for again, but not run again
+        points = [point for point in further(sweep, done) if point.id not in tried][: count - len(tried - planned)]
+        rng = random.Random(f"{sweep.seed} {len(done)}")
+        return [
+            Ask(point, repeat, warmup)
+            for turns, warmup in ((sweep.warmups, True), (sweep.repeats, False))
+            for repeat in range(turns)
+            for point in rng.sample(points, len(points))
+        ]
+
+    return grow
+
+
+def _check_parallel(sweep: Sweep, plan: Sequence[PlannedTrial], shares: int) -> None:
     if shares == 1:
         return
-    if sweep.cluster.real_time:
-        raise InvalidField(
-            "parallel_clusters",
-            shares,
-            f"1 on a {sweep.cluster.kind} cluster: it measures real time, and another cluster would use the same cores",
-            next_step="simulated clusters can run side by side",
-        )
+    for cluster in sweep.clusters(planned.point for planned in plan):
+        if cluster.real_time:
+            raise InvalidField(
+                "parallel_clusters",
+                shares,
+                f"1 on a {cluster.kind} cluster: it measures real time, and another cluster would use the same cores",
+                next_step="simulated clusters can run side by side",
+            )
     available = len(quiet.cores())
     if shares > available:
         raise InvalidField(
@@ -146,21 +195,41 @@ def titles(request: Request, added: Sequence[PlannedTrial] = ()) -> dict[str, st
 def _turn(request: Request, planned: PlannedTrial) -> str:
     if planned.warmup:
         return f"warm-up {planned.repeat + 1}/{request.sweep.warmups}"
-    return f"{planned.repeat + 1}/{request.sweep.repeats}"
+    repeats = request.sweep.repeats
+    return f"{planned.repeat + 1}/{repeats}" if planned.repeat < repeats else f"repeat {planned.repeat + 1}"
 
 
 # ------------------------------------------------------------------ one share of a run
 
 
+MAX_DRIVERS = 4
+"""Drivers of one session that are kept open, each with its cluster: a sweep over two environments changes between them
+with every trial."""
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A driver, and the folder where it leaves its records."""
+
+    driver: Driver
+    folder: tempfile.TemporaryDirectory[str]
+
+    def close(self) -> None:
+        try:
+            self.driver.close(timeout_s=CLOSE_TIMEOUT_S)
+        finally:
+            self.folder.cleanup()
+
+
 class Session:
-    """The driver of one cluster, the folder where it leaves its records, and the store where trials are saved.
+    """Drivers with their clusters, one for each cluster and environment, and the store where trials are saved.
 
     Args:
         request: The sweep.
         run_id: Run of the sweep in the store.
         store: The caller closes it.
-        says: Told in a sentence whenever the driver begins something.
-        cores: To which the driver is pinned; none means that it is not.
+        says: Told in a sentence whenever a driver begins something.
+        cores: To which drivers are pinned; none means that they are not.
     """
 
     def __init__(
@@ -175,54 +244,80 @@ class Session:
         self.request = request
         self.run_id = run_id
         self.store = store
-        self.driver: Driver | None = None
         self.stopped = False
         self._says = says
         self._cores = list(cores)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._opened: dict[tuple[str, str], _Opened] = {}  # the last used last
 
     @property
-    def ready(self) -> bool:
-        """Whether a trial can be run now."""
-        return self.driver is not None and self.driver.alive
+    def pids(self) -> list[int]:
+        """Processes of all drivers."""
+        return [opened.driver.pid for opened in self._opened.values()]
 
-    def open(self) -> Driver:
-        """Start a driver and its cluster.
+    def driver(self, point: Point) -> Driver | None:
+        """The driver that can run a point now."""
+        opened = self._opened.get(self._place(point))
+        return opened.driver if opened is not None and opened.driver.alive else None
+
+    def open(self, point: Point) -> Driver:
+        """Start a driver and its cluster, for a point and those like it; the one that was not used for longest may go.
 
         Raises:
             InfrastructureError: They could not be had.
+            UsageError: There can be no such environment.
         """
-        self.close()
+        place = self._place(point)
+        self._close(place)
+        while len(self._opened) >= MAX_DRIVERS:
+            self._close(next(iter(self._opened)))
         if self.stopped:
             raise DriverError("the sweep was stopped")
-        self._folder = tempfile.TemporaryDirectory(prefix="scalescope-", ignore_cleanup_errors=True)
         sweep = self.request.sweep
-        with quiet.pinned(self._cores):
-            self.driver = Driver.start(
-                sweep.cluster, seed=sweep.seed, folder=Path(self._folder.name), on_progress=self._says
-            )
-        return self.driver
+        python = environments.ensure(Environment.parse(point.environment), says=self._says).python
+        folder = tempfile.TemporaryDirectory(prefix="scalescope-", ignore_cleanup_errors=True)
+        try:
+            with quiet.pinned(self._cores):
+                driver = Driver.start(
+                    sweep.cluster_of(point),
+                    seed=sweep.seed,
+                    folder=Path(folder.name),
+                    python=str(python),
+                    on_progress=self._says,
+                )
+        except BaseException:
+            folder.cleanup()
+            raise
+        self._opened[place] = _Opened(driver, folder)
+        return driver
+
+    def use(self, point: Point) -> None:
+        """Remember that the driver of a point was used last."""
+        place = self._place(point)
+        self._opened[place] = self._opened.pop(place)
 
     def close(self) -> None:
-        """End the driver with its cluster; may be called again."""
-        driver, self.driver = self.driver, None
-        folder, self._folder = self._folder, None
-        try:
-            if driver is not None:
-                driver.close(timeout_s=CLOSE_TIMEOUT_S)
-        finally:
-            if folder is not None:
-                folder.cleanup()
+        """End all drivers with their clusters; may be called again."""
+        with ExitStack() as stack:
+            for place in list(self._opened):
+                stack.callback(self._close, place)
 
     def stop(self) -> None:
-        """End the driver, from any thread, for good: the trial that this interrupts is not recorded.
+        """End the drivers, from any thread, for good: the trial that this interrupts is not recorded.
 
-        The folder is left to the thread that runs the trials, which may be reading it.
+        The folders are left to the thread that runs the trials, which may be reading them.
         """
         self.stopped = True
-        driver = self.driver
-        if driver is not None:
-            driver.close(timeout_s=CLOSE_TIMEOUT_S)
+        for opened in list(self._opened.values()):
+            opened.driver.close(timeout_s=CLOSE_TIMEOUT_S)
+
+    def _place(self, point: Point) -> tuple[str, str]:
+        """What a driver is for: cluster and environment."""
+        return digest(self.request.sweep.cluster_of(point).to_mapping()), Environment.parse(point.environment).text
+
+    def _close(self, place: tuple[str, str]) -> None:
+        opened = self._opened.pop(place, None)
+        if opened is not None:
+            opened.close()
 
 
 _running: dict[str, list[Session]] = {}
@@ -259,13 +354,14 @@ CLOSE_TIMEOUT_S = 4.0
 run kills its process 30 s later, and Prefect wants some of that."""
 
 
-def provision(session: Session) -> Mapping[str, Any]:
-    """Start the driver and the cluster of a session; return what is known of the cluster.
+def provision(session: Session, point: Point) -> Mapping[str, Any]:
+    """Start the driver and the cluster for a point; return what is known of the cluster.
 
     Raises:
         InfrastructureError: They could not be had.
+        UsageError: There can be no such environment.
     """
-    return session.open().facts
+    return session.open(point).facts
 
 
 def measure(session: Session, planned: PlannedTrial) -> Trial:
@@ -275,10 +371,12 @@ def measure(session: Session, planned: PlannedTrial) -> Trial:
         DriverError: The driver was gone before the trial began, or the session was stopped.
         StoreError: It could not be saved.
     """
-    driver, sweep = session.driver, session.request.sweep
+    driver, sweep = session.driver(planned.point), session.request.sweep
     if driver is None:
         raise DriverError("there is no driver to run the trial", next_step="provision one")
-    with quiet.quiet([driver.pid], enabled=sweep.cluster.real_time) as load:
+    session.use(planned.point)
+    real_time = sweep.cluster_of(planned.point).real_time
+    with quiet.quiet(session.pids, enabled=real_time) as load:
         outcome = driver.run(planned, sweep.workload, timeout_s=sweep.trial_timeout_s)
     if session.stopped:
         raise DriverError("the sweep was stopped")
@@ -288,7 +386,7 @@ def measure(session: Session, planned: PlannedTrial) -> Trial:
         "packages": driver.packages,
         "host": {**driver.host, **outcome.facts.get("host", {})},
     }
-    if sweep.cluster.real_time:
+    if real_time:
         facts["orchestrator"] = {"waited_s": load.waited_s, "cpu_s": load.cpu_s}
     if outcome.error is not None:
         facts["error"] = dict(outcome.error)
@@ -344,7 +442,7 @@ def _spoilt(trial: Trial, reason: str) -> Trial:
 
 
 def teardown(session: Session) -> None:
-    """End the driver and the cluster of a session."""
+    """End the drivers and the clusters of a session."""
     session.close()
 
 
@@ -352,7 +450,7 @@ def teardown(session: Session) -> None:
 class Steps:
     """The functions of this module, or tasks around them."""
 
-    provision: Callable[[Session], object] = provision
+    provision: Callable[[Session, Point], object] = provision
     measure: Callable[[Session, PlannedTrial], Trial] = measure
     teardown: Callable[[Session], object] = teardown
 
@@ -381,22 +479,20 @@ def run_trials(
         with _registered(session), beating(session.store, session.run_id):
             while waiting or (waiting := [planned for planned in reversed(more()) if planned.key not in known]):
                 known.update(planned.key for planned in waiting)
-                if not session.ready:
-                    steps.provision(session)
                 try:
-                    trial = steps.measure(session, waiting[-1])
+                    trial = _run_one(session, waiting[-1], steps)
                 except DriverError:  # it was gone before the trial began
                     if session.stopped or losses + 1 >= MAX_LOSSES:
                         raise
                     losses += 1
                     continue
-                waiting.pop()
+                point = waiting.pop().point
                 finished(trial)
-                losses = 0 if session.ready else losses + 1
+                losses = 0 if session.driver(point) or _unavailable(trial) else losses + 1
                 if losses >= MAX_LOSSES:
                     raise DriverError(
                         f"{losses} drivers died one after the other",
-                        where=f"{session.request.sweep.cluster.kind} cluster, run {session.run_id}",
+                        where=f"{session.request.sweep.cluster_of(point).kind} cluster, run {session.run_id}",
                         cause=trial.reason,
                         next_step="the same command continues with the next trial",
                     )
@@ -413,7 +509,48 @@ def run_trials(
             session.close()
 
 
+def _run_one(session: Session, planned: PlannedTrial, steps: Steps) -> Trial:
+    """Run a trial, on a new driver where there is none for it.
+
+    A trial whose environment cannot be is invalid, and says so: a study that looks for a release goes around it. Plain
+    sweeps never come to that, since their environments were built before the first trial.
+
+    Raises:
+        DriverError: The driver was gone before the trial began.
+        InfrastructureError: No cluster could be had.
+        StoreError: The trial could not be saved.
+    """
+    if session.driver(planned.point) is None:
+        try:
+            steps.provision(session, planned.point)
+        except EnvironmentFailed as error:
+            facts = {UNAVAILABLE: True}
+            state = TrialState.INVALID
+            trial = Trial(planned.key, planned.point, planned.repeat, planned.warmup, state, str(error), facts=facts)
+            return session.store.save(session.run_id, trial)
+    return steps.measure(session, planned)
+
+
+UNAVAILABLE = "environment_unavailable"
+"""A fact that is true of a trial of which the environment cannot be."""
+
+
+def _unavailable(trial: Trial) -> bool:
+    return trial.facts.get(UNAVAILABLE) is True
+
+
 # ------------------------------------------------------------------ the whole run
+
+
+def prepare(request: Request, *, says: Callable[[str], None] = lambda text: None) -> None:
+    """Build the environments that a plan names, before anything is measured.
+
+    Raises:
+        EnvironmentFailed: There can be no such environment.
+        InfrastructureError: It could not be had.
+    """
+    for text in dict.fromkeys(planned.point.environment for planned in request.plan):
+        environments.ensure(Environment.parse(text), says=says)
 
 
 def begin(
@@ -437,6 +574,7 @@ def begin(
         workload_version=request.workload.version,
         fresh=request.fresh,
         facts={**(facts or {}), "packages": packages()},
+        study=request.study,
     )
     with _changes:
         _stopped.discard(run.id)
@@ -448,44 +586,28 @@ def begin(
 
 
 def whole_plan(request: Request, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
-    """The planned trials, and those that refinement has added so far.
-
-    Which points are added follows from the trials that were finished by then, and from nothing else: a run that was
-    killed comes to the same points when it continues.
+    """The planned trials, and those by which the sweep has grown so far.
 
     Args:
         request: The sweep.
         done: Finished trials by key, as the store has them.
     """
-    plan, added = list(request.plan), 0
-    while added < request.refine and all(planned.key in done for planned in plan):
-        asked = further(request.sweep, [done[planned.key] for planned in plan])
-        tried = {planned.point.id for planned in plan}  # spoilt ones are asked for again, but not run again
-        points = [point for point in asked if point.id not in tried][: request.refine - added]
-        if not points:
+    plan = list(request.plan)
+    while request.grow is not None and all(planned.key in done for planned in plan):
+        asked = request.grow([done[planned.key] for planned in plan])
+        if not asked:
             break
-        plan += _planned(request.sweep, points, first=len(plan))
-        added += len(points)
+        plan += [PlannedTrial(i, ask.point, ask.repeat, ask.warmup) for i, ask in enumerate(asked, len(plan))]
     return tuple(plan)
 
 
-def _planned(sweep: Sweep, points: Sequence[Point], *, first: int) -> list[PlannedTrial]:
-    """Trials of added points, in an order like that of the plan."""
-    rng = random.Random(f"{sweep.seed} {first}")
-    order = []
-    for count, warmup in ((sweep.warmups, True), (sweep.repeats, False)):
-        for repeat in range(count):
-            order += [(point, repeat, warmup) for point in rng.sample(points, len(points))]
-    return [PlannedTrial(first + i, point, repeat, warmup) for i, (point, repeat, warmup) in enumerate(order)]
-
-
-def refined(request: Request, store: Store, run_id: str) -> list[PlannedTrial]:
-    """Trials to run after all known ones have finished; none when the knees are known or enough points were added.
+def grown(request: Request, store: Store, run_id: str) -> list[PlannedTrial]:
+    """Trials to run after all known ones have finished; none when there is nothing more to ask.
 
     Raises:
         StoreError: The store refuses.
     """
-    if not request.refine:
+    if request.grow is None:
         return []
     done = store.finished(run_id)
     plan = whole_plan(request, done)

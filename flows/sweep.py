@@ -24,17 +24,19 @@ import blocks
 from flows import engine, publishing, quiet
 from flows.engine import Request, Session
 from flows.local import local_flow
-from flows.progress import Meter, current_listener, current_meter
+from flows.progress import Listener, Meter, Progress, current_listener, current_meter
 from flows.syntax import names_block, names_store
 from scalescope.errors import ClusterError, InfrastructureError
+from scalescope.model.environment import Environment
 from scalescope.model.finding import Verdict
-from scalescope.model.sweep import PlannedTrial
+from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import html
 from scalescope.store.store import Store, SweepRun
 
-START_TIMEOUT_S, CLEAR_UP_S = 300.0, 420.0
-"""Seconds for a cluster to start; seconds that a trial may take beyond its own limit, which the driver enforces, to
+START_TIMEOUT_S, BUILD_TIMEOUT_S, CLEAR_UP_S = 900.0, 3600.0, 420.0
+"""Seconds for a cluster to start, with its environment where that is new; seconds to build all environments that are
+known beforehand; seconds that a trial may take beyond its own limit, which the driver enforces, to
 scale the cluster and to take in the records. Prefect's timeouts come after all those of the driver."""
 
 
@@ -66,7 +68,7 @@ class SweepResult:
 # ------------------------------------------------------------------ tasks
 
 
-def _raised(*kinds: type[Exception]) -> Callable[[Task[..., Any], TaskRun, State[Any]], bool]:
+def raised(*kinds: type[Exception]) -> Callable[[Task[..., Any], TaskRun, State[Any]], bool]:
     """A condition for another attempt: that the task raised one of these. Nothing else is mended by trying again."""
 
     def condition(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
@@ -75,21 +77,44 @@ def _raised(*kinds: type[Exception]) -> Callable[[Task[..., Any], TaskRun, State
     return condition
 
 
+def _provision_name() -> str:
+    given = runtime.task_run.parameters
+    point: Point = given["point"]
+    kind = given["session"].request.sweep.cluster_of(point).kind
+    environment = Environment.parse(point.environment)
+    return f"provision {kind}" if environment.present else f"provision {kind}, {environment.label}"
+
+
 @task(
-    task_run_name="provision {session.request.sweep.cluster.kind}",
+    task_run_name=_provision_name,
     retries=2,
     retry_delay_seconds=exponential_backoff(backoff_factor=2),
     retry_jitter_factor=0.5,
-    retry_condition_fn=_raised(InfrastructureError),
+    retry_condition_fn=raised(InfrastructureError),
     timeout_seconds=START_TIMEOUT_S,
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def provision(session: Session) -> Mapping[str, Any]:
+def provision(session: Session, point: Point) -> Mapping[str, Any]:
     """Start a driver with its cluster."""
-    facts = engine.provision(session)
-    get_run_logger().info("%s cluster: %s", session.request.sweep.cluster.kind, facts)
+    facts = engine.provision(session, point)
+    get_run_logger().info("%s cluster: %s", session.request.sweep.cluster_of(point).kind, facts)
     return facts
+
+
+@task(
+    task_run_name="environments",
+    retries=2,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2),
+    retry_jitter_factor=0.5,
+    retry_condition_fn=raised(InfrastructureError),
+    timeout_seconds=BUILD_TIMEOUT_S,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def prepare(request: Request, says: Callable[[str], None]) -> None:
+    """Build the environments that the sweep names."""
+    engine.prepare(request, says=says)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -122,7 +147,7 @@ def analyse(store: Store, run_id: str) -> Verdict:
     retries=2,
     retry_delay_seconds=exponential_backoff(backoff_factor=2),
     retry_jitter_factor=0.5,
-    retry_condition_fn=_raised(httpx.HTTPError, PrefectException),
+    retry_condition_fn=raised(httpx.HTTPError, PrefectException),
     timeout_seconds=120,
     cache_policy=NO_CACHE,
     persist_result=False,
@@ -196,7 +221,7 @@ def _run_trials(
         return trial
 
     def more() -> list[PlannedTrial]:
-        added = engine.refined(request, store, run_id)
+        added = engine.grown(request, store, run_id)
         meter.add(added)
         return added
 
@@ -225,6 +250,7 @@ def scale_sweep(
     points: SkipValidation[list[dict[str, Any]]] = [],  # noqa: B006
     params: SkipValidation[dict[str, Any]] = {},  # noqa: B006
     cluster: SkipValidation[str | dict[str, Any]] = "simulated",
+    environment: SkipValidation[str] = "",
     repeats: SkipValidation[int] = 1,
     warmups: SkipValidation[int] = 0,
     seed: SkipValidation[int] = 0,
@@ -244,11 +270,13 @@ def scale_sweep(
         workload: What to run: the name of a built-in workload (`scalescope workloads` lists them),
             package.module:function, or path.py:function.
         axes: Values per axis; all combinations are run. Axes are workers, threads_per_worker, items,
-            items_per_worker, any parameter of the workload, or any Dask configuration key.
+            items_per_worker, environment, cluster, any parameter of the workload, or any Dask configuration key.
         points: Further combinations, each a mapping of axis names to values.
         params: Workload parameters that hold for all points.
         cluster: Where to run it: simulated, virtual or local; a saved block such as simulated-cluster/prod; or a
             mapping with kind and fields.
+        environment: Software to run it with: requirements such as apache-beam==2.50.0 dask[distributed]==2023.9.1,
+            perhaps with a name in front (2023 = ...), or the path of a Python interpreter. Empty: the present one.
         repeats: Trials per point.
         warmups: Trials per point that are run first and never counted.
         seed: Of the randomised order of trials, and of the simulated cluster.
@@ -276,6 +304,7 @@ def scale_sweep(
             "points": points,
             "params": params,
             "cluster": cluster,
+            "environment": environment,
             "repeats": repeats,
             "warmups": warmups,
             "seed": seed,
@@ -291,17 +320,8 @@ def scale_sweep(
     sweep = request.sweep
     labels = [f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"]
     with request.open_store() as opened, tags(*labels):
-        run, waiting = engine.begin(request, opened)
-        plan = engine.whole_plan(request, opened.finished(run.id))
-        try:
-            _label_flow_run(labels)
-            _carry_out(request, run, opened, plan, waiting)
-            verdict = analyse(opened, run.id)
-        except BaseException as error:
-            engine.stop(run.id)
-            engine.abort(opened, run.id, error)
-            raise
-        run = opened.run(run.id)
+        label_flow_run(labels)
+        run, verdict, resumed = carry_out(request, opened)
         reported = write_report(opened, run, report, return_state=True) if report else None
         written = report if reported and reported.is_completed() else ""
         published = publish(run, verdict, written, return_state=True)
@@ -317,7 +337,7 @@ def scale_sweep(
         valid=states[TrialState.VALID],
         failed=states[TrialState.FAILED],
         invalid=states[TrialState.INVALID],
-        resumed=len(plan) - len(waiting),
+        resumed=resumed,
         store=run.where,
     )
 
@@ -341,10 +361,43 @@ def resolve(
     )
 
 
-def _carry_out(
+def carry_out(request: Request, store: Store) -> tuple[SweepRun, Verdict, int]:
+    """Run the trials that a run lacks and those by which it grows, and judge it.
+
+    Returns:
+        The run, its verdict, and how many of its trials an earlier attempt had finished.
+    """
+    says = _says(current_listener.get())
+    if any(planned.point.environment for planned in request.plan):
+        prepare(request, says)
+    run, waiting = engine.begin(request, store)
+    plan = engine.whole_plan(request, store.finished(run.id))
+    try:
+        _measure_all(request, run, store, plan, waiting)
+        verdict = analyse(store, run.id)
+    except BaseException as error:
+        engine.stop(run.id)
+        engine.abort(store, run.id, error)
+        raise
+    return store.run(run.id), verdict, len(plan) - len(waiting)
+
+
+def _says(listener: Listener | None) -> Callable[[str], None]:
+    """Tells the log and whoever listens what is done before the first trial."""
+    logger = get_run_logger()
+
+    def says(text: str) -> None:
+        logger.info("%s", text)
+        if listener is not None:
+            listener(Progress(0, 0, text))
+
+    return says
+
+
+def _measure_all(
     request: Request, run: SweepRun, store: Store, plan: Sequence[PlannedTrial], waiting: Sequence[PlannedTrial]
 ) -> None:
-    """Run the trials that a run still lacks, and those that refinement adds."""
+    """Run the trials that a run still lacks, and those by which it grows."""
     logger = get_run_logger()
     done, total = len(plan) - len(waiting), len(plan)
     logger.info("Run %s: %d trials, %d of them finished before; results in %s", run.id, total, done, run.where)
@@ -366,12 +419,13 @@ def _carry_out(
         ]
         for future in futures:
             future.result()
-        if request.refine:
+        if request.grow is not None:
             _run_trials(request, run.id, store, ())
     finally:
         current_meter.reset(token)
 
 
-def _label_flow_run(labels: Sequence[str]) -> None:
+def label_flow_run(labels: Sequence[str]) -> None:
+    """Add tags to the flow run that is running."""
     with get_client(sync_client=True) as client:
         client.update_flow_run(UUID(runtime.flow_run.id), tags={*runtime.flow_run.tags, *labels})

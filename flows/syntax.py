@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import yaml
 from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.fields import Scalar
+from scalescope.model.sweep import ENVIRONMENT
 
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\d+))?")
 MAX_RANGE = 100_000
@@ -64,10 +65,18 @@ def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
     Raises:
         InvalidField: Not of that form.
     """
-    return {
-        name: [item for part in text.split(",") for item in _part(name, text, part.strip())]
-        for name, text in assignments("--axis", given).items()
-    }
+    return {name: axis(name, text) for name, text in assignments("--axis", given).items()}
+
+
+def axis(name: str, text: str) -> list[Scalar]:
+    """Read the values of one axis, as `axes` does.
+
+    Raises:
+        InvalidField: Not of that form.
+    """
+    if name == ENVIRONMENT:  # requirements may have commas in them
+        return [text]
+    return [item for part in text.split(",") for item in _part(name, text, part.strip())]
 
 
 def params(option: str, given: Iterable[str]) -> dict[str, Scalar]:
@@ -100,6 +109,14 @@ def merge(data: dict[str, Any], section: str, given: Mapping[str, object]) -> No
     """Put what options give into a section of what a file gives."""
     if given:
         data[section] = {**fields.mapping(section, data.get(section, {})), **given}
+
+
+def merge_environments(data: dict[str, Any], given: Sequence[str]) -> None:
+    """Put the environments that options give in place of a file's: one holds for all points, several are an axis."""
+    if len(given) == 1:
+        data[ENVIRONMENT] = given[0]
+    elif given:
+        merge(data, "axes", {ENVIRONMENT: list(given)})
 
 
 def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, Scalar]) -> None:

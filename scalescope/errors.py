@@ -3,10 +3,12 @@
 ```
 ScalescopeError                 exit status 3
 ├── UsageError                  exit status 2   the request cannot be right
-│   └── InvalidField                            one field, its value, what is allowed
+│   ├── InvalidField                            one field, its value, what is allowed
+│   └── EnvironmentFailed                       there can be no environment with these requirements
 ├── InfrastructureError         exit status 3   the machine misbehaved
 │   ├── ClusterError                            a cluster could not be had, or was lost
 │   │   └── WorkersMissing                      fewer workers than asked for
+│   ├── EnvironmentUnavailable                  an environment could not be built here and now
 │   ├── DriverError                             the process that runs the trials died or went silent
 │   └── CaptureError                            a trial could not be recorded
 ├── StoreError                  exit status 3   results could not be written or read
@@ -81,6 +83,10 @@ class InvalidField(UsageError):
         return (type(self), (self.field, self.value, self.allowed), self.__dict__)
 
 
+class EnvironmentFailed(UsageError):
+    """There can be no environment with these requirements: its text is at fault, and will be the next time as well."""
+
+
 class InfrastructureError(ScalescopeError):
     """The machine misbehaved; no measurement may be read from it."""
 
@@ -91,6 +97,10 @@ class ClusterError(InfrastructureError):
 
 class WorkersMissing(ClusterError):
     """The cluster has not exactly the workers that were asked for."""
+
+
+class EnvironmentUnavailable(InfrastructureError):
+    """An environment could not be built here and now: no package index, no room, no uv. Its text says nothing of it."""
 
 
 class DriverError(InfrastructureError):

@@ -1,19 +1,22 @@
-"""Fixtures that several packages need: a Prefect server, and runs with records."""
+"""Fixtures that several packages need: a Prefect server, runs with records, and studies with their answers."""
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from scalescope.analysis import comparison, release, threshold
 from scalescope.analysis.measure import measure
 from scalescope.analysis.verdict import diagnose
 from scalescope.model.records import TABLES
+from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import Trial, TrialState
+from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
 from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
 
@@ -119,5 +122,141 @@ def recorded_run() -> Callable[..., RecordedRun]:
             where=rename("store.db"),
         )
         return RecordedRun(run, tables)
+
+    return build
+
+
+# ------------------------------------------------------------------ studies with their answers
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A study as the store would return it, judged as the flows judge it, and its runs."""
+
+    study: Study
+    runs: list[SweepRun]
+
+
+def _measured(point: Point, repeat: int, value: float | None, **given: Any) -> Trial:
+    """A trial that took as many seconds as it had tasks; one that is not valid where there is no value."""
+    key = f"{point.id}-r{repeat}"
+    if value is None:
+        return Trial(key, point, repeat, False, TrialState.INVALID, reason="lost a worker", **given)
+    metrics = Metrics(
+        value, value, value, 1.0, 1.0, 1.0, 1.0, round(value), 1, 1, 1, 1.0, 1, dict.fromkeys(WORKER_TIME, 1.0)
+    )
+    return Trial(key, point, repeat, False, TrialState.VALID, metrics=metrics, **given)
+
+
+def _answered(
+    kind: StudyKind, question: dict[str, Any], found: Any, runs: dict[str, list[Trial]], alarm: bool, extra: Any = None
+) -> Answered:
+    made = [
+        SweepRun(
+            id=f"20260101-00000{i}-abcdef",
+            sweep=Sweep(workload),
+            workload_version=1,
+            state=RunState.COMPLETE,
+            planned=len(trials),
+            trials=tuple(trials),
+            study=f"{kind}-20260101-000000-abcdef",
+            where="store.db",
+        )
+        for i, (workload, trials) in enumerate(runs.items())
+    ]
+    study = Study(
+        id=f"{kind}-20260101-000000-abcdef",
+        kind=kind,
+        question=json.loads(json.dumps(question)),
+        runs=tuple(run.id for run in made),
+        line=found.line,
+        result=json.loads(json.dumps({**found.to_mapping(), **(extra or {})}, allow_nan=False)),
+        alarm=alarm,
+        created_at="2026-01-01T00:00:00+00:00",
+        finished_at="2026-01-01T00:01:00+00:00",
+        where="store.db",
+    )
+    return Answered(study, made)
+
+
+@pytest.fixture(scope="session")
+def threshold_study() -> Callable[..., Answered]:
+    """Searches items from 50 to 400 for jumps of `tasks`, which a function of items and repeat gives."""
+
+    def build(tasks: Callable[[int, int], float | None], *, workload: str = "mine", **design: Any) -> Answered:
+        question = threshold.Question(**{"low": 50, "high": 400, "metric": "tasks", "axis": "items", **design})
+        readings: list[threshold.Reading] = []
+        trials: list[Trial] = []
+        while values := threshold.further(question, readings):
+            for value in values:
+                point = Point(300, 1, {"items": round(value)})
+                repeat = sum(trial.point == point for trial in trials)
+                trials.append(_measured(point, repeat, tasks(round(value), repeat)))
+                readings.append(
+                    threshold.Reading(value, None if trials[-1].metrics is None else trials[-1].metrics.tasks)
+                )
+        found = threshold.judge(question, readings)
+        asked = {"workload": workload, "params": {"seconds": 10}, "values": {"workers": 300}, **question.to_mapping()}
+        return _answered(StudyKind.THRESHOLD, asked, found, {workload: trials}, alarm=not found.resolved)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def release_study() -> Callable[..., Answered]:
+    """Searches releases for that which moved `tasks`, which a function of the place of a release gives.
+
+    A release of which that is None cannot be installed.
+    """
+
+    def build(
+        labels: Sequence[str], tasks: Callable[[int], float | None], *, extra: Any = None, **design: Any
+    ) -> Answered:
+        given = {
+            "mode": release.Mode.METRIC,
+            "subject": "mypackage",
+            "symptom": "has tasks",
+            "metric": "tasks",
+            **design,
+        }
+        question = release.Question(labels=tuple(labels), **given)
+        environments = [f"{label} = mypackage=={place}.0" for place, label in enumerate(labels)]
+        readings: list[release.Reading] = []
+        trials: list[Trial] = []
+        while asks := release.further(question, readings):
+            for ask in asks:
+                value = tasks(ask.candidate)
+                readings.append(release.Reading(ask.candidate, ask.turn, value, unavailable=value is None))
+                point = Point(199, 1, {"items": 199}, environment=environments[ask.candidate])
+                trials.append(_measured(point, ask.turn, value))
+        found = release.judge(question, readings)
+        asked = {"workload": "mine", "values": {"workers": 199}, **question.to_mapping(), "environments": environments}
+        bisected = found.first_bad is not None
+        return _answered(StudyKind.RELEASE, asked, found, {"mine": trials}, not bisected, extra if bisected else None)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def comparison_study() -> Callable[..., Answered]:
+    """Compares pairs of seconds, given by workload; of several, all are judged together."""
+
+    def build(pairs: Mapping[str, Sequence[tuple[float | None, float | None]]]) -> Answered:
+        a, b = {"partition_size": 1}, {"partition_size": 4}
+        found, runs = [], {}
+        for name, measured in pairs.items():
+            question = comparison.Question(
+                name=name if len(pairs) > 1 else "", a="A (partition_size=1)", b="B (partition_size=4)"
+            )
+            found.append(comparison.judge(question, measured))
+            sides = [Point(4, 1, each) for each in (a, b)]
+            runs[name] = [_measured(sides[i], n, pair[i]) for n, pair in enumerate(measured) for i in (0, 1)]
+        asked = {"workload": next(iter(pairs)), "workloads": list(pairs), "a": a, "b": b, "values": {"workers": 4}}
+        asked |= {"metric": "makespan_s", "smallest_effect": 0.03, "max_pairs": 20}
+        slower = comparison.Decision.SLOWER
+        if len(found) == 1:
+            return _answered(StudyKind.COMPARISON, asked, found[0], runs, found[0].decision is slower)
+        family = comparison.family(found)
+        return _answered(StudyKind.COMPARISON, asked, family, runs, family.count(slower) > 0)
 
     return build

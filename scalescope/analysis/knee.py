@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import compress, pairwise
 from statistics import median, median_low
@@ -89,7 +89,7 @@ class Series:
         params = dict(first.params)
         if self.items_per_worker is not None:
             params[ITEMS] = round(self.items_per_worker * workers)
-        return Point(workers, first.threads_per_worker, params, first.dask_config)
+        return replace(first, workers=workers, params=params)
 
 
 @dataclass(frozen=True)

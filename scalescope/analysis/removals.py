@@ -10,7 +10,7 @@ from scalescope.analysis.summary import label
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import KINDS, ClusterSpec
 from scalescope.model.fields import Scalar
-from scalescope.model.sweep import ITEMS, THREADS, WORKERS, Point, Sweep
+from scalescope.model.sweep import ITEMS, WORKERS, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.model.workload import Simpler, Workload
 
@@ -47,17 +47,15 @@ class Setting:
     @classmethod
     def of(cls, sweep: Sweep, point: Point, workload: Workload) -> Setting:
         """A point of a sweep."""
-        return cls(workload, sweep.cluster, point, sweep.seed, sweep.trial_timeout_s)
+        return cls(workload, sweep.cluster_of(point), replace(point, cluster=""), sweep.seed, sweep.trial_timeout_s)
 
     @property
     def sweep(self) -> Sweep:
         """The sweep that has this trial alone."""
-        point = self.point
-        values = {WORKERS: point.workers, THREADS: point.threads_per_worker, **point.params, **point.dask_config}
         return Sweep(
             self.workload.name,
             self.cluster,
-            points=(values,),
+            points=(self.point.values,),
             seed=self.seed,
             trial_timeout_s=self.trial_timeout_s,
         )

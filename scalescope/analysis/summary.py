@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median, median_low
 
+from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.sweep import ITEMS, THREADS, Point
+from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
 from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
 
 CONFIDENCE = 0.95
@@ -107,17 +108,17 @@ def order(point: Point) -> tuple[object, ...]:
 
 def varied(points: Iterable[Point]) -> tuple[str, ...]:
     """Names of what differs between points, besides workers and items: threads, parameters, Dask configuration."""
-    seen: dict[str, set[tuple[int, float, str]]] = {}
-    for point in points:
-        for name, value in settings(point).items():
-            seen.setdefault(name, set()).add(_comparable(value))
-    return tuple(name for name, values in seen.items() if len(values) > 1)
+    given = [settings(point) for point in points]
+    names = dict.fromkeys(name for values in given for name in values)
+    return tuple(name for name in names if len({_comparable(values.get(name)) for values in given}) > 1)
 
 
 def settings(point: Point) -> dict[str, Scalar]:
-    """All that a point sets besides workers and items."""
-    rest = {name: value for name, value in point.params.items() if name != ITEMS}
-    return {THREADS: point.threads_per_worker, **rest, **point.dask_config}
+    """All that a point sets besides workers and items; the environment in a few words."""
+    rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
+    if point.environment:
+        rest[ENVIRONMENT] = Environment.parse(point.environment).label
+    return rest
 
 
 def label(point: Point, names: Iterable[str] = ()) -> str:

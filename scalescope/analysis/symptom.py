@@ -1,8 +1,9 @@
-"""What must stay while things are removed: a finding, or a comparison of numbers."""
+"""What is looked at in trials: a number, a comparison of numbers, or a finding."""
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -32,6 +33,26 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
 }
 _FORM = "a comparison of numbers, such as `workers_used < 0.5 * workers` or `efficiency < 0.6`"
+_NUMBER = "a number that is measured, such as `makespan_s`, `tasks` or `workers_used / workers`"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of every valid trial; made by `quantity`."""
+
+    text: str
+    _tree: ast.expr
+
+    def of(self, trial: Trial) -> float | None:
+        """Its value at a trial; None where that is not valid, or the value is no number.
+
+        Raises:
+            InvalidField: It names items, and the workload has none.
+        """
+        if trial.state is not TrialState.VALID or trial.metrics is None:
+            return None
+        value = _value(self._tree, _numbers(self.text, self._tree, trial))
+        return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -79,7 +100,7 @@ class MetricSymptom:
     @property
     def names(self) -> frozenset[str]:
         """The numbers that it compares."""
-        return frozenset(node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name))
+        return _names(self._tree)
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:
         """Whether a trial meets it; one without a measurement never does.
@@ -89,9 +110,7 @@ class MetricSymptom:
         """
         if not trial.counts or trial.metrics is None:
             return False
-        numbers = numbers_of(trial.point, trial.metrics)
-        if missing := self.names - set(numbers):
-            raise InvalidField("metric", self.text, f"names that the workload has; {min(missing)!r} it has not")
+        numbers = _numbers(self.text, self._tree, trial)
         left, right = (_value(side, numbers) for side in (self._tree.left, self._tree.comparators[0]))
         return _COMPARE[type(self._tree.ops[0])](left, right)
 
@@ -105,18 +124,33 @@ def metric_symptom(text: str) -> MetricSymptom:
     Raises:
         InvalidField: It is none.
     """
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InvalidField("metric", text, _FORM) from error
+    tree = _parse(text, _FORM)
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARE:
         raise InvalidField("metric", text, _FORM)
-    _check(tree.left, text)
-    _check(tree.comparators[0], text)
+    _check(tree.left, text, _FORM)
+    _check(tree.comparators[0], text, _FORM)
     symptom = MetricSymptom(" ".join(text.split()), tree)
     if not symptom.names:
         raise InvalidField("metric", text, f"{_FORM}; this one names nothing that was measured")
     return symptom
+
+
+def quantity(text: str) -> Quantity:
+    """Understand a number: names of `NAMES`, numbers and + - * /.
+
+    Raises:
+        InvalidField: It is none.
+    """
+    tree = _parse(text, _NUMBER)
+    _check(tree, text, _NUMBER)
+    if not _names(tree):
+        raise InvalidField("metric", text, f"{_NUMBER}; this one names nothing that was measured")
+    return Quantity(" ".join(text.split()), tree)
+
+
+def is_comparison(text: str) -> bool:
+    """Whether a metric is a comparison, for `metric_symptom`, or else a number, for `quantity`."""
+    return any(sign in text for sign in "<>=!")
 
 
 def first_finding(verdict: Verdict, code: str = "") -> Finding:
@@ -202,15 +236,34 @@ def _measured(trial: Trial) -> Metrics:
     return trial.metrics
 
 
-def _check(node: ast.expr, text: str) -> None:
+def _parse(text: str, form: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise InvalidField("metric", text, form) from error
+
+
+def _names(tree: ast.expr) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _numbers(text: str, tree: ast.expr, trial: Trial) -> dict[str, float]:
+    """What the names of an expression stand for at a trial."""
+    numbers = numbers_of(trial.point, _measured(trial))
+    if missing := _names(tree) - set(numbers):
+        raise InvalidField("metric", text, f"names that the workload has; {min(missing)!r} it has not")
+    return numbers
+
+
+def _check(node: ast.expr, text: str, form: str) -> None:
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        _check(node.left, text)
-        _check(node.right, text)
+        _check(node.left, text, form)
+        _check(node.right, text, form)
     elif isinstance(node, ast.Name):
         if node.id not in NAMES:
             raise InvalidField("metric", text, f"names that are measured; {node.id!r}: {suggest(node.id, NAMES)}")
     elif not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
-        raise InvalidField("metric", text, _FORM)
+        raise InvalidField("metric", text, form)
 
 
 def _value(node: Any, numbers: Mapping[str, float]) -> float:

@@ -6,19 +6,32 @@ import hashlib
 import itertools
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
-from scalescope.model.cluster import ClusterSpec, SimulatedSpec, cluster_spec
+from scalescope.model.cluster import KINDS, ClusterSpec, SimulatedSpec, cluster_spec
+from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
+CLUSTER, ENVIRONMENT = "cluster", "environment"
 MAX_TRIALS = 100_000
-FIELDS = ("workload", "cluster", "axes", "points", "params", "repeats", "warmups", "seed", "trial_timeout_s")
+FIELDS = (
+    "workload",
+    "cluster",
+    "environment",
+    "axes",
+    "points",
+    "params",
+    "repeats",
+    "warmups",
+    "seed",
+    "trial_timeout_s",
+)
 
 
 def digest(data: object) -> str:
@@ -36,12 +49,16 @@ class Point:
         threads_per_worker: Threads of each.
         params: Every parameter of the workload, bound.
         dask_config: Dask configuration keys that differ from the defaults.
+        environment: Software to run with, as `Environment.parse` reads it; empty, like `present`, is the present one.
+        cluster: Kind of cluster; empty is the sweep's.
     """
 
     workers: int
     threads_per_worker: int = 1
     params: Mapping[str, Scalar] = field(default_factory=dict)
     dask_config: Mapping[str, Scalar] = field(default_factory=dict)
+    environment: str = ""
+    cluster: str = ""
 
     @property
     def threads(self) -> int:
@@ -56,22 +73,39 @@ class Point:
 
     @property
     def id(self) -> str:
-        """Stable identity: the same combination has the same id in every sweep."""
-        return digest(self.to_mapping())
+        """Stable identity: the same combination has the same id in every sweep, however its environment is called."""
+        data = self.to_mapping()
+        if self.environment:
+            data[ENVIRONMENT] = Environment.parse(self.environment).text
+        return digest({name: value for name, value in data.items() if value or name != ENVIRONMENT})
+
+    @property
+    def values(self) -> dict[str, Scalar]:
+        """The values of axes that give this point."""
+        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment}
+        return {
+            WORKERS: self.workers,
+            THREADS: self.threads_per_worker,
+            **self.params,
+            **self.dask_config,
+            **{name: value for name, value in place.items() if value},
+        }
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
+        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment}
         return {
             "workers": self.workers,
             "threads_per_worker": self.threads_per_worker,
             "params": dict(self.params),
             "dask_config": dict(self.dask_config),
+            **{name: value for name, value in place.items() if value},
         }
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Point:
         """The inverse of `to_mapping`."""
-        return cls(data["workers"], data["threads_per_worker"], dict(data["params"]), dict(data["dask_config"]))
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -103,8 +137,10 @@ class Sweep:
     Attributes:
         workload: Name or reference of the workload.
         cluster: Where it runs.
+        environment: Software that it runs with, as `Environment.parse` reads it; empty is the present one.
         axes: Values per axis; all combinations are run. Names: `workers`, `threads_per_worker`, `items`,
-            `items_per_worker`, any parameter of the workload, or any Dask configuration key (it has a dot).
+            `items_per_worker`, `environment`, `cluster` (a kind), any parameter of the workload, or any Dask
+            configuration key (it has a dot).
         points: Further combinations, each a mapping of axis names to values, run as they are.
         params: Workload parameters that hold for all points.
         repeats: Trials per point.
@@ -122,6 +158,7 @@ class Sweep:
     warmups: int = 0
     seed: int = 0
     trial_timeout_s: float = 600.0
+    environment: str = ""
 
     @classmethod
     def from_mapping(cls, data: object) -> Sweep:
@@ -160,6 +197,7 @@ class Sweep:
             trial_timeout_s=fields.number(
                 "trial_timeout_s", given.get("trial_timeout_s", 600.0), minimum=1, maximum=7 * 86400
             ),
+            environment=_environment(ENVIRONMENT, given.get("environment", "")),
         )
 
     def to_mapping(self) -> dict[str, Any]:
@@ -174,6 +212,7 @@ class Sweep:
             "warmups": self.warmups,
             "seed": self.seed,
             "trial_timeout_s": self.trial_timeout_s,
+            **({ENVIRONMENT: self.environment} if self.environment else {}),
         }
 
     @property
@@ -220,14 +259,36 @@ class Sweep:
                 order += [(point, repeat, warmup) for point in shuffled]
         return tuple(PlannedTrial(i, point, repeat, warmup) for i, (point, repeat, warmup) in enumerate(order))
 
+    def cluster_of(self, point: Point) -> ClusterSpec:
+        """Where a point runs."""
+        return self.cluster if point.cluster in ("", self.cluster.kind) else cluster_spec(point.cluster)
+
+    def clusters(self, points: Iterable[Point]) -> tuple[ClusterSpec, ...]:
+        """Where points run, each cluster once."""
+        return tuple({spec.kind: spec for spec in map(self.cluster_of, points)}.values())
+
+    def point(self, values: Mapping[str, Scalar], workload: Workload) -> Point:
+        """A further point of this sweep.
+
+        Args:
+            values: Of its axes, by name.
+            workload: What the sweep runs.
+
+        Raises:
+            InvalidField: A name or a value is not allowed.
+        """
+        return self._point("point", values, workload)
+
     def _point(self, where: str, values: Mapping[str, Scalar], workload: Workload) -> Point:
         params: dict[str, object] = dict(self.params)
         config: dict[str, Scalar] = {}
-        known = [WORKERS, THREADS, *(parameter.name for parameter in workload.parameters)]
+        cluster = _cluster(f"{where}.{CLUSTER}", values.get(CLUSTER, ""))
+        environment = _environment(f"{where}.{ENVIRONMENT}", values.get(ENVIRONMENT, self.environment))
+        known = [WORKERS, THREADS, CLUSTER, ENVIRONMENT, *(parameter.name for parameter in workload.parameters)]
         if workload.parameter(ITEMS):
             known.append(ITEMS_PER_WORKER)
         for name, value in values.items():
-            if name in (WORKERS, THREADS, ITEMS_PER_WORKER):
+            if name in (WORKERS, THREADS, CLUSTER, ENVIRONMENT, ITEMS_PER_WORKER):
                 if name not in known:
                     raise InvalidField(f"{where}.{name}", value, f"workload {workload.name!r} has no parameter 'items'")
                 continue
@@ -240,7 +301,10 @@ class Sweep:
                     f"{where}.{name}", value, fields.suggest(name, known) + ", or a Dask configuration key (with a dot)"
                 )
         workers = fields.integer(
-            f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=self.cluster.max_workers
+            f"{where}.{WORKERS}",
+            values.get(WORKERS, 1),
+            minimum=1,
+            maximum=(KINDS[cluster] if cluster else self.cluster).max_workers,
         )
         threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=1024)
         if ITEMS_PER_WORKER in values:
@@ -254,7 +318,21 @@ class Sweep:
         for name in values:
             if name in params and name not in self.params:
                 section = where
-        return Point(workers, threads, workload.bind(params, section=section), config)
+        return Point(workers, threads, workload.bind(params, section=section), config, environment, cluster)
+
+
+def _cluster(where: str, kind: object) -> str:
+    if kind and not (isinstance(kind, str) and kind in KINDS):
+        raise InvalidField(where, kind, fields.suggest(str(kind), KINDS))
+    return str(kind)
+
+
+def _environment(where: str, text: object) -> str:
+    if not isinstance(text, str):
+        raise InvalidField(where, text, "text: requirements such as dask==2024.8.0, or the path of an interpreter")
+    if text:
+        Environment.parse(text, where)
+    return text
 
 
 def _values(name: str, values: object) -> tuple[Scalar, ...]:

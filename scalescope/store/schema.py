@@ -1,9 +1,9 @@
 """The tables of a store. A change here needs a revision in `migrations/versions` and a new `REVISION`.
 
 ```
-sweep_runs ──< trials >── points          a point is the same row in every run
-     │            └────── environments    package lists, each once
-     └──< findings
+studies ──< sweep_runs ──< trials >── points          a point is the same row in every run
+                 │            └────── environments    package lists, each once
+                 └──< findings
 ```
 """
 
@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest revision in `migrations/versions`."""
 
 VERSION_TABLE = "scalescope_version"
@@ -116,10 +116,29 @@ class RunRow(Base):
     verdict: Mapped[str | None]
     environment_hash: Mapped[str | None] = mapped_column(ForeignKey("environments.hash"))
     facts: Mapped[dict[str, Any]]
+    study_id: Mapped[str | None] = mapped_column(index=True)
 
     environment: Mapped[EnvironmentRow | None] = relationship()
     trials: Mapped[list[TrialRow]] = relationship(order_by="TrialRow.saved_at, TrialRow.key", viewonly=True)
     findings: Mapped[list[FindingRow]] = relationship(order_by="FindingRow.position", cascade="all, delete-orphan")
+
+
+class StudyRow(Base):
+    """A question that owns runs, and its answer. Runs name it in `study_id`."""
+
+    __tablename__ = "studies"
+    __table_args__ = (Index(None, "question_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    question_id: Mapped[str]
+    question: Mapped[dict[str, Any]]
+    line: Mapped[str]
+    result: Mapped[dict[str, Any]]
+    alarm: Mapped[bool]
+    follows: Mapped[str] = mapped_column(index=True)
+    created_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
 
 
 class PointRow(Base):

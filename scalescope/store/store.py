@@ -8,13 +8,13 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Select, create_engine, delete, event, func, select, update
+from sqlalchemy import Connection, Engine, Select, create_engine, delete, event, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, selectinload
 
@@ -31,6 +31,7 @@ from scalescope.store.location import Location, holds_password, locate, redact
 from scalescope.store.migrate import upgrade
 from scalescope.store.owner import Owner
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
+from scalescope.store.studies import Studies, now_of
 
 HEARTBEAT_LIMIT_S = 120.0
 """A run whose owner, on another host, has not been heard of for so long is taken to be dead."""
@@ -55,6 +56,7 @@ class SweepRun:
         started_at: When it last began or resumed.
         finished_at: Empty while it has not.
         facts: What was known of it when it began, such as its packages.
+        study: Id of the study that it was made for; empty where there is none.
         where: Address of the store, without password.
     """
 
@@ -69,6 +71,7 @@ class SweepRun:
     started_at: str = ""
     finished_at: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    study: str = ""
     where: str = ""
 
 
@@ -76,6 +79,10 @@ class Store:
     """Runs, trials and their raw records, in one database and one folder.
 
     May be used from several threads; each process opens its own. Use as a context manager, or call `close`.
+
+    Attributes:
+        where: Its address, without password.
+        studies: Questions that own runs.
     """
 
     def __init__(self, engine: Engine, location: Location, record_root: str) -> None:
@@ -85,6 +92,7 @@ class Store:
         self._root = record_root
         self._owned: dict[str, str] = {}
         self.where = location.shown
+        self.studies = Studies(self._session, self._transaction, self.where)
 
     @classmethod
     def open(cls, url: str = "", records: str = "") -> Store:
@@ -144,12 +152,13 @@ class Store:
         workload_version: int,
         fresh: bool = False,
         facts: Mapping[str, Any] | None = None,
+        study: str = "",
     ) -> SweepRun:
         """Begin a run of a sweep, or resume the newest one where it stopped.
 
-        It is resumed if it is not complete, is of the same sweep, workload version and packages, and nobody runs it:
-        it was stopped or failed, or its owner is dead or is this process. Of two processes that resume at once,
-        one gets it, and the other a new run.
+        It is resumed if it is not complete, is of the same sweep, study, workload version and packages, and nobody runs
+        it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume at once, one
+        gets it, and the other a new run.
 
         Args:
             sweep: The question.
@@ -157,6 +166,7 @@ class Store:
             workload_version: Results of different versions are not comparable.
             fresh: Never resume.
             facts: What is known of the run beforehand (JSON). A run with other `packages` is not resumed.
+            study: Id of the study that it is made for.
 
         Raises:
             StoreError: The database refuses.
@@ -164,7 +174,7 @@ class Store:
         rest, environment = rows.split_packages(facts or {})
         owner, token = Owner.current(), secrets.token_hex(8)
         with self._transaction("begin a run") as session:
-            now = _now(session)
+            now = now_of(session)
             if environment:
                 _insert_missing(session, environment)
             ownership = {
@@ -180,6 +190,7 @@ class Store:
             same = [
                 RunRow.sweep_id == sweep.id,
                 RunRow.workload_version == workload_version,
+                RunRow.study_id == (study or None),
                 RunRow.environment_hash == (environment.hash if environment else None),
             ]
             run_id = None if fresh else _take_over(session, same, ownership, owner)
@@ -195,6 +206,7 @@ class Store:
                         created_at=now,
                         environment_hash=environment.hash if environment else None,
                         facts=rest,
+                        study_id=study or None,
                         **ownership,
                     )
                 )
@@ -264,7 +276,7 @@ class Store:
         with self._transaction("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
             row.state = state
-            row.finished_at = _now(session)
+            row.finished_at = now_of(session)
             row.verdict = clean(verdict.line) if verdict else None
             row.findings = rows.finding_rows(run_id, verdict) if verdict else []
 
@@ -286,13 +298,16 @@ class Store:
         with self._transaction("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 
-    def runs(self, *, limit: int = 50, workload: str | None = None, sweep: str | None = None) -> list[SweepRun]:
+    def runs(
+        self, *, limit: int = 50, workload: str | None = None, sweep: str | None = None, own: bool = False
+    ) -> list[SweepRun]:
         """The newest runs, newest first, with all their trials.
 
         Args:
             limit: At most so many.
             workload: Only of this workload.
             sweep: Only of the sweep with this id.
+            own: Only those that were not made for a study.
 
         Raises:
             StoreError: The database refuses.
@@ -302,6 +317,8 @@ class Store:
             statement = statement.where(RunRow.workload == clean(workload))
         if sweep is not None:
             statement = statement.where(RunRow.sweep_id == sweep)
+        if own:
+            statement = statement.where(RunRow.study_id.is_(None))
         with self._session("read the runs") as session:
             return [self._run(row) for row in session.scalars(statement)]
 
@@ -310,7 +327,7 @@ class Store:
 
         Args:
             reference: Its id, the beginning of its id if no other run has it, or `latest`, which is the newest that is
-                no step of another one.
+                no part of something larger.
 
         Raises:
             UsageError: There is no such run, or there are several.
@@ -319,8 +336,8 @@ class Store:
         with self._session("read a run") as session:
             found: Sequence[RunRow] = []
             if reference == "latest":
-                own = RunRow.facts[rows.STEP_OF].as_string().is_(None)
-                found = session.scalars(_newest_runs().where(own).limit(1)).all()
+                own = RunRow.facts[rows.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
+                found = session.scalars(_newest_runs().where(*own).limit(1)).all()
             elif reference:
                 prefix = RunRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(_newest_runs().where(prefix).limit(6)).all()
@@ -376,7 +393,7 @@ class Store:
             if environment:
                 _insert_missing(session, environment)
             _insert_missing(session, rows.point_row(trial.point))
-            row = rows.trial_row(run_id, trial, saved_at=_now(session), records=stored)
+            row = rows.trial_row(run_id, trial, saved_at=now_of(session), records=stored)
             session.add(row)
             session.flush()
             return self._trial(row)
@@ -394,7 +411,7 @@ class Store:
                 next_step="Let the other one finish; this one stops here.",
             )
         if renew:
-            row.heartbeat_at = _now(session)
+            row.heartbeat_at = now_of(session)
         return row
 
     def _run(self, row: RunRow) -> SweepRun:
@@ -410,6 +427,7 @@ class Store:
             started_at=row.started_at.isoformat(),
             finished_at=row.finished_at.isoformat() if row.finished_at else "",
             facts=rows.join_packages(row),
+            study=row.study_id or "",
             where=self.where,
         )
 
@@ -461,14 +479,6 @@ def _take_over(session: Session, same: list[Any], ownership: Mapping[str, Any], 
     if taken:
         session.execute(delete(FindingRow).where(FindingRow.run_id == taken))
     return taken
-
-
-def _now(session: Session) -> datetime:
-    """The time by the one clock that all processes of this store share."""
-    if session.get_bind().dialect.name == "postgresql":
-        now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
-        return now.astimezone(UTC)
-    return datetime.now(UTC)
 
 
 def _insert_missing(session: Session, row: EnvironmentRow | PointRow) -> None:

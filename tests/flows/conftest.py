@@ -39,7 +39,7 @@ class FakeDrivers:
     started: list[FakeDriver] = field(default_factory=list)
     begun: list[PlannedTrial] = field(default_factory=list)
 
-    def start(self, spec: Any, *, seed: int, folder: Path, on_progress: Any) -> FakeDriver:
+    def start(self, spec: Any, *, seed: int, folder: Path, python: str, on_progress: Any) -> FakeDriver:
         if self.refusals:
             raise self.refusals.pop(0)
         on_progress("opening the cluster")

@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 OPTIONS: dict[str, tuple[str, ...]] = {
     "unknown workload": ("-w futures-mop -a workers=1", "workload = 'futures-mop'", "did you mean", "bag-map"),
     "no workload": ("-a workers=1", "workload = None", "the name of a workload", "scalescope workloads"),
-    "unknown axis": (f"{GOOD} -a gpus=1", "axes.gpus = 1", "known: items", "Dask configuration key"),
+    "unknown axis": (f"{GOOD} -a gpus=1", "axes.gpus = 1", "cluster, environment, items", "Dask configuration key"),
     "misspelt axis": ("-w futures-map -a wrokers=1", "axes.wrokers = 1", "did you mean 'workers'?"),
     "unknown parameter": (f"{GOOD} -p secs=1", "params.secs = 1", "known: items, seconds, stages"),
     "misspelt parameter": (f"{GOOD} -p secnds=1", "params.secnds = 1", "did you mean 'seconds'?"),

@@ -32,7 +32,7 @@ def carry_out(address: str, *, refine: int, **given: Any) -> tuple[list[Trial], 
                 engine.Session(request, run.id, store),
                 waiting,
                 finished=finished.append,
-                more=lambda: engine.refined(request, store, run.id),
+                more=lambda: engine.grown(request, store, run.id),
             )
         except BaseException as error:
             engine.abort(store, run.id, error)

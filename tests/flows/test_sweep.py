@@ -256,7 +256,7 @@ def test_tasks_are_thin(fake: Any, address: str) -> None:
     with request.open_store() as store, disable_run_logger():
         run, waiting = engine.begin(request, store)
         session = engine.Session(request, run.id, store)
-        assert provision.fn(session)["kind"] == "simulated"
+        assert provision.fn(session, waiting[0].point)["kind"] == "simulated"
         state = measure.fn(session, waiting[0])
         assert state.result().state is TrialState.VALID
         teardown.fn(session)

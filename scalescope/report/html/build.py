@@ -1,24 +1,26 @@
-"""Puts the report together."""
+"""Puts the report of a run together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis import knee
 from scalescope.analysis.summary import summarise
 from scalescope.analysis.verdict import diagnose
 from scalescope.analysis.worker_time import TITLES
 from scalescope.errors import UsageError
-from scalescope.report import rows
+from scalescope.report import links, rows
 from scalescope.report.files import replacing
 from scalescope.report.html import embed, page, theme
 from scalescope.report.html.glossary import PARTS, TERMS
 from scalescope.store.store import SweepRun
 
 if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
     from scalescope.report.html.trial import ReadTables
 
 
@@ -28,7 +30,7 @@ def check(path: Path) -> None:
     Raises:
         UsageError: A package is missing, or the file has no folder to be in.
     """
-    _check_packages()
+    check_packages()
     if path.is_dir():
         raise UsageError(f"The report needs a file, and {path} is a folder", next_step=f"Give {path / 'report.html'}.")
     if not path.absolute().parent.is_dir():
@@ -37,7 +39,12 @@ def check(path: Path) -> None:
         )
 
 
-def _check_packages() -> None:
+def check_packages() -> None:
+    """Refuse where the extra for reports is not installed.
+
+    Raises:
+        UsageError: A package is missing.
+    """
     for package in ("bokeh", "jinja2"):
         if find_spec(package) is None:
             raise UsageError(
@@ -47,20 +54,19 @@ def _check_packages() -> None:
             )
 
 
-def render(run: SweepRun, read: ReadTables, *, trial: str = "") -> str:
+def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> str:
     """The report of a run as one HTML file that needs nothing else.
 
     Args:
         run: As the store returns it; unfinished and failed ones too.
         read: Reads the raw records of a trial, such as `Store.tables`.
         trial: Key of the trial to look into; the one that the verdict rests on where empty.
+        followed_by: Ids of the studies that it led to (`Studies.following`).
 
     Raises:
         UsageError: Bokeh is not installed, or there is no such trial.
     """
-    _check_packages()
-    import jinja2
-
+    check_packages()
     from scalescope.report.html import charts
     from scalescope.report.html import trial as trials
 
@@ -79,13 +85,9 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "") -> str:
     bars = page.bars(summaries)
     worst = rows.worst_point(summaries, verdict)
     findings = page.blocks(verdict)
-    files = {name: _file(name) for name in ("report.css", "report.js", "report.html.j2")}
-    scripts = [charts.bokeh_script(), files["report.js"]] if canvas.figures else []
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_together
-    )
-    environment.filters["coded"] = embed.coded
-    return environment.from_string(files["report.html.j2"]).render(
+    return fill(
+        "report.html.j2",
+        canvas,
         run=run,
         verdict=findings[0] if findings else None,
         line=verdict.line,
@@ -94,6 +96,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "") -> str:
         figures_of=page.worst_text(worst, summaries, verdict) if worst and len(summaries) > 1 else "",
         provenance=page.provenance(run),
         packages=page.packages(run),
+        links=links.of_run(run, followed_by)[: links.MOST_LINKS],
         points=page.points_table(summaries) if summaries else None,
         legend=page.legend(summaries) if summaries else "",
         bars=bars,
@@ -104,16 +107,43 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "") -> str:
         warnings=rows.warnings(summaries),
         terms=TERMS,
         worker_time=[(part, TITLES[part], text) for part, text in PARTS.items()],
+    )
+
+
+def fill(template: str, canvas: Canvas, **given: Any) -> str:
+    """A page from its template, with its charts, style sheet, scripts and policy.
+
+    Args:
+        template: File in this package.
+        canvas: The charts in it.
+        given: What the template needs besides.
+    """
+    import jinja2
+
+    from scalescope.report.html import charts
+
+    scripts = [charts.bokeh_script(), _file("report.js")] if canvas.figures else []
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_together,
+    )
+    environment.filters["coded"] = embed.coded
+    return environment.get_template(template).render(
+        **given,
         light=theme.LIGHT,
         dark=theme.DARK,
-        css=embed.raw(files["report.css"]),
+        css=embed.raw(_file("report.css")),
         scripts=[embed.raw(script) for script in scripts],
         policy=embed.policy(scripts),
         data=embed.script_json(canvas.to_json()),
     )
 
 
-def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "") -> Path:
+def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> Path:
     """Write the report of a run; a reader of the file sees the old one or the whole new one.
 
     Args:
@@ -121,13 +151,24 @@ def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "") -> Pa
         run: As `render`.
         read: As `render`.
         trial: As `render`.
+        followed_by: As `render`.
 
     Raises:
         UsageError: As `render`.
         StoreError: The file cannot be written.
     """
+    return save(path, lambda: render(run, read, trial=trial, followed_by=followed_by))
+
+
+def save(path: Path, make: Callable[[], str]) -> Path:
+    """Write a page whole or not at all.
+
+    Raises:
+        UsageError: As `check`.
+        StoreError: The file cannot be written.
+    """
     check(path)
-    text = render(run, read, trial=trial)
+    text = make()
     with replacing(path, "report") as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
     return path

@@ -7,7 +7,8 @@ reading below the charts, which the page's own script fills in.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
 LEFT = 64
 """Pixels for the vertical axis, the same in all charts of a trial so that their times lie below each other."""
 HEAT_STEPS = 64
+PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)
+"""What a text must consist of for Bokeh to find no formula in it."""
 LOG_FROM = 20
 """Ratio of the most threads to the fewest from which on both axes are logarithmic."""
 
@@ -143,6 +146,87 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
     canvas.paint(marks.glyph, fill_color="busy", line_color="page")
     tooltips = [("threads", "@x{0,0}"), ("speed-up", "@y{0,0.[00]}")]
     made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+
+
+# ------------------------------------------------------------------ a study
+
+
+def threshold(
+    canvas: Canvas,
+    name: str,
+    spots: Sequence[tuple[float, float]],
+    jumps: Sequence[tuple[float, float]],
+    doubts: Sequence[tuple[float, float]],
+    labels: tuple[str, str],
+) -> None:
+    """A metric against an axis, with jumps marked between their two values.
+
+    Args:
+        canvas: To draw on.
+        name: Of the figure.
+        spots: What was measured, in the order of the axis.
+        jumps: Values of the axis before and after each.
+        doubts: Ends of what is not resolved.
+        labels: Of the two axes; one with any character that could be markup is replaced.
+    """
+    axis, metric = (
+        text if PLAIN.fullmatch(text) else other for text, other in zip(labels, ("value", "metric"), strict=True)
+    )
+    made = canvas.figure(name, height=340, x_label=axis, y_label=metric)
+    for each in made.axis:
+        each.formatter = NumeralTickFormatter(format="0,0.[000]")
+    for parts, colour, strength in ((doubts, "not_assigned", 0.16), (jumps, "fit", 0.2)):
+        for left, right in parts:
+            box = BoxAnnotation(left=left, right=right, fill_alpha=strength, line_width=0)
+            canvas.paint(box, fill_color=colour)
+            made.add_layout(box)
+    ends = {left for left, _ in jumps}
+    lines = _regimes(spots, ends)
+    source = {"x": [[x for x, _ in line] for line in lines], "y": [[y for _, y in line] for line in lines]}
+    canvas.paint(made.multi_line("x", "y", source=ColumnDataSource(source), line_width=1.5).glyph, line_color="busy")
+    height = dict(spots)
+    rises = [(left, height[left], right, height[right]) for left, right in jumps if left in height and right in height]
+    names = ("x0", "y0", "x1", "y1")
+    source = (
+        dict(zip(names, map(list, zip(*rises, strict=True)), strict=True)) if rises else {each: [] for each in names}
+    )
+    canvas.paint(made.segment(*names, source=ColumnDataSource(source), line_width=2.5).glyph, line_color="fit")
+    measured = {"x": [x for x, _ in spots], "y": [y for _, y in spots]}
+    marks = made.scatter("x", "y", source=ColumnDataSource(measured), size=8, line_width=1.2)
+    canvas.paint(marks.glyph, fill_color="busy", line_color="page")
+    tooltips = [("value", "@x{0,0.[0000]}"), ("metric", "@y{0,0.[0000]}")]
+    made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+
+
+def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]]) -> None:
+    """The pairs of a comparison as they ran, A and B of each at its number, without trials that are not valid."""
+    made = canvas.figure(name, height=260, x_label="pair", y_label="metric")
+    made.xaxis.formatter = NumeralTickFormatter(format="0,0")
+    made.yaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
+    made.xaxis.ticker.min_interval = 1
+    both = [(i, a, b) for i, (a, b) in enumerate(measured, 1) if a is not None and b is not None]
+    source = {"x": [i for i, _, _ in both], "a": [a for _, a, _ in both], "b": [b for _, _, b in both]}
+    canvas.paint(
+        made.segment("x", "a", "x", "b", source=ColumnDataSource(source), line_width=1.5).glyph, line_color="ideal"
+    )
+    for side, colour, marker in (("a", "transfer", "circle"), ("b", "fit", "square")):
+        place = "ab".index(side)
+        own = [(i, pair[place]) for i, pair in enumerate(measured, 1) if pair[place] is not None]
+        source = {"x": [i for i, _ in own], "y": [y for _, y in own]}
+        marks = made.scatter("x", "y", source=ColumnDataSource(source), size=9, marker=marker, line_width=1.2)
+        canvas.paint(marks.glyph, fill_color=colour, line_color="page")
+        tooltips = [("pair", "@x"), (side.upper(), "@y{0,0.[0000]}")]
+        made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+
+
+def _regimes(spots: Sequence[tuple[float, float]], ends: Collection[float]) -> list[list[tuple[float, float]]]:
+    """The curve, cut where it jumps."""
+    lines: list[list[tuple[float, float]]] = [[]]
+    for spot in spots:
+        lines[-1].append(spot)
+        if spot[0] in ends:
+            lines.append([])
+    return [line for line in lines if line]
 
 
 def _columns(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:

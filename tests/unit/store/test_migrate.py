@@ -164,10 +164,14 @@ def test_trials_of_before_a_revision_are_read(tmp_path: Path, sweep: Sweep, make
         store.save(run, make_trial())
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE trials DROP COLUMN findings")
+    connection.execute("DROP TABLE studies")
+    connection.execute("DROP INDEX ix_sweep_runs_study_id")
+    connection.execute("ALTER TABLE sweep_runs DROP COLUMN study_id")
     connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '0001'")
     connection.commit()
     connection.close()
     with Store.open(str(path)) as store:
+        assert store.run(run).study == ""
         (trial,) = store.run(run).trials
         assert trial.findings == ()
         assert trial.metrics is not None

@@ -1,0 +1,214 @@
+"""Have an environment: the present one, one that is there already, or one that uv builds now."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scalescope.environments import needs, shelf, uv
+from scalescope.environments.interpreter import Interpreter, look
+from scalescope.environments.locks import Lock, hold, release
+from scalescope.environments.shelf import Manifest
+from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
+from scalescope.model.environment import Environment
+
+_FORMAT = 1  # of the folders; another number makes all of them anew
+_SHOWN_TEXT = 200
+
+
+@dataclass(frozen=True)
+class Built:
+    """An environment that a driver can be started in.
+
+    Attributes:
+        environment: What was asked for.
+        python: Path of its interpreter.
+        python_version: Of that, such as 3.11.7.
+        packages: Version of every distribution installed, by normalised name.
+        digest: Of `packages`, as trials record it.
+        fresh: Whether it was built for this.
+        seconds: Real seconds that it took to have it.
+    """
+
+    environment: Environment
+    python: str
+    python_version: str
+    packages: dict[str, str]
+    digest: str
+    fresh: bool
+    seconds: float
+
+
+def ensure(environment: Environment, *, says: Callable[[str], None] = lambda text: None) -> Built:
+    """Have an environment that a driver can run in; build it with uv unless it is in the cache.
+
+    What is not pinned is resolved once, when it is built. This process keeps it from being pruned until it ends. Of
+    several processes that want the same one at once, one builds and the others wait.
+
+    Args:
+        environment: Which.
+        says: Told in a sentence what takes long.
+
+    Raises:
+        EnvironmentFailed: There can be none: the requirements contradict each other, a release does not exist or does
+            not build here, or a path is no interpreter that can run a driver.
+        EnvironmentUnavailable: It could not be had here and now: the package index is out of reach, the disk is full,
+            there is no uv.
+    """
+    began = time.monotonic()
+    if environment.present:
+        return _of(environment, _present(), began)
+    if environment.python:
+        found = look(environment.python)
+        if needs.DRIVER not in found.packages:
+            raise EnvironmentFailed(
+                f"{environment.python} cannot run trials",
+                cause=f"it has no {needs.DRIVER}",
+                next_step=f"{environment.python} -m pip install {needs.DRIVER}",
+            )
+        return _of(environment, found, began)
+    try:
+        folder = shelf.folder() / _key(environment)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        manifest, fresh = _from_cache(environment, folder, says)
+    except OSError as error:
+        raise EnvironmentUnavailable(
+            f"environment {_shown(environment)} cannot be kept",
+            where=str(shelf.folder()),
+            cause=str(error),
+            next_step=f"have another folder by {shelf.VARIABLE}",
+        ) from error
+    found = Interpreter(shelf.interpreter(folder), manifest.python_version, manifest.packages, manifest.digest)
+    return _of(environment, found, began, fresh=fresh)
+
+
+def _of(environment: Environment, found: Interpreter, began: float, *, fresh: bool = False) -> Built:
+    seconds = time.monotonic() - began
+    return Built(environment, found.python, found.version, found.packages, found.digest, fresh, seconds)
+
+
+@functools.cache
+def _present() -> Interpreter:
+    return look(sys.executable)
+
+
+def _shown(environment: Environment) -> str:
+    text = environment.label
+    return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 3]}..."
+
+
+def _key(environment: Environment) -> str:
+    """Name of its folder."""
+    python = environment.python_version or platform.python_version()
+    identity = [_FORMAT, environment.text, python, sys.implementation.name, sysconfig.get_platform()]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+
+# ------------------------------------------------------------------ the cache
+
+
+def _from_cache(environment: Environment, folder: Path, says: Callable[[str], None]) -> tuple[Manifest, bool]:
+    """What is there, and whether it was built now; a shared lock is held on it from now on."""
+
+    def waiting() -> None:
+        says(f"Waiting for another process that builds environment {_shown(environment)}")
+
+    fresh = False
+    lock = Lock(folder)
+    with ExitStack() as stack:
+        stack.callback(lock.close)
+        while True:  # until it is still there after the lock was made a shared one, in which moment another may prune
+            lock.share(waiting)
+            manifest = Manifest.read(folder)
+            if manifest is not None:
+                break
+            release(folder)  # it was ours, and somebody removed it by hand
+            lock.own(waiting)
+            if Manifest.read(folder) is None:
+                _build(environment, folder, lock, says)
+                fresh = True
+        os.utime(folder / shelf.MANIFEST)
+        stack.pop_all()
+        hold(folder, lock)
+    return manifest, fresh
+
+
+def _build(environment: Environment, folder: Path, lock: Lock, says: Callable[[str], None]) -> None:
+    """Build it in its place. Nobody uses it before its manifest is there, which is written last.
+
+    uv and its children inherit the lock: if this process is killed, the next one waits for them to end, too.
+    """
+    says(f"Building environment {_shown(environment)}")
+    began = time.monotonic()
+    shelf.remove(folder)  # what a killed builder left
+    with ExitStack() as stack:
+        stack.callback(shelf.remove, folder)
+        manifest = _install(environment, folder, [lock.fd])
+        manifest.write(folder)
+        stack.pop_all()
+    added = f", {' and '.join(manifest.added)} added" if manifest.added else ""
+    says(f"Built in {time.monotonic() - began:.0f} s: {len(manifest.packages)} packages{added}")
+
+
+def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Manifest:
+    shown = _shown(environment)
+    version = environment.python_version
+    # the present interpreter where it will do: not every 3.11 on a machine has the same patches and libraries
+    own = not version or (platform.python_version() + ".").startswith(version + ".")
+    uv.run(
+        ["venv", "--quiet", "--python", sys.executable if own else version, str(folder)],
+        what=f"there is no Python for environment {shown}",
+        next_step="install that Python, or ask for another version",
+        keep=keep,
+    )
+    python = shelf.interpreter(folder)
+    resolved, added = _resolve(environment, python, keep)
+    uv.run(
+        ["pip", "install", "--quiet", "--python", python, "--no-deps", "--compile-bytecode", "-r", "-"],
+        what=f"environment {shown} cannot be installed",
+        text=resolved,
+        keep=keep,
+    )
+    found = look(python)
+    return Manifest(
+        text=environment.text,
+        python_version=found.version,
+        packages=found.packages,
+        digest=found.digest,
+        resolved=resolved.splitlines(),
+        added=added,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        size=shelf.size(folder),
+        uv=uv.run(["--version"], what="uv does not say its version").strip(),
+    )
+
+
+def _resolve(environment: Environment, python: str, keep: Sequence[int]) -> tuple[str, list[str]]:
+    """Releases to install, as lines of requirements, and what was added to what was asked for."""
+    asked = [*environment.requirements, needs.DRIVER]
+    what = f"environment {_shown(environment)} cannot be resolved"
+    resolved = _compile(asked, python, what, keep)
+    lines = [line.partition("==") for line in resolved.splitlines()]
+    versions = {needs.name(name): version.split()[0] for name, _, version in lines if version}
+    more = needs.needed(versions, map(needs.name, environment.requirements))
+    if not more:
+        return resolved, []
+    added = [need.requirement for need in more]
+    what = f"{what} with {' and '.join(added)}, which its old releases of {more[0].package} need"
+    return _compile([*asked, *added], python, what, keep), added
+
+
+def _compile(requirements: Sequence[str], python: str, what: str, keep: Sequence[int]) -> str:
+    command = ["pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", python, "-"]
+    return uv.run(command, what=what, text="\n".join(requirements), keep=keep)

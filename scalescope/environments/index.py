@@ -1,0 +1,140 @@
+"""Which releases of a package there are, and where its project tells what changed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from scalescope.environments import uv
+from scalescope.environments.cache import Built
+from scalescope.environments.needs import name as name_of
+from scalescope.errors import EnvironmentFailed, InvalidField
+
+MAX_RELEASES = 500
+"""The most releases that are listed; the oldest of a package that has more are left out."""
+
+_TIMEOUT_S = 60.0
+_NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
+_VERSION = re.compile(r"^[A-Za-z0-9_.!+-]+$")
+_NO_MORE = "No solution found"
+_LABELS = ("changelog", "changes", "releasenotes", "whatsnew", "history", "news", "releases")
+"""Labels of a project's address of what changed, as PyPA's "well-known project URLs" has them normalised, and others in
+use; the first that there is counts."""
+
+_READ = """
+import importlib.metadata, json, sys
+del sys.path[0]
+print(json.dumps(importlib.metadata.metadata(sys.argv[1]).get_all("Project-URL") or []))
+"""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of a package that uv would install here.
+
+    Attributes:
+        package: Normalised name.
+        version: As the index spells it.
+    """
+
+    package: str
+    version: str
+
+    @property
+    def requirement(self) -> str:
+        """What installs exactly this."""
+        return f"{self.package}=={self.version}"
+
+
+def releases(
+    package: str,
+    *,
+    first: str = "",
+    last: str = "",
+    python_version: str = "",
+    prereleases: bool = False,
+) -> tuple[Release, ...]:
+    """The releases of a package that can be installed, oldest first.
+
+    uv has no command that lists them, and pip would ask its own index, not the one that environments are built from. So
+    uv is asked for the newest release, then for the newest before that, and so on: about 0.1 s for each. Releases
+    without wheels are left out where others have some, and yanked ones always.
+
+    Args:
+        package: Its name.
+        first: The oldest version of interest; empty is the oldest of all.
+        last: The newest version of interest; empty is the newest of all.
+        python_version: Of the environments, such as 3.11; empty is that of the present one.
+        prereleases: Include pre-releases and development releases.
+
+    Raises:
+        EnvironmentFailed: There is no such package, or no release of it from `first` to `last` fits this Python.
+        EnvironmentUnavailable: The package index is out of reach.
+        InvalidField: The name or a version cannot be one.
+    """
+    if not _NAME.match(package):
+        raise InvalidField("package", package, "the name of a package")
+    for field, version in (("first", first), ("last", last)):
+        if version and not _VERSION.match(version):
+            raise InvalidField(field, version, "a version such as 2.50.0")
+    options = ["--prerelease", "allow" if prereleases else "disallow"]
+    options += ["--python", sys.executable]  # else uv may download the Python that is asked about
+    options += ["--python-version", python_version] if python_version else []
+    try:
+        found = _walk(package, first, last, [*options, "--no-build"])
+    except EnvironmentFailed:
+        found = _walk(package, first, last, options)  # a package without wheels
+    return tuple(Release(name_of(package), version) for version in reversed(found))
+
+
+def _walk(package: str, first: str, last: str, options: list[str]) -> list[str]:
+    """Versions, newest first."""
+    lowest = f",>={first}" if first else ""
+    bound = f"<={last}" if last else ""
+    found: list[str] = []
+    while len(found) < MAX_RELEASES:
+        clauses = (bound + lowest).strip(",")
+        try:
+            version = _newest(f"{package}{clauses}", options)
+        except EnvironmentFailed as error:
+            if found and _NO_MORE in error.cause:
+                break
+            raise
+        found.append(version)
+        bound = f"<={version},!={version}"  # "<" would leave out the pre-releases of that very version
+    return found
+
+
+def _newest(requirement: str, options: list[str]) -> str:
+    said = uv.run(
+        ["pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", *options, "-"],
+        what=f"the releases of {requirement} cannot be listed",
+        next_step="check the name, and the versions asked for",
+        text=requirement,
+    )
+    version = said.strip().partition("==")[2].split(";")[0].strip()
+    if not version:
+        raise EnvironmentFailed(
+            f"the releases of {requirement} cannot be listed", cause=f"uv resolves it to {uv.redact(said.strip())!r}"
+        )
+    return version
+
+
+def changelog(built: Built, package: str) -> str:
+    """Address of what changed in a package's releases, as its metadata in an environment names it; may be empty.
+
+    Raises:
+        EnvironmentFailed: The environment has no such package.
+    """
+    command = [built.python, "-c", _READ, package]
+    done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise EnvironmentFailed(f"environment {built.environment.label} has no package {package}")
+    found: dict[str, str] = {}
+    for line in json.loads(done.stdout):
+        label, _, address = line.partition(",")
+        found.setdefault(re.sub(r"[^a-z]", "", label.lower()), address.strip())
+    return next((found[label] for label in _LABELS if label in found), "")

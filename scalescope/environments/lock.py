@@ -1,0 +1,84 @@
+"""Read the releases that a lock file pins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from scalescope.environments.uv import redact
+from scalescope.errors import UsageError
+from scalescope.model.environment import normalise
+
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9_.!+-]+)$")
+_HASH = re.compile(r"\s--hash[=\s]\S+")
+
+
+def from_lock(path: Path | str) -> tuple[str, ...]:
+    """The releases that a file pins, as `name==version`, normalised and sorted.
+
+    It reads what `pip freeze` and `uv pip compile` write: one release a line, with comments, hashes, continued lines
+    and markers. A line whose marker is not true of this Python and platform is left out.
+
+    Raises:
+        UsageError: The file cannot be read, or a line is something else.
+    """
+    pins: dict[str, str] = {}
+    for number, line in _lines(Path(path)):
+        where = f"{path}, line {number}"
+        requirement, _, marker = _HASH.sub("", f" {line}").strip().partition(";")
+        match = _PIN.match(requirement.strip())
+        if not match:
+            raise UsageError(
+                f"the lock file has a line that pins no release: {redact(line)!r}",
+                where=where,
+                cause=_cause(requirement),
+                next_step="write a lock file by `uv pip compile` or `pip freeze`, without options and addresses",
+            )
+        if marker.strip() and not _holds(marker.strip(), where):
+            continue
+        name = normalise(match[1])
+        if pins.setdefault(name, match[2]) != match[2]:
+            raise UsageError(f"the lock file pins {name} to {pins[name]} and to {match[2]}", where=where)
+    if not pins:
+        raise UsageError("the lock file pins nothing", where=str(path), next_step="give one of name==version lines")
+    return tuple(f"{name}=={version}" for name, version in sorted(pins.items()))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines with something in them, continued ones joined, each with the number of its first."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError("the lock file cannot be read", where=str(path), cause=str(error)) from error
+    first, joined = 1, ""
+    for number, raw in enumerate([*text.splitlines(), ""], 1):
+        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
+        if not joined:
+            first = number
+        if line.endswith("\\"):
+            joined += line[:-1] + " "
+            continue
+        joined = (joined + line).strip()
+        if joined:
+            yield first, joined
+        joined = ""
+
+
+def _cause(requirement: str) -> str:
+    if requirement.startswith("-"):
+        return "options are not followed"
+    if "@" in requirement or "://" in requirement:
+        return "what an address or a folder holds is no release"
+    return "only name==version pins one"
+
+
+def _holds(marker: str, where: str) -> bool:
+    try:
+        from packaging.markers import InvalidMarker, Marker
+    except ModuleNotFoundError as error:
+        raise UsageError("the line has a marker", where=where, next_step="pip install packaging") from error
+    try:
+        return Marker(marker).evaluate()
+    except InvalidMarker as error:
+        raise UsageError("the line's marker cannot be read", where=where, cause=str(error)) from error

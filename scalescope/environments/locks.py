@@ -1,0 +1,70 @@
+"""Who builds, uses or removes a cached environment: a file lock for each, which ends with its last process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+
+class Lock:
+    """The lock of one environment: shared by those who use it, exclusive for who builds or removes it.
+
+    Its file lies beside the environment's folder and is never removed, else two could lock two files of one name.
+
+    Attributes:
+        fd: File descriptor. A child process that inherits it keeps the lock as well.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.fd = os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+
+    def share(self, waiting: Callable[[], None]) -> None:
+        """Wait until nobody builds or removes it; `waiting` is called if that is not at once."""
+        self._take(fcntl.LOCK_SH, waiting)
+
+    def own(self, waiting: Callable[[], None]) -> None:
+        """Wait until nobody else uses it."""
+        self._take(fcntl.LOCK_EX, waiting)
+
+    def try_own(self) -> bool:
+        """Whether nobody else uses it, and it is ours now."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give it up."""
+        os.close(self.fd)
+
+    def _take(self, kind: int, waiting: Callable[[], None]) -> None:
+        try:
+            fcntl.flock(self.fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(self.fd, kind)
+
+
+_held: dict[Path, Lock] = {}
+_changes = threading.Lock()
+
+
+def hold(folder: Path, lock: Lock) -> None:
+    """Keep a shared lock until this process ends: what it was given is not taken from it."""
+    with _changes:
+        if folder in _held:
+            lock.close()
+        else:
+            _held[folder] = lock
+
+
+def release(folder: Path) -> None:
+    """Give up what `hold` keeps: the environment is no longer used here."""
+    with _changes:
+        lock = _held.pop(folder, None)
+    if lock is not None:
+        lock.close()

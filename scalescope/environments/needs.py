@@ -1,0 +1,76 @@
+"""What old releases need besides what they say they need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scalescope.model.environment import normalise
+
+DRIVER = "distributed"
+"""What every driver needs, whatever the trial."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A package without which, or with too new a version of which, an old release does not work.
+
+    Attributes:
+        package: The old release's.
+        before: The first release that works without this; each was found by trying the releases around it.
+        name: What it needs.
+        below: The version from which on that does not do.
+        install: Whether to install it; else its version is only limited where something else wants it.
+    """
+
+    package: str
+    before: str
+    name: str
+    below: str
+    install: bool = False
+
+    @property
+    def requirement(self) -> str:
+        """What is added."""
+        return f"{self.name}<{self.below}"
+
+
+NEEDS = (
+    # It imports pkg_resources without asking for setuptools, which dropped it in 82 and warns of that from 80 on.
+    Need("apache-beam", "2.51.0", "setuptools", "80", install=True),
+    # It uses names that NumPy 2 removed (np.unicode_, np.compat), and does not limit NumPy.
+    Need("dask", "2023.9.0", "numpy", "2"),
+)
+
+
+def needed(resolved: Mapping[str, str], asked: Iterable[str]) -> list[Need]:
+    """What to add to a resolution. What the user asks for is never touched.
+
+    Args:
+        resolved: Versions by normalised name.
+        asked: Normalised names that the user gave requirements for.
+    """
+    asked = set(asked)
+    return [
+        need
+        for need in NEEDS
+        if need.package in resolved
+        and need.name not in asked
+        and _release(resolved[need.package]) < _release(need.before)
+        and (_release(resolved[need.name]) >= _release(need.below) if need.name in resolved else need.install)
+    ]
+
+
+def name(requirement: str) -> str:
+    """The normalised name of a requirement."""
+    return normalise(re.split(r"[\[=!<>~;@ ]", requirement, maxsplit=1)[0])
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, enough to compare those of the table."""
+    match = re.match(r"[\d.]*\d", version)
+    parts = [int(part) for part in match[0].split(".")] if match else []
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)

@@ -1,0 +1,218 @@
+"""Where environments are kept, what is known of each, and how the unused are removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scalescope.environments.locks import Lock
+from scalescope.errors import EnvironmentUnavailable
+
+VARIABLE = "SCALESCOPE_ENVIRONMENTS"
+MANIFEST = "environment.json"
+"""Written last: a folder without it is not whole. Its modification time is when the environment was last used."""
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an environment is, as it is kept in its folder.
+
+    Attributes:
+        text: Its canonical text.
+        python_version: Of its interpreter.
+        packages: Everything installed, with versions, by normalised name.
+        digest: Of `packages`.
+        resolved: What uv resolved the requirements to, as lines that would install the same again.
+        added: Requirements that were added because old releases do not name them.
+        created: In UTC, ISO 8601.
+        size: Bytes; files that it shares with uv's own cache count.
+        uv: Version of uv.
+    """
+
+    text: str
+    python_version: str
+    packages: dict[str, str]
+    digest: str
+    resolved: list[str]
+    added: list[str]
+    created: str
+    size: int
+    uv: str
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """What a folder holds; None if it is not whole, or its interpreter has gone."""
+        try:
+            found = cls(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            return None
+        return found if os.access(interpreter(folder), os.X_OK) else None
+
+    def write(self, folder: Path) -> None:
+        """Make a folder whole."""
+        draft = folder / f"{MANIFEST}.new"
+        draft.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        os.replace(draft, folder / MANIFEST)
+
+
+@dataclass(frozen=True)
+class Cached:
+    """An environment in the cache.
+
+    Attributes:
+        text: Its canonical text.
+        path: Its folder.
+        size: Bytes; files that it shares with uv's own cache count.
+        python_version: Of its interpreter.
+        packages: How many are installed.
+        created: When it was built, in UTC, ISO 8601.
+        last_used: When it was last asked for, in seconds since the epoch.
+        in_use: Whether a living process uses it.
+    """
+
+    text: str
+    path: Path
+    size: int
+    python_version: str
+    packages: int
+    created: str
+    last_used: float
+    in_use: bool
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was removed from the cache.
+
+    Attributes:
+        removed: Canonical texts; empty text for what was not whole.
+        in_use: Canonical texts of those that would have been, but are in use.
+        freed: Bytes that the file system has back; what uv's own cache has as well is not among them.
+    """
+
+    removed: tuple[str, ...]
+    in_use: tuple[str, ...]
+    freed: int
+
+
+def folder() -> Path:
+    """Where environments are kept: `$SCALESCOPE_ENVIRONMENTS`, or else in the user's cache folder (XDG)."""
+    given = os.environ.get(VARIABLE, "")
+    if given:
+        return Path(os.path.abspath(os.path.expanduser(given)))
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "scalescope" / "environments"
+
+
+def interpreter(path: Path) -> str:
+    """The interpreter of an environment in a folder."""
+    return str(path / "bin" / "python")
+
+
+def list_cached() -> tuple[Cached, ...]:
+    """All environments that are whole; those used last come first."""
+    found = []
+    for path in _folders():
+        manifest = Manifest.read(path)
+        if manifest is not None:
+            found.append(_cached(path, manifest))
+    return tuple(sorted(found, key=lambda cached: -cached.last_used))
+
+
+def prune(*, older_than_days: float = 30.0, everything: bool = False) -> Pruned:
+    """Remove environments that were not asked for lately, and what killed builders left. What is in use stays.
+
+    Args:
+        older_than_days: Days since they were last asked for.
+        everything: Remove all, however lately they were asked for.
+
+    Raises:
+        EnvironmentUnavailable: One could not be removed.
+    """
+    removed, in_use, freed = [], [], 0
+    for path in _folders():
+        lock = Lock(path)
+        try:
+            manifest = Manifest.read(path)
+            age_s = time.time() - _last_used(path)
+            if manifest is not None and not everything and age_s < older_than_days * _DAY_S:
+                continue
+            text = manifest.text if manifest else ""
+            if lock.try_own():
+                freed += remove(path)
+                removed.append(text)
+            elif manifest is not None:  # else it is being built
+                in_use.append(text)
+        finally:
+            lock.close()
+    return Pruned(tuple(removed), tuple(in_use), freed)
+
+
+def remove(path: Path) -> int:
+    """Remove an environment's folder, which the caller has locked; return the bytes that the file system has back.
+
+    Raises:
+        EnvironmentUnavailable: Something in it cannot be removed.
+    """
+    try:
+        (path / MANIFEST).unlink(missing_ok=True)  # first, so that no half of it is ever used
+        freed = size(path, shared=False)
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise EnvironmentUnavailable("an environment cannot be removed", where=str(path), cause=str(error)) from error
+    return freed
+
+
+def size(path: Path, *, shared: bool = True) -> int:
+    """Bytes of all files in a folder.
+
+    Args:
+        path: The folder.
+        shared: Count files that are linked from elsewhere, too.
+    """
+    total = 0
+    for base, _, names in os.walk(path):
+        for name in names:
+            found = os.lstat(os.path.join(base, name))
+            total += found.st_size if shared or found.st_nlink == 1 else 0
+    return total
+
+
+def _folders() -> Iterator[Path]:
+    root = folder()
+    if root.is_dir():
+        yield from sorted(path.with_suffix("") for path in root.glob("*.lock") if path.with_suffix("").is_dir())
+
+
+def _last_used(path: Path) -> float:
+    try:
+        return (path / MANIFEST).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _cached(path: Path, manifest: Manifest) -> Cached:
+    lock = Lock(path)
+    try:
+        in_use = not lock.try_own()
+    finally:
+        lock.close()
+    return Cached(
+        text=manifest.text,
+        path=path,
+        size=manifest.size,
+        python_version=manifest.python_version,
+        packages=len(manifest.packages),
+        created=manifest.created,
+        last_used=_last_used(path),
+        in_use=in_use,
+    )

@@ -1,0 +1,110 @@
+"""The one place where uv is run. Its own settings and variables decide on indexes, proxies and being offline."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
+
+TIMEOUT_S = 1800.0
+"""Seconds after which uv is taken to be stuck: a source distribution may compile for minutes."""
+
+_SHOWN_LINES = 15
+_SECRET = re.compile(r"(?<=://)[^/\s]*@")
+_HINTS = {  # what uv says where not the requirements are at fault, and what that suggests
+    "No space left on device": "make room, or have another folder by SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR",
+    "authentication credentials": "give uv the credentials of the package index",
+    "network was disabled": "unset UV_OFFLINE, or install it once where there is a network",
+    "connectivity is disabled": "unset UV_OFFLINE, or install it once where there is a network",
+    "Failed to fetch": "check the network, the proxy and uv's index settings, then repeat",
+    "error sending request": "check the network, the proxy and uv's index settings, then repeat",
+    "Failed to download": "check the network, the proxy and uv's index settings, then repeat",
+    "Permission denied": "make that path writable, or have another folder by SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR",
+}
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    what: str,
+    next_step: str = "change the requirements by what uv says",
+    text: str = "",
+    keep: Sequence[int] = (),
+) -> str:
+    """Run uv; return its standard output.
+
+    Args:
+        arguments: Of uv.
+        what: What it is for, as errors begin: "environment dask==2024.8.0 cannot be resolved".
+        next_step: What to do where what was asked for cannot be.
+        text: For its standard input.
+        keep: File descriptors that it and its children hold open, so that a lock lasts until the last has ended.
+
+    Raises:
+        EnvironmentFailed: uv says that what was asked for cannot be.
+        EnvironmentUnavailable: There is no uv, or the machine, the network or the index is at fault.
+    """
+    command = [executable(), *arguments, "--no-progress", "--color", "never"]
+    try:
+        done = subprocess.run(
+            command,
+            input=text.encode(),
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            pass_fds=keep,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentUnavailable(
+            what, cause=f"uv did not end within {TIMEOUT_S:.0f} s", next_step="see what it waits for"
+        ) from error
+    except OSError as error:
+        raise EnvironmentUnavailable(what, cause=f"uv cannot be run: {error}") from error
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8", "replace")
+    raise _error(done.returncode, done.stderr.decode("utf-8", "replace"), what, next_step)
+
+
+def executable() -> str:
+    """Path of uv: the one that was installed with this package, or else the first on the path.
+
+    Raises:
+        EnvironmentUnavailable: There is none.
+    """
+    try:
+        import uv
+    except ModuleNotFoundError:
+        found = shutil.which("uv")
+    else:
+        try:
+            found = uv.find_uv_bin()
+        except FileNotFoundError:
+            found = shutil.which("uv")
+    if not found:
+        raise EnvironmentUnavailable("there is no uv to build environments with", next_step="pip install uv")
+    return found
+
+
+def _error(status: int, stderr: str, what: str, next_step: str) -> EnvironmentFailed | EnvironmentUnavailable:
+    reason = shorten(redact(stderr))
+    hint = next((hint for sign, hint in _HINTS.items() if sign in stderr), "")
+    if status < 0:
+        reason, hint = f"uv was killed by signal {-status}\n{reason}".strip(), "repeat it"
+    if hint:
+        return EnvironmentUnavailable(what, cause=reason, next_step=hint)
+    return EnvironmentFailed(what, cause=reason, next_step=next_step)
+
+
+def redact(text: str) -> str:
+    """`text` without the user and the password of any address in it."""
+    return _SECRET.sub("***@", text)
+
+
+def shorten(text: str) -> str:
+    """The last lines of what uv says, without empty ones; those are about what matters."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    cut = ["..."] if len(lines) > _SHOWN_LINES else []
+    return "\n    ".join(cut + lines[-_SHOWN_LINES:]) or "uv gives no reason"

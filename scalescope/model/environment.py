@@ -1,0 +1,141 @@
+"""The software that a trial runs with, and the text that names it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from scalescope.errors import InvalidField
+
+PRESENT = "present"
+"""Text of the environment that Scalescope itself runs in; empty text means the same."""
+
+OLDEST_PYTHON = (3, 11)
+"""The oldest Python that a driver runs on."""
+
+ALLOWED = (
+    "present, the path of a Python interpreter, or requirements separated by blanks such as "
+    "python==3.11 apache-beam==2.50.0 dask[distributed]==2023.9.1; a name and = may stand in front"
+)
+
+_NAMED = re.compile(r"^([\w.-]+)\s*=(?![=])\s*(.+)$", re.DOTALL)  # foo==1 and foo>=1 are requirements
+_PATH_START = re.compile(r"^(~|\.{0,2}/)")
+_PYTHON = re.compile(r"^python==(\d+)\.(\d+)(\.\d+)?$")
+_CLAUSE = r"(?:===|[=!<>~]=|[<>])[A-Za-z0-9_.!+*-]+"
+_REQUIREMENT = re.compile(rf"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[([A-Za-z0-9._,-]*)\])?({_CLAUSE}(?:,{_CLAUSE})*)?$")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The software that a trial runs with. Make one with `parse`.
+
+    Attributes:
+        text: The canonical text form without the name: equal for the same environment, however it was written. Empty
+            for the present one.
+        name: What the user calls it; may be empty, and is no part of its identity.
+        python: Path of its interpreter; empty unless the environment was named by one.
+        python_version: Version of Python asked for, such as 3.11; empty for that of the present one.
+        requirements: What is to be installed, normalised and sorted.
+    """
+
+    text: str = ""
+    name: str = ""
+    python: str = ""
+    python_version: str = ""
+    requirements: tuple[str, ...] = ()
+
+    @property
+    def present(self) -> bool:
+        """Whether it is the one that Scalescope itself runs in."""
+        return not self.text
+
+    @property
+    def label(self) -> str:
+        """It in a few words, for tables: its name, or else its requirements or path."""
+        return self.name or self.text or PRESENT
+
+    @classmethod
+    def parse(cls, text: str, where: str = "environment") -> Environment:
+        """Read the text form. No file is looked at; a relative path is taken from the working folder.
+
+        Args:
+            text: Empty or `present`; the path of an interpreter (it has a `/`; with blanks in it, it must begin with
+                `/`, `~` or `.`); or requirements separated by blanks, among which `python==3.11` chooses the version of
+                Python. `NAME =` may stand in front.
+            where: Name of the field in errors.
+
+        Raises:
+            InvalidField: It is none of these.
+        """
+        return _parse(text, where)
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str, where: str) -> Environment:
+    named = _NAMED.match(text.strip())
+    name, body = (named[1], named[2].strip()) if named else ("", text.strip())
+    if body in ("", PRESENT):
+        return Environment(name=name)
+    if _PATH_START.match(body) or ("/" in body and "://" not in body and not re.search(r"\s", body)):
+        path = os.path.abspath(os.path.expanduser(body))
+        return Environment(path, name, python=path)
+    return _requirements(text, name, body, where)
+
+
+def _requirements(text: str, name: str, body: str, where: str) -> Environment:
+    version, found = "", set()
+    # "dask >= 2024.1, < 2025" is one requirement, written with blanks
+    body = re.sub(r"\s*(===|[=!<>~]=|[<>])\s*", r"\1", body)
+    body = re.sub(r"\s*,\s*(?=[=!<>~])", ",", body)
+    for token in body.split():
+        if token.lower() == "python" or re.match(r"python[=!<>~]", token, re.IGNORECASE):
+            if version and token.lower() != f"python=={version}":
+                raise InvalidField(where, text, "one version of Python")
+            version = _python_version(text, token.lower(), where)
+        else:
+            found.add(_requirement(text, token, where))
+    requirements = tuple(sorted(found))
+    canonical = " ".join(((f"python=={version}",) if version else ()) + requirements)
+    return Environment(canonical, name, python_version=version, requirements=requirements)
+
+
+def _python_version(text: str, token: str, where: str) -> str:
+    match = _PYTHON.match(token)
+    if not match or (int(match[1]), int(match[2])) < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        raise InvalidField(where, text, f"an exact version of Python, {oldest} or newer, such as python=={oldest}")
+    return token.removeprefix("python==")
+
+
+def _requirement(text: str, token: str, where: str) -> str:
+    """One requirement in its normal form."""
+    match = _REQUIREMENT.match(token)
+    if match and re.search(r"[A-Za-z]", match[1]):  # foo=1 would make a requirement of the 1
+        extras = sorted({normalise(extra) for extra in (match[2] or "").split(",") if extra})
+        clauses = ",".join(sorted((match[3] or "").split(","))) if match[3] else ""
+        return normalise(match[1]) + (f"[{','.join(extras)}]" if extras else "") + clauses
+    raise InvalidField(where, _redact(text), ALLOWED, next_step=f"{_redact(token)!r}: {_refusal(token)}")
+
+
+def _refusal(token: str) -> str:
+    if token.startswith("-"):
+        return "options are refused, so that no text runs foreign code or depends on a file; uv reads its own settings"
+    if ";" in token:
+        return "markers are not allowed: an environment is built for this machine, so leave away what it does not need"
+    if "://" in token or "@" in token:
+        return "addresses are refused: what is behind one may change. Give the version of a release"
+    if "/" in token or token.startswith("."):
+        return "a path among requirements is refused. The path of an interpreter stands alone"
+    return "write it as NAME, NAME==VERSION or NAME[EXTRA]>=VERSION,<VERSION"
+
+
+def _redact(text: str) -> str:
+    """`text` without the user and the password of an address."""
+    return re.sub(r"://[^/\s]*@", "://***@", text)
+
+
+def normalise(name: str) -> str:
+    """A distribution's or an extra's name as the index compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

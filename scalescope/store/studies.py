@@ -1,0 +1,175 @@
+"""Questions that own runs, in the store."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from scalescope.errors import StoreError, UsageError
+from scalescope.model.study import Study, StudyKind
+from scalescope.model.sweep import digest
+from scalescope.store.codec import clean
+from scalescope.store.schema import RunRow, StudyRow
+
+Transaction = Callable[[str], AbstractContextManager[Session]]
+
+
+class Studies:
+    """The studies of a store; `Store.studies` is one.
+
+    Args:
+        read: Opens a session for reading; told what for.
+        write: Opens a transaction.
+        where: Address of the store, without password.
+    """
+
+    def __init__(self, read: Transaction, write: Transaction, where: str) -> None:
+        self._read = read
+        self._write = write
+        self._where = where
+
+    def begin(self, kind: StudyKind, question: Mapping[str, Any], *, follows: str = "", fresh: bool = False) -> Study:
+        """Begin a study, or go on with the newest of the same question if that has no answer yet.
+
+        Args:
+            kind: What is asked.
+            question: All that is asked (JSON).
+            follows: Id of the run or study that led to it.
+            fresh: Never go on.
+
+        Raises:
+            StoreError: The database refuses.
+        """
+        question_id = digest([kind.value, question])
+        with self._write("begin a study") as session:
+            same = select(StudyRow).where(StudyRow.question_id == question_id)
+            row = None if fresh else session.scalars(same.order_by(StudyRow.created_at.desc()).limit(1)).one_or_none()
+            if row is None or row.finished_at is not None:
+                now = now_of(session)
+                row = StudyRow(
+                    id=f"{kind.value}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+                    kind=kind.value,
+                    question_id=question_id,
+                    question=dict(question),
+                    line="",
+                    result={},
+                    alarm=False,
+                    follows=follows,
+                    created_at=now,
+                    finished_at=None,
+                )
+                session.add(row)
+                session.flush()
+            return self._study(session, row)
+
+    def finish(self, study_id: str, line: str, result: Mapping[str, Any], *, alarm: bool) -> Study:
+        """Record the answer.
+
+        Args:
+            study_id: As `begin` gave it.
+            line: It in one sentence.
+            result: All of it (JSON).
+            alarm: Whether it is bad news, or there is none.
+
+        Raises:
+            StoreError: The database refuses, or there is no such study.
+        """
+        with self._write("finish a study") as session:
+            row = session.get(StudyRow, study_id)
+            if row is None:
+                raise StoreError(
+                    f"There is no study {study_id!r}", where=self._where, cause="It was deleted meanwhile."
+                )
+            row.line, row.result, row.alarm = clean(line), dict(result), alarm
+            row.finished_at = now_of(session)
+            return self._study(session, row)
+
+    def newest(self, *, limit: int = 50) -> list[Study]:
+        """The newest studies, newest first.
+
+        Raises:
+            StoreError: The database refuses.
+        """
+        with self._read("read the studies") as session:
+            newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc()).limit(limit)
+            return [self._study(session, row) for row in session.scalars(newest)]
+
+    def get(self, reference: str) -> Study:
+        """One study.
+
+        Args:
+            reference: Its id, or the beginning of its id if no other study has it; `threshold`, `release` and
+                `comparison` are the newest of that kind.
+
+        Raises:
+            UsageError: There is no such study, or there are several.
+            StoreError: The database refuses.
+        """
+        with self._read("read a study") as session:
+            newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc())
+            if reference in list(StudyKind):
+                found = session.scalars(newest.where(StudyRow.kind == reference).limit(1)).all()
+            else:
+                begins = StudyRow.id.startswith(clean(reference), autoescape=True)
+                found = session.scalars(newest.where(begins).limit(6)).all()
+            exact = [row for row in found if row.id == reference]
+            if exact or len(found) == 1:
+                return self._study(session, (exact or found)[0])
+        if found:
+            ids = ", ".join(row.id for row in found)
+            raise UsageError(
+                f"Several studies begin with {reference!r}: {ids}", where=self._where, next_step="Give more of the id."
+            )
+        raise UsageError(
+            f"There is no study {reference!r}", where=self._where, next_step="`scalescope show --list` lists them."
+        )
+
+    def following(self, reference: str) -> tuple[str, ...]:
+        """Ids of the studies to which a run or a study led, oldest first.
+
+        Raises:
+            StoreError: The database refuses.
+        """
+        with self._read("read the studies") as session:
+            return _following(session, reference)
+
+    def _study(self, session: Session, row: StudyRow) -> Study:
+        runs = select(RunRow.id).where(RunRow.study_id == row.id).order_by(RunRow.created_at, RunRow.id)
+        return Study(
+            id=row.id,
+            kind=StudyKind(row.kind),
+            question=row.question,
+            runs=tuple(session.scalars(runs)),
+            line=row.line,
+            result=row.result,
+            alarm=row.alarm,
+            follows=row.follows,
+            followed_by=_following(session, row.id),
+            created_at=row.created_at.isoformat(),
+            finished_at=row.finished_at.isoformat() if row.finished_at else "",
+            where=self._where,
+        )
+
+
+def is_study(reference: str) -> bool:
+    """Whether this can only be the id of a study, or the beginning of one."""
+    return reference.partition("-")[0] in list(StudyKind)
+
+
+def _following(session: Session, reference: str) -> tuple[str, ...]:
+    found = select(StudyRow.id).where(StudyRow.follows == reference).order_by(StudyRow.created_at, StudyRow.id)
+    return tuple(session.scalars(found))
+
+
+def now_of(session: Session) -> datetime:
+    """The time by the one clock that all processes of this store share."""
+    if session.get_bind().dialect.name == "postgresql":
+        now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+        return now.astimezone(UTC)
+    return datetime.now(UTC)

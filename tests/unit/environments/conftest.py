@@ -1,0 +1,85 @@
+"""A package index that is a folder of small wheels, and a cache of its own for every test: no network is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from scalescope.environments import locks
+
+
+def write_wheel(folder: Path, name: str, version: str, *, needs: Sequence[str] = (), urls: Sequence[str] = ()) -> None:
+    """A pure Python wheel with one module that knows its version, and prints it when it is run."""
+    module, info = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    metadata += [f"Requires-Dist: {need}" for need in needs] + [f"Project-URL: {url}" for url in urls]
+    files = {
+        f"{module}.py": f"version = {version!r}\nif __name__ == '__main__':\n    print(version)\n",
+        f"{info}/METADATA": "\n".join(metadata) + "\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    file = f"{module}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(folder / file, "w") as wheel:
+        for path, text in {**files, f"{info}/RECORD": record}.items():
+            wheel.writestr(path, text)
+    page = folder / name / "index.html"
+    page.parent.mkdir(exist_ok=True)
+    with page.open("a") as links:
+        links.write(f'<a href="../{file}">{file}</a>\n')
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    for version in ("2023.5.0", "2024.8.0"):
+        write_wheel(folder, "dask", version, needs=["numpy>=1"])
+        write_wheel(folder, "distributed", version, needs=[f"dask=={version}"])
+    for version in ("1.26.4", "2.4.6"):
+        write_wheel(folder, "numpy", version)
+    for version in ("79.0.1", "82.0.1"):
+        write_wheel(folder, "setuptools", version)
+    write_wheel(folder, "apache-beam", "2.47.0")
+    write_wheel(folder, "apache-beam", "2.77.0")
+    for version in ("1.0", "1.1", "1.9", "1.10", "2.0rc1", "2.0"):
+        urls = ["Home, https://tiny.example", "Release notes, https://tiny.example/news"]
+        write_wheel(folder, "tiny-thing", version, urls=urls)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("uv")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, wheels: Path, uv_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where environments are kept in this test. There are blanks in its path."""
+    folder = tmp_path / "kept here" / "environments"
+    monkeypatch.setenv("SCALESCOPE_ENVIRONMENTS", str(folder))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", wheels.as_uri())
+    monkeypatch.setenv("UV_CACHE_DIR", str(uv_cache))
+    yield folder
+    for held in list(locks._held):
+        locks.release(held)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts other processes of Scalescope; what is left of them is killed."""
+    started = []
+
+    def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, *arguments]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+        one.communicate()

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from scalescope.environments import changelog, ensure, releases
+from scalescope.environments import index as module
+from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable, InvalidField
+from scalescope.model.environment import Environment
+
+
+@pytest.mark.usefixtures("cache")
+class TestReleases:
+    def test_oldest_first_in_the_order_of_versions(self) -> None:
+        found = releases("Tiny_Thing")
+        assert [release.version for release in found] == ["1.0", "1.1", "1.9", "1.10", "2.0"]
+        assert found[0].requirement == "tiny-thing==1.0"
+
+    def test_of_a_range(self) -> None:
+        assert [release.version for release in releases("tiny-thing", first="1.1", last="1.10")] == [
+            "1.1",
+            "1.9",
+            "1.10",
+        ]
+
+    def test_with_pre_releases(self) -> None:
+        found = releases("tiny-thing", first="1.10", prereleases=True)
+        assert [release.version for release in found] == ["1.10", "2.0rc1", "2.0"]
+
+    def test_for_another_python(self) -> None:
+        assert len(releases("tiny-thing", python_version="3.12")) == 5
+
+    def test_not_more_than_the_most(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MAX_RELEASES", 2)
+        assert [release.version for release in releases("tiny-thing")] == ["1.10", "2.0"]
+
+    def test_no_such_package(self) -> None:
+        with pytest.raises(EnvironmentFailed, match="no-such-thing was not found"):
+            releases("no-such-thing")
+
+    def test_none_in_the_range(self) -> None:
+        with pytest.raises(EnvironmentFailed, match="check the name, and the versions"):
+            releases("tiny-thing", first="3")
+
+    def test_the_index_out_of_reach(self, monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+        monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+        monkeypatch.setenv("UV_CACHE_DIR", f"{tmp_path}/empty")
+        monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")  # the discard port
+        with pytest.raises(EnvironmentUnavailable, match="Failed to fetch"):
+            releases("tiny-thing")
+
+    @pytest.mark.parametrize(
+        ("package", "bounds"),
+        [("-r x", {}), ("", {}), ("a b", {}), ("dask", {"first": ">1"}), ("dask", {"last": "1,2"})],
+    )
+    def test_no_name_and_no_version(self, package: str, bounds: dict[str, str]) -> None:
+        with pytest.raises(InvalidField):
+            releases(package, **bounds)
+
+
+@pytest.mark.usefixtures("cache")
+def test_where_a_project_tells_what_changed() -> None:
+    built = ensure(Environment.parse("tiny-thing==1.0"))
+    assert changelog(built, "tiny-thing") == "https://tiny.example/news"
+    assert changelog(built, "distributed") == ""
+    with pytest.raises(EnvironmentFailed, match="no package nothing"):
+        changelog(built, "nothing")
+
+
+def test_with_the_real_index(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One release of a small package, and a driver's own needs, from wherever uv is set up to take them."""
+    monkeypatch.setenv("SCALESCOPE_ENVIRONMENTS", f"{tmp_path}/environments")
+    missing = pytest.fail if "environments" in os.environ.get("SCALESCOPE_REQUIRE", "") else pytest.skip
+    try:
+        found = releases("six", first="1.15.0", last="1.16.0")
+    except EnvironmentUnavailable as error:
+        missing(f"uv reaches no package index: {error.cause.splitlines()[0]}")
+    assert [release.version for release in found] == ["1.15.0", "1.16.0"]
+    built = ensure(Environment.parse("six==1.16.0"))
+    assert built.packages["six"] == "1.16.0"
+    assert "distributed" in built.packages

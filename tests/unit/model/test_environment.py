@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from scalescope.errors import InvalidField
+from scalescope.model.environment import Environment
+
+
+@pytest.mark.parametrize("text", ["", "present", " present ", "now = present"])
+def test_the_present_one(text: str) -> None:
+    environment = Environment.parse(text)
+    assert environment.present
+    assert environment.text == ""
+    assert environment.label in ("present", "now")
+
+
+def test_requirements_with_a_name() -> None:
+    environment = Environment.parse("2023 = python==3.11 dask[distributed]==2023.5.0 apache-beam==2.47.0")
+    assert (environment.name, environment.label) == ("2023", "2023")
+    assert environment.python_version == "3.11"
+    assert environment.requirements == ("apache-beam==2.47.0", "dask[distributed]==2023.5.0")
+    assert environment.text == "python==3.11 apache-beam==2.47.0 dask[distributed]==2023.5.0"
+    assert not environment.present
+
+
+@pytest.mark.parametrize("text", ["foo==1", "foo===1", "foo>=1", "foo~=1.0", "foo!=1", "foo<=1", "foo<1"])
+def test_a_requirement_is_not_taken_for_a_name(text: str) -> None:
+    environment = Environment.parse(text)
+    assert environment.name == ""
+    assert environment.requirements == (text,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "B.b_c[y,X]>=1,<2 a==1",
+        "a==1 b-b-c[x,y]<2,>=1",
+        "any = a == 1  b-b-c[x,y] >= 1, < 2",
+        "a==1 a==1 b_b_c[x,y]<2,>=1",
+    ],
+)
+def test_identity_does_not_depend_on_how_it_is_written(text: str) -> None:
+    assert Environment.parse(text).text == "a==1 b-b-c[x,y]<2,>=1"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/opt/old one/bin/python", "/opt/old one/bin/python"),
+        ("old = /opt/python@3.11/bin/../bin/python", "/opt/python@3.11/bin/python"),
+        ("~/venv/bin/python", os.path.expanduser("~/venv/bin/python")),
+        ("venv/bin/python", os.path.abspath("venv/bin/python")),
+    ],
+)
+def test_an_interpreter(text: str, path: str) -> None:
+    environment = Environment.parse(text)
+    assert environment.python == environment.text == path
+    assert environment.requirements == ()
+
+
+@pytest.mark.parametrize("text", ["", "x = /a b/python", "python==3.12.1 z a[b]>1", "dask"])
+def test_the_canonical_text_stands_for_itself(text: str) -> None:
+    once = Environment.parse(text).text
+    assert Environment.parse(once).text == once
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("-r requirements.txt", "options are refused"),
+        ("dask -e .", "options are refused"),
+        ("dask --index-url=x", "options are refused"),
+        ("git+https://example.org/x", "addresses are refused"),
+        ("dask@https://example.org/x", "addresses are refused"),
+        ("a @ b", "addresses are refused"),
+        ("dask;python_version>'3'", "markers are not allowed"),
+        ("dask ./folder", "a path among requirements"),
+        ("foo=1", "write it as"),
+        ("dask,distributed", "write it as"),
+        ("dask==", "write it as"),
+        ("$(id)", "write it as"),
+        ("python>=3.11", "exact version of Python"),
+        ("python", "exact version of Python"),
+        ("python==3.10 dask", "3.11 or newer"),
+        ("python==3.11 python==3.12", "one version of Python"),
+    ],
+)
+def test_what_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidField, match=reason) as caught:
+        Environment.parse(text, "axes.environment")
+    assert caught.value.field == "axes.environment"
+
+
+def test_no_password_is_shown() -> None:
+    with pytest.raises(InvalidField) as caught:
+        Environment.parse("git+https://me:secret@example.org/x")
+    assert "secret" not in str(caught.value)
