@@ -278,7 +278,9 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     def _note_graph(self, began: float, message: dict[str, Any]) -> None:
         tasks, self._touched = self._touched, 0
         if self.active:
-            size = sum(memoryview(frame).nbytes for value in message.values() for frame in getattr(value, "frames", ()))
+            frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
+            frames += message.get("graph_frames", ())  # so it came in 2024.8
+            size = sum(memoryview(frame).nbytes for frame in frames)
             client = str(message.get("client", ""))
             if message.get("submitting_task") is not None and not client.startswith(WORKER_CLIENT):
                 client = WORKER_CLIENT + client  # in one process with the workers, tasks find the client of the driver

@@ -283,6 +283,8 @@ class _Run:
         recording.workers_left = [
             address for address, left in zip(workers["worker"], workers["left"], strict=True) if left
         ]
+        if recording.workers_left and not any(workers["reason"]):
+            recording.notes.append("this release of distributed does not say why a worker left")  # 2023.5
         gathered = memory.gather(self.capture.client, recording.t_begin, self.managed)
         recording.warnings += gathered.warnings
         recording.notes += gathered.notes

@@ -12,6 +12,12 @@ if __name__ == "__main__":
 
         patches.install()
 
+    if os.environ.get("SCALESCOPE_CLUSTER") == "virtual":
+        # Before anything else is imported, so that both processes import at the same time.
+        from scalescope.clusters.virtual import zygote
+
+        zygote.prepare()
+
     from scalescope.driver.server import main
 
     main()

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 import scalescope
 from scalescope import errors
+from scalescope.driver import suitable
 from scalescope.driver.channel import utc_now
 from scalescope.driver.protocol import (
     Close,
@@ -156,12 +157,14 @@ class Driver:
 
         Raises:
             DriverError: The process did not start, or died, or was not ready in time.
+            EnvironmentFailed: The interpreter cannot run a driver: it is too old, or lacks what a driver needs.
             ClusterError: The cluster could not be opened.
         """
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         driver = cls(_spawn(spec, folder, python, environ or {}), folder=folder, on_progress=on_progress)
         try:
+            driver._greet(python, start_timeout_s)
             driver._open(spec, seed, dict(dask_config or {}), start_timeout_s)
         except BaseException:
             driver.close(timeout_s=2)
@@ -250,10 +253,20 @@ class Driver:
 
     # ---------------------------------------------------------------- talking
 
-    def _open(self, spec: ClusterSpec, seed: int, dask_config: dict[str, Any], timeout_s: float) -> None:
-        ready = self._expect(Ready, timeout_s, timeout_s)
+    def _greet(self, python: str, timeout_s: float) -> None:
+        """Take in what the driver says of itself when it runs."""
+        try:
+            ready = self._expect(Ready, timeout_s, timeout_s)
+        except DriverError:
+            if self._exited():
+                suitable.explain(python)
+            raise
+        if "distributed" in ready.versions:  # else it was installed without its metadata
+            suitable.refuse_old(python, ready.versions["distributed"])
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
+
+    def _open(self, spec: ClusterSpec, seed: int, dask_config: dict[str, Any], timeout_s: float) -> None:
         self._send(Open(spec.to_mapping(), str(self._folder), seed, dask_config))
         self.facts = dict(self._expect(Opened, timeout_s, timeout_s).facts)
 
@@ -424,7 +437,7 @@ class Driver:
 
 
 def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    environ = {**os.environ, **extra}
+    environ = {**os.environ, **extra, "SCALESCOPE_CLUSTER": spec.kind}
     environ.pop("SCALESCOPE_CLOCK", None)
     if not spec.real_time:
         environ["SCALESCOPE_CLOCK"] = "virtual"

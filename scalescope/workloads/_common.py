@@ -31,7 +31,7 @@ def require(module: str, *, workload: str, distribution: str, extra: str) -> Any
             f"workload {workload!r} needs {distribution}, which cannot be imported: {error}",
             where=sys.executable,
             cause=f"{distribution} is not installed in this environment, or not completely",
-            next_step=f'pip install "scalescope[{extra}]"',
+            next_step=f'add {distribution} to that environment; in the present one, pip install "scalescope[{extra}]"',
         ) from error
 
 

@@ -56,6 +56,7 @@ class Actor:
     Attributes:
         name: For messages.
         charging: Whether its CPU time is charged to its own time.
+        locks: How many locks it holds that the kernel takes as well (`scalescope.clusters.simulated.locks`).
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Actor:
         "detached_at",
         "finished",
         "go",
+        "locks",
         "name",
         "native_id",
         "state",
@@ -76,6 +78,7 @@ class Actor:
     def __init__(self, name: str, local: float, *, charging: bool) -> None:
         self.name = name
         self.charging = charging
+        self.locks = 0
         self.state = _RUNNABLE
         self.go = _thread.allocate_lock()
         self.go.acquire()
@@ -236,10 +239,14 @@ class Clock:
             self.charge(seconds)
 
     def settle(self) -> None:
-        """Let the calling actor's charged seconds pass, if they amount to anything."""
+        """Let the calling actor's charged seconds pass, if they amount to anything and it holds no lock of the loop."""
         actor = self.actor()
-        if actor is not None and actor.time() - self.now > SETTLE_S:
+        if actor is not None and not actor.locks and self.is_ahead(actor):
             self._block(actor, wake=actor.time())
+
+    def is_ahead(self, actor: Actor) -> bool:
+        """Whether the own time of an actor is noticeably ahead."""
+        return actor.time() - self.now > SETTLE_S
 
     def wait(self, waiter: Waiter, timeout: float | None) -> bool:
         """Wait until `waiter.release()`, at most `timeout` virtual seconds. Returns whether it was released."""

@@ -22,6 +22,7 @@ from scalescope.clusters.simulated import patches
 from scalescope.clusters.simulated.calibration import Calibration
 from scalescope.clusters.simulated.clock import CLOCK, EPOCH
 from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
+from scalescope.clusters.simulated.locks import loop_locks
 from scalescope.clusters.simulated.loops import KernelLoop
 from scalescope.clusters.simulated.pulse import Balancing, PulsedWorker, calm_scheduler, patient_iteration, pulse
 from scalescope.errors import ClusterError, WorkersMissing
@@ -81,6 +82,7 @@ class SimulatedCluster(Cluster):
         lean.apply()
         lean.slow_heartbeats()
         self._stack.enter_context(patient_iteration())
+        self._stack.enter_context(loop_locks())
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name="virtual-clock", daemon=True)
         self._thread.start()
@@ -192,6 +194,8 @@ class SimulatedCluster(Cluster):
         manager.__class__ = _StableAddresses
         manager._ip = "127.0.0.1"
         worker_state_machine.TaskState.__hash__ = _hash_by_key  # by identity, sets iterate differently in every run
+        if distributed.Future.__hash__ is object.__hash__:  # so it was in 2024.8
+            distributed.Future.__hash__ = _hash_by_key
         manager.addr_suffixes = itertools.count(1)
         self._repeat("start")
 
@@ -231,7 +235,7 @@ class SimulatedCluster(Cluster):
             if self._pulse is not None:
                 self._pulse.cancel()
             await asyncio.gather(*[worker.close(timeout=1, nanny=False) for worker in workers])
-            await scheduler.close(reason="end of trial")
+            await scheduler.close()  # it takes no reason in 2023.5
 
         self._sync(stop)
 
@@ -248,7 +252,7 @@ class _StableAddresses(inproc.Manager):  # type: ignore[misc]
             raise ValueError(f"inproc address {addr!r} is not one of the simulated cluster")
 
 
-def _hash_by_key(task: worker_state_machine.TaskState) -> int:
+def _hash_by_key(task: worker_state_machine.TaskState | distributed.Future) -> int:
     return hash(task.key)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import selectors
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from scalescope.clusters.simulated.clock import CLOCK, Actor, Clock, Waiter
@@ -85,8 +86,15 @@ class KernelLoop(asyncio.SelectorEventLoop):
             timer.cancel()
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        """As in asyncio; an actor whose time is ahead catches up first, so that nobody sees the future."""
+        """As in asyncio; an actor whose time is ahead catches up first, so that nobody sees the future.
+
+        Where it cannot, because it holds a lock that the loop may want, what it calls comes at its time.
+        """
         self.clock.settle()
+        actor = self.clock.actor()
+        if actor is not None and self.clock.is_ahead(actor):
+            when = partial(self.call_at, actor.time(), callback, *args, context=context)
+            return super().call_soon_threadsafe(when)
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]

@@ -18,7 +18,7 @@ import pytest
 from scalescope.driver.process import Driver, Outcome
 from scalescope.errors import DriverError
 from scalescope.model import spool
-from scalescope.model.cluster import LocalSpec, SimulatedSpec
+from scalescope.model.cluster import LocalSpec, SimulatedSpec, VirtualSpec
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.workloads import load
@@ -269,6 +269,23 @@ def test_tasks_left_running_do_not_reach_the_next_trial(trial: Trial) -> None:
     after = trial("scheduler_state", workers=1)
     assert after.result["tasks"] == 0
     assert trial("healthy", workers=1).reason == ""
+
+
+# ---------------------------------------------------------------- virtual clusters
+
+
+def test_a_driver_of_a_virtual_cluster_starts_its_zygote_at_once(workloads: Path, tmp_path: Path) -> None:
+    """It starts no second one, and its output does not reach the protocol; the cluster can be opened anew."""
+    spec = VirtualSpec(hosts=1, check_limit=False)
+    with Driver.start(spec, folder=tmp_path) as driver:
+        (zygote,) = psutil.Process(driver.pid).children()
+        assert len(zygote.children()) == 2  # the scheduler and a host
+        outcome = driver.run(PlannedTrial(0, Point(2, 1), 0), f"{workloads}:noisy", timeout_s=60)
+        again = Point(2, 1, {}, {"distributed.scheduler.unknown-task-duration": "7 s"})
+        assert driver.run(PlannedTrial(0, again, 1), f"{workloads}:healthy", timeout_s=60).reason == ""
+        assert len(psutil.Process(driver.pid).children()) == 1
+    assert (outcome.state, outcome.result) == (TrialState.VALID, "")
+    assert "stdout of a worker" in driver.log.read_text()
 
 
 # ---------------------------------------------------------------- simulated time

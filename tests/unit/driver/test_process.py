@@ -38,13 +38,16 @@ Fake = Callable[[str], str]
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Fake:
-    """Makes an interpreter that runs a script of its own whatever it is asked to run."""
+    """Makes an interpreter that runs a script of its own whatever module it is asked to run."""
 
     def make(source: str) -> str:
         script = tmp_path / "script.py"
         script.write_text(textwrap.dedent(source))
         path = tmp_path / "python"
-        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{script}"\n')
+        path.write_text(f'''#!/bin/sh
+            [ "$1" = -c ] && exec "{sys.executable}" "$@"
+            exec "{sys.executable}" -SE "{script}"
+        ''')
         path.chmod(0o755)
         return str(path)
 
@@ -231,6 +234,15 @@ def test_the_environment_of_a_simulated_cluster(fake: Fake, tmp_path: Path) -> N
     with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=fake(source)) as driver:
         assert driver.facts["SCALESCOPE_CLOCK"] == "virtual"
         assert driver.facts["PYTHONHASHSEED"] == "0"
+
+
+def test_the_driver_is_told_what_cluster_it_will_open(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALESCOPE_CLUSTER", "virtual")  # as within a driver that starts another
+    source = READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()"
+    with start(fake(source), tmp_path) as driver:
+        assert driver.facts["SCALESCOPE_CLUSTER"] == "local"
 
 
 def test_the_same_interpreter_keeps_its_own_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

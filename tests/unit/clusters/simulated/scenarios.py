@@ -224,6 +224,18 @@ def as_completed() -> Any:
     return run(body)
 
 
+def locks_of_the_client() -> Any:
+    """A client that computes while it holds a lock that the event loop takes, for futures that are done or dropped."""
+
+    def body(client: Any) -> Any:
+        kept = [client.submit(nap, 1.0, number, pure=False) for number in range(60)][::3]
+        done = client.map(abs, range(300), pure=False)
+        client.gather(done)
+        return len(kept), len(list(distributed.as_completed(done, loop=client.loop)))
+
+    return run(body, modelled=False)
+
+
 def work_stealing() -> Any:
     def body(client: Any) -> Any:
         first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))

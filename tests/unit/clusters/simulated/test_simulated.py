@@ -43,6 +43,7 @@ OTHERS = (
     "scheduler_cost",
     "computing_is_charged",
     "client_computing_is_charged",
+    "locks_of_the_client",
     "work_stealing",
     "outside_process",
     "bystanders_see_real_time",
@@ -103,6 +104,13 @@ def test_answers_of_clients(results: dict[str, Any]) -> None:
     assert results["as_completed"]["result"] == [10, 20, 30]
     assert "ZeroDivisionError" in results["task_that_fails"]["result"]
     assert results["retries"]["result"] == 3
+
+
+def test_locks_that_clients_share_with_the_loop_stop_nothing(results: dict[str, Any]) -> None:
+    assert results["locks_of_the_client"]["result"] == [20, 300]
+    assert (
+        results["locks_of_the_client"]["elapsed"] < 20
+    )  # 15 s of tasks at most; a missed wake-up is noticed after 60 s
 
 
 def test_work_is_stolen(results: dict[str, Any]) -> None:

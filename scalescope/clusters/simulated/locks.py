@@ -1,0 +1,58 @@
+"""Locks that the workload's threads share with the event loop of the simulation.
+
+A client tells the loop something while it holds such a lock, and the loop takes the same lock. An actor whose own time
+is ahead catches up before it tells (`KernelLoop.call_soon_threadsafe`); would it do so with the lock held, the loop
+would wait for the lock and the actor for the loop, forever. So it goes on, and what it tells comes at its time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import distributed.client
+
+from scalescope.clusters.simulated.clock import CLOCK
+
+
+class LoopLock:
+    """A reentrant lock; an actor that holds it does not catch up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def acquire(self, *args: Any, **kwargs: Any) -> bool:
+        """As `threading.Lock.acquire`."""
+        taken = self._lock.acquire(*args, **kwargs)
+        actor = CLOCK.actor()
+        if taken and actor is not None:
+            actor.locks += 1
+        return taken
+
+    def release(self) -> None:
+        """As `threading.Lock.release`."""
+        self._lock.release()
+        actor = CLOCK.actor()
+        if actor is not None:
+            actor.locks -= 1
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+
+@contextmanager
+def loop_locks() -> Iterator[None]:
+    """Let clients and `as_completed` make locks of this kind: their own loop callbacks take them too."""
+    module = distributed.client
+    original = module.threading
+    module.threading = SimpleNamespace(**{**vars(original), "Lock": LoopLock, "RLock": LoopLock})
+    try:
+        yield
+    finally:
+        module.threading = original
