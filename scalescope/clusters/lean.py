@@ -7,6 +7,7 @@ import gc
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import dask
@@ -29,6 +30,8 @@ CONFIG: dict[str, Any] = {
     "distributed.client.scheduler-info-interval": "1h",
     "distributed.diagnostics.nvml": False,
     "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "distributed.worker.profile.enabled": False,
     "distributed.worker.use-file-locking": False,
 }
@@ -86,20 +89,32 @@ class LeanScheduler(distributed.Scheduler):  # type: ignore[misc]
 
 
 @contextmanager
-def cheap_start() -> Iterator[None]:
+def cheap_start(*, versions: bool = True) -> Iterator[None]:
     """Make starting a worker cheap: one monitor and one look at the installed packages per process.
 
     Workers of one process share what these measure anyway, and comparing a process's versions with itself is idle.
+
+    Args:
+        versions: Whether workers tell the scheduler their versions; in vain where it does `compare_no_versions`.
     """
-    modules = (distributed.versions, distributed.worker, distributed.core)
-    saved = [(module, name, getattr(module, name)) for module in modules for name in _SHARED if hasattr(module, name)]
-    for module, name, _ in saved:
-        setattr(module, name, _SHARED[name])
+    shared = _SHARED if versions else (*_SHARED, (distributed.worker, "get_versions", _no_versions))
+    saved = [(module, name, getattr(module, name)) for module, name, _ in shared]
+    for module, name, value in shared:
+        setattr(module, name, value)
     try:
         yield
     finally:
         for module, name, original in saved:
             setattr(module, name, original)
+
+
+def compare_no_versions() -> None:
+    """Let the scheduler in this process take its workers' versions for its own, as they are.
+
+    It compares those of all workers whenever one registers, which costs their number squared.
+    """
+    distributed.versions.get_versions = _no_versions
+    distributed.versions.error_message = _no_error
 
 
 _monitor: SystemMonitor | None = None
@@ -115,6 +130,10 @@ def _shared_handler() -> logging.Handler:
     return handler
 
 
+def _no_versions(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {}
+
+
 def _no_error(*args: Any, **kwargs: Any) -> dict[str, str]:
     return {"warning": "", "error": ""}
 
@@ -126,7 +145,12 @@ def _shared_monitor(*args: Any, **kwargs: Any) -> SystemMonitor:
     return _monitor
 
 
-_SHARED = {"get_versions": _shared_versions, "error_message": _no_error, "SystemMonitor": _shared_monitor}
+_SHARED: tuple[tuple[ModuleType, str, Any], ...] = (
+    (distributed.core, "SystemMonitor", _shared_monitor),
+    (distributed.versions, "error_message", _no_error),
+    (distributed.versions, "get_versions", _shared_versions),
+    (distributed.worker, "get_versions", _shared_versions),
+)
 
 
 def slow_heartbeats() -> None:
@@ -134,8 +158,13 @@ def slow_heartbeats() -> None:
     distributed.scheduler.heartbeat_interval = lambda workers: max(5.0, workers / 20)
 
 
-def freeze_garbage_collector() -> None:
-    """Take everything loaded so far out of garbage collection, and collect rarely."""
-    gc.collect()
+def freeze_garbage_collector(*, collect: bool = True) -> None:
+    """Take everything loaded so far out of garbage collection, and collect rarely.
+
+    Args:
+        collect: Whether to collect first, so that no garbage stays for good.
+    """
+    if collect:
+        gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 50, 100)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +15,7 @@ import distributed
 
 from scalescope.clusters import lean
 from scalescope.clusters.base import Cluster
-from scalescope.clusters.virtual import limit, process
+from scalescope.clusters.virtual import limit, process, zygote
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.cluster import VirtualSpec
 from scalescope.model.limit import EmulationLimit
@@ -127,24 +124,15 @@ class VirtualCluster(Cluster):
 @contextmanager
 def _processes(roles: Sequence[str]) -> Iterator[list[_Child]]:
     """A process per role, all forked from one that imports distributed once."""
-    pairs = [socket.socketpair() for _ in roles]
-    theirs = [their.fileno() for _, their in pairs]
-    parent = subprocess.Popen(
-        [sys.executable, "-c", f"from {process.__name__} import main; main({theirs}, {sys.path})"],
-        pass_fds=theirs,
-        stdin=subprocess.DEVNULL,
-    )
-    for _, their in pairs:
-        their.close()
-    children = [_Child(role, Connection(mine.detach())) for role, (mine, _) in zip(roles, pairs, strict=True)]
+    parent = zygote.take()
+    sockets = parent.fork(len(roles))
+    children = [_Child(role, Connection(mine.detach())) for role, mine in zip(roles, sockets, strict=True)]
     try:
         yield children
     finally:
         for child in children:
             child.send(process.Stop(), quiet=True)
-        try:
-            parent.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        if not parent.wait(STOP_TIMEOUT_S):
             _logger.warning("virtual cluster: a process did not stop within %s s; killed", STOP_TIMEOUT_S)
         for child in children:
             child.close()  # ends the process, whatever it is doing

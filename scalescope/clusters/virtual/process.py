@@ -1,17 +1,19 @@
 """The processes of a virtual cluster: a scheduler, and hosts of many workers each.
 
-`main` runs in a process that imports distributed once and then forks a child per socket, so that a process costs
-milliseconds. A child obeys commands that come over its socket, answers each, and ends when the
+`main` runs in a process that imports distributed once and then forks a child per socket that it is sent, so that a
+process costs milliseconds. A child obeys commands that come over its socket, answers each, and ends when the
 socket does: when the driver is killed, nothing of the cluster stays.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -73,19 +75,26 @@ class Stop:
 Command = StartScheduler | HostWorkers | Import | Stop
 
 
-def main(descriptors: list[int], path: list[str]) -> None:
-    """Fork a child per descriptor and wait for all of them; `path` is where the driver finds modules."""
+def main(descriptor: int, path: list[str]) -> None:
+    """Fork a child for every socket that comes over a socket; end when no more can come and all children have ended.
+
+    Args:
+        descriptor: Of the socket that they come over (see `scalescope.clusters.virtual.zygote`). It is at its end when
+            the driver is gone, even if that happens while this process still imports.
+        path: Where the driver finds modules.
+    """
     sys.path[:] = path
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to end
-    lean.freeze_garbage_collector()
-    for mine in descriptors:
+    # The zygote imports with the collector off: a collection would only touch memory that its children are to share.
+    lean.freeze_garbage_collector(collect=False)
+    gc.enable()
+    requests = socket.socket(fileno=descriptor)
+    while received := socket.recv_fds(requests, 1, 1)[1]:
+        (mine,) = received
         if os.fork() == 0:
-            for other in descriptors:
-                if other != mine:
-                    os.close(other)
+            requests.close()
             serve(Connection(mine))
-    for descriptor in descriptors:
-        os.close(descriptor)
+        os.close(mine)
     while True:
         try:
             os.wait()
@@ -138,6 +147,7 @@ class Process:
         if isinstance(command, StartScheduler):
             dask.config.set(command.config)
             lean.slow_heartbeats()
+            lean.compare_no_versions()
             self.scheduler = await lean.LeanScheduler(host="127.0.0.1", port=0, dashboard=False)
             return self.scheduler.address
         if isinstance(command, HostWorkers):
@@ -159,7 +169,7 @@ class Process:
             or worker.status != distributed.Status.running
         ]
         await asyncio.gather(*[self.workers.pop(name).close(timeout=2, nanny=False) for name in unwanted])
-        with lean.cheap_start():
+        with lean.cheap_start(versions=False):
             started = [
                 lean.LeanWorker(
                     command.scheduler, name=name, nthreads=command.nthreads, memory_limit=0, host="127.0.0.1"

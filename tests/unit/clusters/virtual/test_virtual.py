@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import distributed
 import psutil
 import pytest
 
@@ -58,6 +59,21 @@ def test_everything_listens_on_loopback(cluster: VirtualCluster) -> None:
     ]
     assert listening
     assert set(listening) == {"127.0.0.1"}
+
+
+def test_the_scheduler_compares_no_versions(cluster: VirtualCluster) -> None:
+    def ask(dask_scheduler: Any) -> tuple[list[Any], str]:
+        return (
+            [worker.versions for worker in dask_scheduler.workers.values()],
+            distributed.versions.error_message.__name__,
+        )
+
+    cluster.scale(2, 1)
+    with cluster.client() as client:
+        assert client.run_on_scheduler(ask) == ([{}, {}], "_no_error")
+        answer = client.get_versions(check=True)  # what a user asks for is answered in full
+    assert {info["packages"]["distributed"] for info in answer["workers"].values()} == {distributed.__version__}
+    assert answer["scheduler"]["packages"]["distributed"] == distributed.__version__
 
 
 def nap(number: int) -> tuple[int, float, float]:

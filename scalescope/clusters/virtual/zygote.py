@@ -1,0 +1,81 @@
+"""The process that imports distributed once and forks the processes of a virtual cluster.
+
+Nothing but the standard library is imported here, so that a driver can start it before its own imports: on two cores
+both then import at the same time.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+
+STDERR = 2
+
+_CODE = """\
+import gc
+gc.disable()
+from scalescope.clusters.virtual.process import main
+main({descriptor}, {path})
+"""
+
+
+class Zygote:
+    """Forks processes on request.
+
+    It ends when no more requests can come, because all have been made or because this process died, and all that it
+    forked have ended.
+
+    Args:
+        stdout: Descriptor that it and the forked processes write to; None for this process's standard output.
+    """
+
+    def __init__(self, stdout: int | None = None) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            # A new interpreter instead of a fork of this one, which may have threads that hold locks.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CODE.format(descriptor=theirs.fileno(), path=sys.path)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+            )
+
+    def fork(self, number: int) -> list[socket.socket]:
+        """Have all the processes that are wanted; returns a socket to each. To be called once.
+
+        The socket to a process that could not be forked is at its end.
+        """
+        sockets = []
+        with self._requests:
+            for _ in range(number):
+                mine, theirs = socket.socketpair()
+                sockets.append(mine)
+                with theirs, suppress(OSError):  # when the zygote has ended, the socket says so
+                    socket.send_fds(self._requests, [b"."], [theirs.fileno()])
+        return sockets
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it and all that it forked have ended; whether they have in time, in seconds."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+_prepared: Zygote | None = None
+
+
+def prepare() -> None:
+    """Start the zygote of the cluster that this driver will open; its standard output is not the protocol's."""
+    global _prepared
+    _prepared = Zygote(stdout=STDERR)
+
+
+def take() -> Zygote:
+    """The zygote that was prepared, once; else a new one."""
+    global _prepared
+    zygote, _prepared = _prepared or Zygote(), None
+    return zygote

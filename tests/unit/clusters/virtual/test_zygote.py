@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+import psutil
+import pytest
+
+from scalescope.clusters.virtual import process, zygote
+from scalescope.clusters.virtual.cluster import VirtualCluster
+from scalescope.clusters.virtual.zygote import Zygote
+from scalescope.errors import ClusterError
+from scalescope.model.cluster import VirtualSpec
+
+pytestmark = pytest.mark.timeout(120)
+
+OWNER = """
+import time
+from scalescope.clusters.virtual import zygote
+zygote.prepare()
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.fixture
+def prepared() -> psutil.Process:
+    zygote.prepare()
+    return psutil.Process(zygote._prepared._process.pid)  # type: ignore[union-attr]
+
+
+@contextmanager
+def owner() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
+    """A process that has prepared a zygote, and the zygote."""
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        (child,) = psutil.Process(process.pid).children()
+        yield process, child
+
+
+def test_forks_what_is_asked_for_and_ends_with_it() -> None:
+    parent = Zygote()
+    pipes = [Connection(mine.detach()) for mine in parent.fork(2)]
+    for pipe in pipes:
+        pipe.send(process.Import(()))
+    assert [pipe.recv() for pipe in pipes] == [(True, None)] * 2
+    assert not parent.wait(0)
+    for pipe in pipes:
+        pipe.close()
+    assert parent.wait(15)
+
+
+def test_a_cluster_takes_the_one_that_is_prepared_and_the_next_starts_its_own(prepared: psutil.Process) -> None:
+    for forks in (True, False):
+        cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+        cluster.open()
+        try:
+            assert (prepared.is_running() and len(prepared.children()) == 2) is forks
+        finally:
+            cluster.close()
+
+
+def test_its_output_is_not_the_protocols() -> None:
+    """A driver that has ended must not leave anybody who holds its standard output."""
+    with owner() as (process, child):
+        child.suspend()
+        process.kill()
+        assert process.stdout is not None
+        assert process.stdout.read() == b""  # returns: the pipe is at its end although the zygote lives
+        assert child.status() == psutil.STATUS_STOPPED
+        child.resume()
+
+
+def test_ends_when_its_owner_is_killed_during_its_imports() -> None:
+    with owner() as (process, child):
+        child.suspend()  # it has imported next to nothing so far
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        child.resume()
+    _, alive = psutil.wait_procs([child], timeout=30)
+    assert not alive
+
+
+def test_one_that_has_died_is_a_clear_error(prepared: psutil.Process) -> None:
+    prepared.kill()
+    zygote._prepared.wait(15)  # type: ignore[union-attr]
+    cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+    with pytest.raises(ClusterError, match="scheduler process ended unexpectedly"):
+        cluster.open()
+    cluster.close()
