@@ -274,8 +274,10 @@ def _start_prefect(*, verbose: bool) -> None:
 
 # ------------------------------------------------------------------ show and report, each in a module of its own
 
-from flows.commands import report as _report  # noqa: E402, F401
 from flows.commands import show as _show  # noqa: E402 (here, so that `--help` lists it in this place)
+
+# isort: split
+from flows.commands import report as _report  # noqa: E402, F401
 
 
 def _open_store(address: str) -> Store:

@@ -101,7 +101,8 @@ def _carry_out(
         label_flow_run(labels)
         runs = [_run(opened, study, request) for request in inquiry.requests]
         answer = judge(inquiry, runs)
-        study = opened.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
+        opened.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
+        study = opened.studies.get(study.id)
         if report:
             write_report(study, runs, report)
         published = publish(study, runs, report, return_state=True)
@@ -109,7 +110,7 @@ def _carry_out(
     if published.is_failed():
         logger.warning("The result could not be published as artifacts: %s", published.message)
     logger.info("%s", answer.line)
-    return StudyResult(study.id, answer.line, answer.alarm, answer.result, tuple(run.id for run in runs), study.where)
+    return StudyResult(study.id, study.line, study.alarm, study.result, study.runs, study.where)
 
 
 def _run(store: Store, study: Study, request: Any) -> SweepRun:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +71,7 @@ def show_run(run: SweepRun, followed_by: tuple[str, ...] = (), *, as_json: bool)
         from scalescope.report.terminal import print_run
 
         print_run(Console(highlight=False), run)
-        _say_links(links.of_run(run, followed_by))
+        _print_links(links.of_run(run, followed_by))
         say(f"\nRun {run.id} in {run.where}", "dim")
     raise typer.Exit(cli.FINDING if verdict.severity is Severity.HIGH else cli.OK)
 
@@ -90,16 +89,16 @@ def show_study(study: Study, runs: list[SweepRun], *, as_json: bool) -> None:
         from scalescope.report.studies.terminal import render
 
         Console(highlight=False).print(render(study, runs))
-        _say_links(links.of_study(study))
+        _print_links(links.of_study(study))
         say(f"\nStudy {study.id} in {study.where}", "dim")
     raise typer.Exit(cli.FINDING if study.alarm else cli.OK)
 
 
-def _say_links(found: Iterable[Link]) -> None:
+def _print_links(found: tuple[Link, ...]) -> None:
     from scalescope.report.links import lines
 
-    for position, line in enumerate(lines(tuple(found))):
-        say(line if position else f"\n{line}", "dim")
+    if found:
+        print("", *lines(found), sep="\n")
 
 
 def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:
@@ -146,14 +145,12 @@ def _run_row(run: SweepRun) -> tuple[str, ...]:
 
 def _study_row(study: Study) -> tuple[str, ...]:
     from scalescope.analysis.summary import plural
+    from scalescope.report.studies.common import workload
 
-    question = study.question
-    cluster = question.get("cluster") or ""
+    cluster = study.question.get("cluster") or ""
     kind = str(cluster.get("kind", "")) if isinstance(cluster, dict) else str(cluster)
-    names = question.get("workloads") or [question.get("workload", "")]
-    workload = str(names[0]) if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     state = "answered" if study.finished_at else "not finished"
-    return (study.id, workload, kind, plural(len(study.runs), "run"), state, study.line)
+    return (study.id, workload(study), kind, plural(len(study.runs), "run"), state, study.line)
 
 
 def _identity(run: SweepRun) -> dict[str, Any]:

@@ -306,8 +306,8 @@ def _carry(
     except KeyboardInterrupt:
         say("Stopped. Finished trials are kept; the same command continues.", "yellow")
         raise typer.Exit(cli.INTERRUPTED) from None
-    if as_json:
-        cli._print_json({"study": result.study_id, "line": result.line, "result": result.result})
-    else:
-        print(result.line)
-    raise typer.Exit(ALARM if result.alarm else FOUND)
+    from flows.commands.show import show_study
+
+    with cli._open_store(store) as opened:
+        study = opened.studies.get(result.study_id)
+        show_study(study, [opened.run(run) for run in study.runs], as_json=as_json)

@@ -68,7 +68,7 @@ class Studies:
                 session.flush()
             return self._study(session, row)
 
-    def finish(self, study_id: str, line: str, result: Mapping[str, Any], *, alarm: bool) -> Study:
+    def finish(self, study_id: str, line: str, result: Mapping[str, Any], *, alarm: bool) -> None:
         """Record the answer.
 
         Args:
@@ -88,7 +88,6 @@ class Studies:
                 )
             row.line, row.result, row.alarm = clean(line), dict(result), alarm
             row.finished_at = now_of(session)
-            return self._study(session, row)
 
     def newest(self, *, limit: int = 50) -> list[Study]:
         """The newest studies, newest first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class FakeDrivers:
             default one second of work is measured on every worker.
         refusals: Errors that starting a driver raises first.
         limit: Of emulation, as the cluster says it.
+        measures: Workers that a trial uses, and seconds that it takes.
         started: All drivers.
         begun: All trials that were asked for.
     """
@@ -36,6 +38,7 @@ class FakeDrivers:
     script: dict[int, Any] = field(default_factory=dict)
     refusals: list[Exception] = field(default_factory=list)
     limit: dict[str, Any] | None = None
+    measures: Callable[[PlannedTrial], tuple[int, float]] = lambda planned: (planned.point.workers, 1.0)
     started: list[FakeDriver] = field(default_factory=list)
     begun: list[PlannedTrial] = field(default_factory=list)
 
@@ -43,7 +46,7 @@ class FakeDrivers:
         if self.refusals:
             raise self.refusals.pop(0)
         on_progress("opening the cluster")
-        driver = FakeDriver(self, spec, folder)
+        driver = FakeDriver(self, spec, folder, python)
         self.started.append(driver)
         return driver
 
@@ -51,13 +54,14 @@ class FakeDrivers:
 class FakeDriver:
     """One of them."""
 
-    def __init__(self, drivers: FakeDrivers, spec: Any, folder: Path) -> None:
+    def __init__(self, drivers: FakeDrivers, spec: Any, folder: Path, python: str) -> None:
         self.drivers = drivers
+        self.python = python
         self.folder = folder
         self.pid = 2**22 + len(drivers.started)  # of no process
         self.facts = {"kind": spec.kind, "shows": "nothing", "cannot_show": "anything", "limit": drivers.limit}
         self.host = {"hostname": "fake"}
-        self.packages = {"fake": "1"}
+        self.packages = {"fake": "1", "python": python}
         self.alive = True
         self.closed = 0
         self.cores = quiet.cores()
@@ -80,7 +84,7 @@ class FakeDriver:
         state = states.get(what, TrialState.VALID)
         self.alive = what != "die"
         if what in ("measure", "invalid"):
-            write_records(folder / "records.spool", planned.point.workers)
+            write_records(folder / "records.spool", *self.drivers.measures(planned))
         return Outcome(
             state=state,
             reason="" if state is TrialState.VALID else f"because it should {what}",
@@ -99,8 +103,8 @@ class FakeDriver:
         self.alive = False
 
 
-def write_records(path: Path, workers: int) -> None:
-    """One task of one second on every worker."""
+def write_records(path: Path, workers: int, seconds: float) -> None:
+    """One task of so many seconds on every worker."""
     addresses = [f"tcp://127.0.0.1:{number}" for number in range(workers)]
     tasks: dict[str, Any] = {
         name: [""] * workers if kind == "str" else array(kind, [0] * workers) for name, kind in records.TASKS.items()
@@ -113,9 +117,9 @@ def write_records(path: Path, workers: int) -> None:
         "runnable": array("d", [100.0] * workers),
         "assigned": array("d", [100.0] * workers),
         "start": array("d", [100.0] * workers),
-        "stop": array("d", [101.0] * workers),
-        "done": array("d", [101.0] * workers),
-        "span": array("d", [1.0] * workers),
+        "stop": array("d", [100.0 + seconds] * workers),
+        "done": array("d", [100.0 + seconds] * workers),
+        "span": array("d", [seconds] * workers),
     }
     members: dict[str, Any] = {
         "worker": addresses,

@@ -1,0 +1,228 @@
+"""Studies as `show` and `report` give them, and as Prefect's artifacts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+
+from flows import cli, engine, publishing
+from scalescope.model.study import Study, StudyKind
+from scalescope.model.sweep import digest
+from scalescope.store.store import Store
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
+
+
+def run_of(address: str, *, study: str = "", workers: tuple[int, ...] = (1, 2, 4)) -> str:
+    """A finished run of drivers that pretend; returns its id."""
+    sweep = {**SWEEP, "axes": {"workers": list(workers)}}
+    request = replace(engine.check(sweep, store=address, fresh=True), study=study)
+    with request.open_store() as store:
+        run, waiting = engine.begin(request, store)
+        engine.run_trials(engine.Session(request, run.id, store), waiting)
+        engine.analyse(store, run.id)
+    return run.id
+
+
+@pytest.fixture
+def kept(fake: Any, address: str, threshold_study: Any) -> Callable[..., Study]:
+    """Puts a search for thresholds into the store, with one run."""
+    made = threshold_study(lambda items, repeat: 4 * items if items < 200 else 404)
+
+    def keep(*, alarm: bool = False, finished: bool = True, follows: str = "", fresh: bool = True) -> Study:
+        with Store.open(address) as store:
+            study = store.studies.begin(StudyKind.THRESHOLD, made.study.question, follows=follows, fresh=fresh)
+        run_of(address, study=study.id)
+        with Store.open(address) as store:
+            if finished:
+                store.studies.finish(study.id, made.study.line, made.study.result, alarm=alarm)
+            return store.studies.get(study.id)
+
+    return keep
+
+
+# ------------------------------------------------------------------ show
+
+
+@pytest.mark.parametrize(("alarm", "status"), [(False, 0), (True, 1)])
+def test_a_study_and_its_status(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str], alarm: bool, status: int
+) -> None:
+    study = kept(alarm=alarm)
+    assert cli.run(["show", study.id, "--store", address]) == status
+    output = capsys.readouterr()
+    assert "796 to 404 between items 199 and 200" in " ".join(output.out.split())
+    assert f"Run {study.runs[0]} (scalescope show {study.runs[0]})" in output.out
+    assert f"Study {study.id} in {address}" in output.err
+
+
+def test_the_newest_of_a_kind_and_the_beginning_of_an_id(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = kept(), kept()
+    for reference, expected in (("threshold", second), (first.id[:-1], first)):
+        assert cli.run(["show", reference, "--json", "--store", address]) == 0
+        assert json.loads(capsys.readouterr().out)["study"] == expected.id
+
+
+def test_a_study_for_programs(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    study = kept(follows="20260101-000000-abcdef")
+    assert cli.run(["show", study.id, "--json", "--store", address]) == 0
+    output = capsys.readouterr()
+    shown = json.loads(output.out)
+    assert output.err == ""
+    assert shown["question"] == study.question
+    assert shown["result"] == study.result
+    assert (shown["runs"], shown["follows"], shown["followed_by"]) == (list(study.runs), study.follows, [])
+
+
+def test_one_without_an_answer(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    study = kept(finished=False)
+    assert cli.run(["show", study.id, "--store", address]) == 0
+    assert "Not finished" in capsys.readouterr().out
+
+
+def test_a_run_says_what_it_is_part_of_and_what_it_led_to(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = run_of(address)
+    study = kept(follows=own)
+    cli.run(["show", own, "--store", address])
+    assert f"Led to {study.id} (scalescope show {study.id})" in capsys.readouterr().out
+    cli.run(["show", study.runs[0], "--store", address])
+    assert f"Part of study {study.id} (scalescope show {study.id})" in capsys.readouterr().out
+    cli.run(["show", own, "--json", "--store", address])
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["study"], shown["followed_by"]) == ("", [study.id])
+
+
+def test_latest_stays_the_newest_run_of_its_own(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    own = run_of(address)
+    kept()
+    cli.run(["show", "--json", "--store", address])
+    assert json.loads(capsys.readouterr().out)["run"] == own
+
+
+def test_runs_and_studies_are_listed_together_newest_first(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, study, last = run_of(address), kept(), run_of(address)
+    listing = ["show", "--list", "--store", address]
+    assert cli.run([*listing, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each.get("run") or each["study"] for each in found] == [last, study.id, first]
+    assert cli.run([*listing, "--all", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each.get("run") or each["study"] for each in found] == [last, study.runs[0], study.id, first]
+    assert cli.run(listing) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 run answered" in shown
+    assert study.runs[0] not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["show", "threshold-1999"], "There is no study 'threshold-1999'"),
+        (["show", "threshold-"], "Several studies begin with 'threshold-'"),
+        (["show", "latest", "--compare", "threshold"], "threshold is a study"),
+        (["report", "release"], "There is no study 'release'"),
+        (["report", "threshold", "--trial", "x"], "--trial looks into a trial of a run"),
+    ],
+)
+def test_what_cannot_be(
+    kept: Any,
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept(), kept()
+    assert cli.run([*arguments, "--store", address]) == cli.USAGE
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert says in " ".join(output.err.split())
+    assert not Path("report.html").exists()
+
+
+def test_show_and_report_stay_near_sweep_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert [name for name in listed if name in ("sweep", "show", "report", "trace")] == [
+        "sweep",
+        "show",
+        "report",
+        "trace",
+    ]
+
+
+# ------------------------------------------------------------------ report
+
+
+def test_the_report_of_a_study_and_of_its_run(kept: Any, address: str, tmp_path: Path) -> None:
+    study = kept()
+    target = tmp_path / "a.html"
+    assert cli.run(["report", study.id, "--output", str(target), "--store", address]) == 0
+    text = target.read_text(encoding="utf-8")
+    assert study.id in text
+    assert "What was asked" in text
+    assert cli.run(["report", study.runs[0], "--output", str(target), "--store", address]) == 0
+    assert f"Part of study {study.id}" in target.read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------ Prefect
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("kind", ["threshold", "release", "comparison"])
+def test_artifacts(kind: str, threshold_study: Any, release_study: Any, comparison_study: Any) -> None:
+    made = {
+        "threshold": lambda: threshold_study(lambda items, repeat: 4 * items if items < 200 else 404),
+        "release": lambda: release_study(["1", "2", "3"], lambda place: 404 if place else 804),
+        "comparison": lambda: comparison_study({"bag-map": [(1.0, 2.0)] * 7}),
+    }[kind]()
+    key = f"scalescope-{kind}-{digest(made.study.question)}"
+
+    @flow
+    def publish() -> None:
+        publishing.publish_study(made.study, made.runs, "somewhere/study.html")
+
+    publish()
+    with get_client(sync_client=True) as client:
+        every = client.request("POST", "/artifacts/filter", json={}).json()
+    found = {each["key"]: each for each in every if (each["key"] or "").startswith(key)}
+    assert set(found) == {key, f"{key}-table"}
+    assert found[key]["description"] == made.study.line
+    assert f"`scalescope show {made.runs[0].id}`" in found[key]["data"]
+    assert f"`scalescope report {made.study.id}`" in found[key]["data"]
+    rows = json.loads(found[f"{key}-table"]["data"])
+    assert rows
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_artifact_of_a_run_names_its_study(kept: Any, address: str) -> None:
+    study = kept()
+    with Store.open(address) as store:
+        run = store.run(study.runs[0])
+    assert run.verdict is not None
+    verdict = run.verdict
+
+    @flow
+    def publish() -> None:
+        publishing.publish(run, verdict)
+
+    publish()
+    with get_client(sync_client=True) as client:
+        every = client.request("POST", "/artifacts/filter", json={"sort": "UPDATED_DESC"}).json()
+    text = next(each["data"] for each in every if each["key"] == f"scalescope-{run.sweep.id}")
+    assert f"Part of study {study.id}: `scalescope show {study.id}`" in text

@@ -1,0 +1,129 @@
+"""The flows of studies and their commands, with a driver that pretends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+
+from flows import cli, compare, find_release, find_threshold
+from scalescope.errors import InvalidField
+from scalescope.model.sweep import PlannedTrial, digest
+from scalescope.store.store import Store
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+ASKED: dict[str, Any] = {"workload": "bag-map", "axes": {"items": "50..400", "workers": 300}}
+ARMS: dict[str, Any] = {"workloads": ["futures-map"], "a": {"seconds": 1}, "b": {"seconds": 2}, "values": {"items": 8}}
+
+
+def partitions(planned: PlannedTrial) -> tuple[int, float]:
+    items = planned.point.items or 0
+    return (items if items < 200 else 100), 1.0
+
+
+def test_a_study_is_kept_and_published(fake: Any, address: str) -> None:
+    fake.measures = partitions
+    result = find_threshold(**ASKED, store=address)
+    assert "between items 199 and 200" in result.line
+    assert not result.alarm
+    with Store.open(address) as store:
+        study = store.studies.get("threshold")
+        run = store.run(study.runs[0])
+    assert (study.id, study.line) == (result.study_id, result.line)
+    assert study.result["jumps"] == result.result["jumps"]
+    assert (run.study, run.planned) == (study.id, len(run.trials))
+    with get_client(sync_client=True) as client:
+        found = client.request("POST", "/artifacts/filter", json={}).json()
+    mine = {each["type"]: each for each in found if digest(study.question) in (each["key"] or "")}
+    assert mine["markdown"]["description"] == result.line
+    assert run.id in mine["markdown"]["data"]
+    assert len(mine["table"]["data"]) > 2
+
+
+def test_a_study_that_was_stopped_continues(fake: Any, address: str) -> None:
+    fake.measures = partitions
+    fake.script = {4: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        find_threshold(**ASKED, store=address)
+    result = find_threshold(**ASKED, store=address)
+    with Store.open(address) as store:
+        [study] = store.studies.newest()
+        assert study.id == result.study_id
+        assert len(store.run(study.runs[0]).trials) == len(fake.begun) - 1  # one was interrupted
+    again = find_threshold(**ASKED, store=address)
+    assert again.study_id != result.study_id
+
+
+def test_of_several_workloads_finished_ones_are_not_repeated(fake: Any, address: str) -> None:
+    given = {**ARMS, "workloads": ["futures-map", "bag-map"]}
+    fake.script = {16: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        compare(**given, store=address)
+    result = compare(**given, store=address)
+    assert len(result.runs) == 2
+    assert len(fake.begun) == 2 * 14 + 1
+
+
+def test_a_study_follows_a_run(fake: Any, address: str) -> None:
+    fake.measures = partitions
+    first = find_threshold(**ASKED, store=address)
+    second = compare(run=first.runs[0], a={"seconds": 1}, b={"seconds": 2}, store=address)
+    with Store.open(address) as store:
+        assert store.studies.get("comparison").follows == first.runs[0]
+        assert store.studies.following(first.runs[0]) == (second.study_id,)
+
+
+def test_bad_input_starts_nothing(fake: Any, address: str) -> None:
+    for flow, given in ((find_threshold, {"workload": "bag-map"}), (compare, {}), (find_release, {})):
+        with pytest.raises(InvalidField):
+            flow(**given, store=address)
+    assert fake.started == []
+
+
+# ------------------------------------------------------------------ commands
+
+
+def test_find_threshold(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.measures = partitions
+    command = ["find-threshold", "-w", "bag-map", "-a", "items=50..400", "-a", "workers=300", "--store", address]
+    assert cli.run(command) == 0
+    out = capsys.readouterr().out
+    assert "tasks falls from 199 to 100 between items 199 and 200" in out
+    assert cli.run([*command, "--json", "--fresh"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"]["jumps"][0]["left"] == 199
+
+
+def test_compare(fake: Any, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def measures(planned: PlannedTrial) -> tuple[int, float]:
+        return 4, float(str(planned.point.params["seconds"]))
+
+    fake.measures = measures
+    report = tmp_path / "report.html"
+    command = ["compare", "-w", "futures-map", "-a", "workers=4", "--a", "seconds=1", "--b", "seconds=2"]
+    assert cli.run([*command, "--store", address, "--report", str(report)]) == 1
+    assert "slower" in capsys.readouterr().out
+    assert "B (seconds=2.0)" in report.read_text(encoding="utf-8")
+    assert cli.run(["show", "comparison", "--store", address]) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("find-threshold -w bag-map", "exactly one axis"),
+        ("find-threshold -w bag-map -a items=1..9 -m taks", "did you mean 'tasks'"),
+        ("find-threshold -a items=1..9", "the name of a workload"),
+        ("find-threshold nothing -a items=1..9", "The store holds no runs"),
+        ("compare -w futures-map --a secs=1", "did you mean"),
+        ("compare -w futures-map --a seconds", "NAME=VALUE"),
+        ("find-release -w futures-map -m tasks", "a package with --good, or two lock files"),
+        ("find-release dask --good 2024.1.0 -w futures-map", "a metric or a finding"),
+        ("find-release dask -w futures-map -m tasks -e --option", "options are refused"),
+    ],
+)
+def test_bad_input(command: str, says: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*command.split(), "--store", address]) == 2
+    assert says in capsys.readouterr().err
