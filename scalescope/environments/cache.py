@@ -11,14 +11,14 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from scalescope.environments import needs, shelf, uv
 from scalescope.environments.interpreter import Interpreter, look
-from scalescope.environments.locks import Lock, hold, release
+from scalescope.environments.locks import BUILD, USE, Lock, hold
 from scalescope.environments.shelf import Manifest
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
 from scalescope.model.environment import Environment
@@ -119,46 +119,44 @@ def _key(environment: Environment) -> str:
 
 
 def _from_cache(environment: Environment, folder: Path, says: Callable[[str], None]) -> tuple[Manifest, bool]:
-    """What is there, and whether it was built now; a shared lock is held on it from now on."""
+    """What is there, and whether it was built now; this process holds a lock from now on, so that it stays there."""
 
     def waiting() -> None:
-        says(f"Waiting for another process that builds environment {_shown(environment)}")
+        says(f"Waiting for another process that builds or removes environment {_shown(environment)}")
 
-    fresh = False
-    lock = Lock(folder)
     with ExitStack() as stack:
-        stack.callback(lock.close)
-        while True:  # until it is still there after the lock was made a shared one, in which moment another may prune
-            lock.share(waiting)
-            manifest = Manifest.read(folder)
-            if manifest is not None:
-                break
-            release(folder)  # it was ours, and somebody removed it by hand
-            lock.own(waiting)
-            if Manifest.read(folder) is None:
-                _build(environment, folder, lock, says)
-                fresh = True
+        use = Lock(folder, USE)
+        stack.callback(use.close)
+        use.share(waiting)
+        manifest, fresh = Manifest.read(folder), False
+        if manifest is None:
+            with closing(Lock(folder, BUILD)) as build:
+                build.own(waiting)
+                manifest = Manifest.read(folder)  # the other one has built it
+                if manifest is None:
+                    manifest, fresh = _build(environment, folder, [use.fd, build.fd], says), True
         os.utime(folder / shelf.MANIFEST)
         stack.pop_all()
-        hold(folder, lock)
+    hold(folder, use)
     return manifest, fresh
 
 
-def _build(environment: Environment, folder: Path, lock: Lock, says: Callable[[str], None]) -> None:
+def _build(environment: Environment, folder: Path, locks: Sequence[int], says: Callable[[str], None]) -> Manifest:
     """Build it in its place. Nobody uses it before its manifest is there, which is written last.
 
-    uv and its children inherit the lock: if this process is killed, the next one waits for them to end, too.
+    uv and its children inherit the locks: if this process is killed, the next one waits for them to end, too.
     """
     says(f"Building environment {_shown(environment)}")
     began = time.monotonic()
     shelf.remove(folder)  # what a killed builder left
     with ExitStack() as stack:
         stack.callback(shelf.remove, folder)
-        manifest = _install(environment, folder, [lock.fd])
+        manifest = _install(environment, folder, locks)
         manifest.write(folder)
         stack.pop_all()
     added = f", {' and '.join(manifest.added)} added" if manifest.added else ""
     says(f"Built in {time.monotonic() - began:.0f} s: {len(manifest.packages)} packages{added}")
+    return manifest
 
 
 def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Manifest:

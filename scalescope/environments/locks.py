@@ -8,29 +8,37 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+USE, BUILD = ".lock", ".build"
+"""Kinds of locks, and how their files' names end."""
+
 
 class Lock:
-    """The lock of one environment: shared by those who use it, exclusive for who builds or removes it.
+    """A lock of one environment. There are two, so that nobody who wants to build waits for those who use it.
 
     Its file lies beside the environment's folder and is never removed, else two could lock two files of one name.
+
+    Args:
+        folder: Of the environment.
+        kind: `USE`: shared by those who use or build it, exclusive for who removes it. `BUILD`: exclusive for who
+            builds it, while it is built.
 
     Attributes:
         fd: File descriptor. A child process that inherits it keeps the lock as well.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.fd = os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.fd = os.open(folder.with_suffix(kind), os.O_RDWR | os.O_CREAT, 0o644)
 
     def share(self, waiting: Callable[[], None]) -> None:
-        """Wait until nobody builds or removes it; `waiting` is called if that is not at once."""
+        """Wait until nobody has it alone; `waiting` is called if that is not at once."""
         self._take(fcntl.LOCK_SH, waiting)
 
     def own(self, waiting: Callable[[], None]) -> None:
-        """Wait until nobody else uses it."""
+        """Wait until nobody else has it."""
         self._take(fcntl.LOCK_EX, waiting)
 
     def try_own(self) -> bool:
-        """Whether nobody else uses it, and it is ours now."""
+        """Whether nobody else had it, and it is ours now."""
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,11 +68,3 @@ def hold(folder: Path, lock: Lock) -> None:
             lock.close()
         else:
             _held[folder] = lock
-
-
-def release(folder: Path) -> None:
-    """Give up what `hold` keeps: the environment is no longer used here."""
-    with _changes:
-        lock = _held.pop(folder, None)
-    if lock is not None:
-        lock.close()

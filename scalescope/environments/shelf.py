@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalescope.environments.locks import Lock
+from scalescope.environments.locks import USE, Lock
 from scalescope.errors import EnvironmentUnavailable
 
 VARIABLE = "SCALESCOPE_ENVIRONMENTS"
@@ -138,7 +138,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False) -> Pruned:
     """
     removed, in_use, freed = [], [], 0
     for path in _folders():
-        lock = Lock(path)
+        lock = Lock(path, USE)
         try:
             manifest = Manifest.read(path)
             age_s = time.time() - _last_used(path)
@@ -190,7 +190,7 @@ def size(path: Path, *, shared: bool = True) -> int:
 def _folders() -> Iterator[Path]:
     root = folder()
     if root.is_dir():
-        yield from sorted(path.with_suffix("") for path in root.glob("*.lock") if path.with_suffix("").is_dir())
+        yield from sorted(path.with_suffix("") for path in root.glob(f"*{USE}") if path.with_suffix("").is_dir())
 
 
 def _last_used(path: Path) -> float:
@@ -201,7 +201,7 @@ def _last_used(path: Path) -> float:
 
 
 def _cached(path: Path, manifest: Manifest) -> Cached:
-    lock = Lock(path)
+    lock = Lock(path, USE)
     try:
         in_use = not lock.try_own()
     finally:

@@ -34,6 +34,17 @@ def write_wheel(folder: Path, name: str, version: str, *, needs: Sequence[str] =
         links.write(f'<a href="../{file}">{file}</a>\n')
 
 
+def let_go() -> None:
+    """End the use of environments, as the end of this process would."""
+    while locks._held:
+        locks._held.popitem()[1].close()
+
+
+@pytest.fixture(name="let_go")
+def _let_go() -> Callable[[], None]:
+    return let_go
+
+
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
@@ -65,8 +76,7 @@ def cache(tmp_path: Path, wheels: Path, uv_cache: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("UV_DEFAULT_INDEX", wheels.as_uri())
     monkeypatch.setenv("UV_CACHE_DIR", str(uv_cache))
     yield folder
-    for held in list(locks._held):
-        locks.release(held)
+    let_go()
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flows import cli
-from scalescope.environments import locks
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -19,7 +19,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, said.out, said.err
 
 
-def test_from_nothing_to_nothing(capsys: pytest.CaptureFixture[str], cache: Path) -> None:
+def test_from_nothing_to_nothing(capsys: pytest.CaptureFixture[str], let_go: Callable[[], None]) -> None:
     status, out, err = run(capsys)
     assert (status, "0 environments" in err) == (0, True)
 
@@ -37,8 +37,7 @@ def test_from_nothing_to_nothing(capsys: pytest.CaptureFixture[str], cache: Path
 
     status, out, _ = run(capsys, "prune", "--all")
     assert (status, out.count("in use")) == (0, 2)
-    for held in list(locks._held):
-        locks.release(held)
+    let_go()
     assert run(capsys, "prune")[1] == ""
     status, out, _ = run(capsys, "prune", "--older-than", "0", "--json")
     assert sorted(json.loads(out)["removed"]) == ["tiny-thing==1.0", "tiny-thing==1.1"]

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from scalescope.environments import ensure, list_cached, prune, uv
-from scalescope.environments.locks import Lock
+from scalescope.environments.locks import BUILD, USE, Lock
 from scalescope.model.environment import Environment
 
 Start = Callable[..., "subprocess.Popen[str]"]
 TINY = Environment.parse("tiny-thing==1.0")
 
-USE = """
+USES = """
 import sys
 from scalescope.environments import ensure
 from scalescope.model.environment import Environment
@@ -55,7 +55,7 @@ def wait_for(path: Path) -> None:
 
 
 def test_one_builds_and_the_other_waits(cache: Path, process: Start) -> None:
-    both = [process(USE), process(USE)]
+    both = [process(USES), process(USES)]
     for one in both:
         go(one)
     assert sorted(map(answer, both)) == ["False", "True"]
@@ -72,12 +72,31 @@ def test_threads_of_one_process(cache: Path) -> None:
     assert sorted(fresh) == [False, False, True]
 
 
-def test_who_waits_is_told(cache: Path) -> None:
+def test_a_builder_waits_for_no_user(cache: Path) -> None:
+    """Who waited to build, and now finds it in use by who has built it, must not wait for the end of that process."""
+    folder = _folder_of(TINY, cache)
+    cache.mkdir(parents=True)
+    came: list[bool] = []
+    waits = threading.Event()
+    late = threading.Thread(target=lambda: came.append(ensure(TINY, says=lambda text: waits.set()).fresh))
+    with contextlib.closing(Lock(folder, BUILD)) as build:
+        build.own(lambda: None)
+        late.start()
+        assert waits.wait(60)
+        user = Lock(folder, USE)  # as if it had been built here meanwhile
+        user.share(lambda: None)
+    late.join(60)
+    user.close()
+    assert came == [True]
+
+
+@pytest.mark.parametrize("kind", [USE, BUILD])
+def test_who_waits_is_told(kind: str, cache: Path) -> None:
     folder = Path(ensure(TINY).python).parent.parent
     assert prune(everything=True).in_use == (TINY.text,)
     other = Environment.parse("tiny-thing==1.1")
     said = threading.Event()
-    with contextlib.closing(Lock(_folder_of(other, folder.parent))) as lock:
+    with contextlib.closing(Lock(_folder_of(other, folder.parent), kind)) as lock:
         assert lock.try_own()
         built: list[bool] = []
         thread = threading.Thread(target=lambda: built.append(ensure(other, says=lambda text: said.set()).fresh))
@@ -111,7 +130,7 @@ def test_a_build_that_was_killed(then: str, cache: Path, tmp_path: Path, process
         assert ensure(TINY).fresh
         assert [cached.text for cached in list_cached()] == [TINY.text]
     else:
-        with contextlib.closing(Lock(folder)) as lock:
+        with contextlib.closing(Lock(folder, USE)) as lock:
             lock.own(lambda: None)
         assert list_cached() == ()
         assert prune().removed == ("",)
@@ -119,7 +138,7 @@ def test_a_build_that_was_killed(then: str, cache: Path, tmp_path: Path, process
 
 
 def test_what_is_in_use_stays(cache: Path, process: Start) -> None:
-    user = process(USE)
+    user = process(USES)
     go(user)
     assert answer(user) == "True"
     assert [cached.in_use for cached in list_cached()] == [True]
@@ -136,7 +155,7 @@ def test_what_is_in_use_stays(cache: Path, process: Start) -> None:
 
 
 def test_what_was_used_lately_stays(cache: Path, process: Start) -> None:
-    user = process(USE)
+    user = process(USES)
     go(user)
     answer(user)
     go(user)
