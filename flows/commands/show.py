@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from scalescope.report.links import Link
     from scalescope.store.store import Store, SweepRun
 
+LINE = 90
+"""Characters of an answer in a list."""
 STATUSES = cli.STATUSES.replace("severity high", "severity high, or a study with bad news or no answer")
 
 
@@ -134,7 +138,23 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
         cli._print_json([identity(each) if isinstance(each, Study) else _identity(each) for each in found])
         return
     rows = [_study_row(each) if isinstance(each, Study) else _run_row(each) for each in found]
-    cli._print_table(("run or study", "workload", "cluster", "trials", "state", "worst finding, or answer"), rows)
+    _print_rows(rows)
+
+
+def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
+    """A table in which an id stays in one piece, to be copied, however narrow the terminal is."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("run or study", no_wrap=True)
+    for title, width in (("workload", 8), ("cluster", 5), ("trials", 5), ("state", 5), ("finding or answer", 12)):
+        table.add_column(title, overflow="fold", min_width=width)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
 
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:
@@ -150,7 +170,14 @@ def _study_row(study: Study) -> tuple[str, ...]:
     cluster = study.question.get("cluster") or ""
     kind = str(cluster.get("kind", "")) if isinstance(cluster, dict) else str(cluster)
     state = "answered" if study.finished_at else "not finished"
-    return (study.id, workload(study), kind, plural(len(study.runs), "run"), state, study.line)
+    return (
+        study.id,
+        workload(study),
+        kind,
+        plural(len(study.runs), "run"),
+        state,
+        shorten(study.line, LINE, placeholder=" …"),
+    )
 
 
 def _identity(run: SweepRun) -> dict[str, Any]:

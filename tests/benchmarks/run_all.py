@@ -14,6 +14,7 @@ COMMANDS = (
     ("bench_report.py",),
     ("bench_knee.py",),
     ("bench_comparison.py",),
+    ("bench_compare.py", "--times", "20"),
     ("bench_release.py", "300"),
 )
 

@@ -1,0 +1,77 @@
+"""How often is a comparison right, on real virtual workers? Some of equals, and as many of a slower B.
+
+    python tests/benchmarks/bench_compare.py [--times 20] [--effect 0.05] [--json]
+
+Each comparison is the study `compare` as users have it, but for Prefect: interleaved pairs of trials of four workers
+that sleep for half a second, on one virtual cluster that stays open. About twelve seconds each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from flows import engine
+from flows.studies import comparison
+
+SECONDS = 0.5
+
+
+def main() -> None:
+    """Run the benchmark and print it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--effect", type=float, default=0.05)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    counts: dict[str, dict[str, int]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        store = str(Path(folder) / "results.db")
+        session: engine.Session | None = None
+        try:
+            for name, effect in (("equal", 0.0), (f"slower by {asked.effect:.0%}", asked.effect)):
+                decisions: Counter[str] = Counter()
+                for seed in range(asked.times):
+                    session, result = compare(store, session, SECONDS * (1 + effect), seed)
+                    decisions[result["decision"]] += 1
+                    print(f"{name}, {seed + 1}/{asked.times}: {result['line']}", flush=True)
+                counts[name] = dict(decisions)
+        finally:
+            if session is not None:
+                session.close()
+    if asked.json:
+        print(json.dumps(counts))
+        return
+    print("\n| B | decisions |\n| --- | --- |")
+    for name, found in counts.items():
+        print(f"| {name} | {', '.join(f'{count} {decision}' for decision, count in found.items())} |")
+
+
+def compare(
+    store: str, session: engine.Session | None, seconds: float, seed: int
+) -> tuple[engine.Session, dict[str, Any]]:
+    """One comparison of `SECONDS` with `seconds`, on the clusters of the session."""
+    given = {
+        "workloads": ["futures-map"],
+        "cluster": "virtual",
+        "values": {"workers": 4, "items": 4},
+        "a": {"seconds": SECONDS},
+        "b": {"seconds": seconds},
+        "seed": seed,
+    }
+    inquiry = comparison.ask(given, store)
+    [request] = inquiry.requests
+    with request.open_store() as opened:
+        run, waiting = engine.begin(request, opened)
+        session = session or engine.Session(request, run.id, opened)
+        session.request, session.run_id, session.store = request, run.id, opened
+        engine.run_trials(session, waiting, more=lambda: engine.grown(request, opened, run.id), hold=True)
+        return session, dict(inquiry.answer([opened.run(run.id)]).result)
+
+
+if __name__ == "__main__":
+    main()
