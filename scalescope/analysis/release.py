@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import count
+from statistics import median
 from typing import Any
 
 from scalescope.analysis import sequential
@@ -396,14 +397,28 @@ class _Table:
             words = f"{plural(found.dropped, 'pair')} not valid" if found.dropped else "not tried"
             return (State.UNDECIDED if given_up else State.OPEN), words
         end = index == question.last
-        change_s = f"{question.metric} {change(found.ratio(found.mean))} against {question.labels[0]}"
-        words = f"{change_s} ({plural(valid, 'pair')})"
+        words = f"{self._compared(index, found)}, {plural(valid, 'pair')}"
         state = State.OPEN
         if found.exact or valid in question.looks or valid >= question.max_pairs:
             state = self._end_differs(found, last=valid >= question.max_pairs) if end else self._nearer(found)
         if state is State.OPEN and (valid >= question.max_pairs or found.dropped >= max(MOST_INVALID, valid)):
             return State.UNDECIDED, f"{words}, too noisy to tell"
         return state, words
+
+    def _compared(self, index: int, found: Effects) -> str:
+        """A candidate beside the good end: `workers_used 2 instead of 101 in 2.50.0`."""
+        metric, good = self.question.metric, self.question.labels[0]
+        a, b = (median(side) for side in zip(*self._pairs(index), strict=True))
+        if a == b:
+            return f"{metric} {b:,.4g} as in {good}"
+        more = "" if found.exact else f", {change(found.ratio(found.mean))}"
+        return f"{metric} {b:,.4g} instead of {a:,.4g} in {good}{more}"
+
+    def _pairs(self, index: int) -> list[tuple[float, float]]:
+        """Valid pairs of the good end and a candidate."""
+        good = self.cells.get(0, {})
+        pairs = [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
+        return [(a, b) for a, b in pairs if a is not None and b is not None]
 
     def _end_differs(self, found: Effects, *, last: bool) -> State:
         """Bad once the effect is known so well that it could be told from its half, by which all others are judged."""
@@ -453,8 +468,8 @@ def _line(table: _Table, search: _Search, skipped: Sequence[Candidate]) -> str:
     match search.decision:
         case Decision.FOUND:
             return (
-                f"{subject}{bad.label} is the first that {question.symptom} ({bad.words}), "
-                f"{good.label} the last that does not ({good.words}); {spent}."
+                f"{subject}{bad.label} is the first that {question.symptom}: {bad.words}; "
+                f"{good.label} is the last that does not: {good.words}. {spent[0].upper()}{spent[1:]}."
             )
         case Decision.BETWEEN:
             reasons = "; ".join(_reasons(skipped))

@@ -77,8 +77,8 @@ def test_the_culprit_among_28_releases_takes_at_most_seven_environments_and_two_
     assert len(answer.tried) <= 7
     assert answer.trials == len(readings) == 2 * len(answer.tried)
     assert answer.line == (
-        "apache-beam 2.63.0 is the first that shows too-few-partitions (shown by 2 of 2 trials), 2.62.0 the last "
-        f"that does not (shown by 0 of 2 trials); {len(answer.tried)} of 28 tried, {answer.trials} trials."
+        "apache-beam 2.63.0 is the first that shows too-few-partitions: shown by 2 of 2 trials; 2.62.0 is the last "
+        f"that does not: shown by 0 of 2 trials. {len(answer.tried)} of 28 tried, {answer.trials} trials."
     )
 
 
@@ -95,7 +95,7 @@ def test_numbers_of_a_simulated_cluster_take_two_pairs_each() -> None:
     answer, readings = search(question, lambda candidate, _: 76.8 if candidate >= 13 else 0.6)
     assert answer.first_bad is not None
     assert answer.first_bad.label == "2.63.0"
-    assert answer.first_bad.words == "makespan_s 128 times as high against 2.50.0 (2 pairs)"
+    assert answer.first_bad.words == "makespan_s 76.8 instead of 0.6 in 2.50.0, 2 pairs"
     assert Counter(reading.candidate for reading in readings if reading.candidate) == Counter(
         {each.index: 2 for each in answer.tried if each.index}
     )
@@ -320,7 +320,7 @@ def test_a_count_that_was_zero_is_compared() -> None:
     answer, _ = search(Question(names(9), mode=Mode.METRIC), lambda candidate, _: 7.0 if candidate >= 5 else 0.0)
     assert answer.first_bad is not None
     assert answer.first_bad.index == 5
-    assert "above 0, not 0" in answer.line
+    assert "makespan_s 7 instead of 0 in r0" in answer.line
 
 
 # ------------------------------------------------------------------ what cannot be right
