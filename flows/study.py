@@ -12,7 +12,6 @@ import httpx
 from prefect import get_run_logger, runtime, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import PrefectException
-from prefect.tasks import exponential_backoff
 from pydantic import SkipValidation
 
 import blocks
@@ -20,7 +19,7 @@ from flows import publishing
 from flows.local import local_flow
 from flows.studies import comparison, release, threshold
 from flows.studies.inquiry import MINUTES, Answer, Inquiry
-from flows.sweep import carry_out, label_flow_run, raised
+from flows.sweep import carry_out, label_flow_run, retried
 from flows.syntax import names_block, names_store
 from scalescope.model.study import Study
 from scalescope.report import html
@@ -59,10 +58,7 @@ def judge(inquiry: Inquiry, runs: Sequence[SweepRun]) -> Answer:
 
 @task(
     task_run_name="publish {study.id}",
-    retries=2,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_jitter_factor=0.5,
-    retry_condition_fn=raised(httpx.HTTPError, PrefectException),
+    **retried(httpx.HTTPError, PrefectException),
     timeout_seconds=120,
     cache_policy=NO_CACHE,
     persist_result=False,

@@ -68,13 +68,21 @@ class SweepResult:
 # ------------------------------------------------------------------ tasks
 
 
-def raised(*kinds: type[Exception]) -> Callable[[Task[..., Any], TaskRun, State[Any]], bool]:
-    """A condition for another attempt: that the task raised one of these. Nothing else is mended by trying again."""
+def retried(*kinds: type[Exception]) -> dict[str, Any]:
+    """Options of a task that is tried three times, with growing pauses, when it raises one of these.
+
+    Nothing else is mended by trying again.
+    """
 
     def condition(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
         return isinstance(state.result(raise_on_failure=False), kinds)
 
-    return condition
+    return {
+        "retries": 2,
+        "retry_delay_seconds": exponential_backoff(backoff_factor=2),
+        "retry_jitter_factor": 0.5,
+        "retry_condition_fn": condition,
+    }
 
 
 def _provision_name() -> str:
@@ -87,10 +95,7 @@ def _provision_name() -> str:
 
 @task(
     task_run_name=_provision_name,
-    retries=2,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_jitter_factor=0.5,
-    retry_condition_fn=raised(InfrastructureError),
+    **retried(InfrastructureError),
     timeout_seconds=START_TIMEOUT_S,
     cache_policy=NO_CACHE,
     persist_result=False,
@@ -104,10 +109,7 @@ def provision(session: Session, point: Point) -> Mapping[str, Any]:
 
 @task(
     task_run_name="environments",
-    retries=2,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_jitter_factor=0.5,
-    retry_condition_fn=raised(InfrastructureError),
+    **retried(InfrastructureError),
     timeout_seconds=BUILD_TIMEOUT_S,
     cache_policy=NO_CACHE,
     persist_result=False,
@@ -144,10 +146,7 @@ def analyse(store: Store, run_id: str) -> Verdict:
 
 @task(
     task_run_name="publish {run.id}",
-    retries=2,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_jitter_factor=0.5,
-    retry_condition_fn=raised(httpx.HTTPError, PrefectException),
+    **retried(httpx.HTTPError, PrefectException),
     timeout_seconds=120,
     cache_policy=NO_CACHE,
     persist_result=False,
