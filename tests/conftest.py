@@ -220,7 +220,7 @@ def release_study() -> Callable[..., Answered]:
             **design,
         }
         question = release.Question(labels=tuple(labels), **given)
-        environments = [f"{label} = mypackage=={place}.0" for place, label in enumerate(labels)]
+        environments = [f"step-{place} = mypackage=={place}.0" for place in range(len(labels))]
         readings: list[release.Reading] = []
         trials: list[Trial] = []
         while asks := release.further(question, readings):

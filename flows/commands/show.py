@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LINE = 90
 """Characters of an answer in a list."""
+WIDE = 100
+"""Columns of a terminal from which on the list has all of its own."""
 STATUSES = cli.STATUSES.replace("severity high", "severity high, or a study with bad news or no answer")
 
 
@@ -148,13 +150,15 @@ def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
+    titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
+    kept = [i for i, title in enumerate(titles) if console.width >= WIDE or title not in ("cluster", "trials")]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("run or study", no_wrap=True)
-    for title, width in (("workload", 8), ("cluster", 5), ("trials", 5), ("state", 5), ("finding or answer", 12)):
-        table.add_column(title, overflow="fold", min_width=width)
+    for i in kept:
+        table.add_column(titles[i], no_wrap=i == 0, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+        table.add_row(*(Text(row[i]) for i in kept))
+    console.print(table)
 
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:
@@ -170,14 +174,8 @@ def _study_row(study: Study) -> tuple[str, ...]:
     cluster = study.question.get("cluster") or ""
     kind = str(cluster.get("kind", "")) if isinstance(cluster, dict) else str(cluster)
     state = "answered" if study.finished_at else "not finished"
-    return (
-        study.id,
-        workload(study),
-        kind,
-        plural(len(study.runs), "run"),
-        state,
-        shorten(study.line, LINE, placeholder=" …"),
-    )
+    answer = shorten(study.line, LINE, placeholder=" …")
+    return (study.id, workload(study), kind, plural(len(study.runs), "run"), state, answer)
 
 
 def _identity(run: SweepRun) -> dict[str, Any]:

@@ -269,7 +269,8 @@ def too_few_partitions(case: Case) -> Finding | None:
         return None
     worst, metrics = found[0]
     asked = _partitions_asked(worst)
-    rule, confidence = (None, 0.9) if asked else _rule_of(case, found)
+    alike = [item for item in found if item[0].point.environment == worst.point.environment]  # releases differ
+    rule, confidence = (None, 0.9) if asked else _rule_of(case, alike)
     idle = case.idle(worst)
     severity = Severity.LOW if idle < 0.2 else Severity.MEDIUM if idle < ABOUT_HALF else Severity.HIGH
     if worst.point.items is None:
@@ -279,7 +280,7 @@ def too_few_partitions(case: Case) -> Finding | None:
         severity,
         f"{_asked_and_used(worst, metrics)}: {_partition_cause(case, worst, metrics, rule)}.",
         _partition_remedy(case, worst, rule),
-        evidence=(*_structure(worst, metrics), *_prediction(rule, found)),
+        evidence=(*_structure(worst, metrics), *_prediction(rule, alike)),
         confidence=confidence,
         points=_ids(found),
         lost_s=sum(case.idle_s(summary) for summary, _ in found),

@@ -123,7 +123,8 @@ def test_runs_and_studies_are_listed_together_newest_first(
     assert [each.get("run") or each["study"] for each in found] == [last, study.runs[0], study.id, first]
     assert cli.run(listing) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "1 run answered" in shown
+    assert study.id in shown
+    assert "answered" in shown
     assert study.runs[0] not in shown
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from flows import engine
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.report.html import write
+from scalescope.report.html import write, write_study
 from scalescope.store.store import SweepRun
 
 pytestmark = pytest.mark.timeout(240)
@@ -240,14 +240,66 @@ def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser:
 def test_the_bar_under_the_mouse_is_named(browser: Browser, story: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
 
     browser.open(story)
     chart = browser.driver.find_element(By.ID, "chart-gantt")
     browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
     ActionChains(browser.driver).move_to_element_with_offset(chart, 0, -30).perform()
-    text = browser.script("return document.getElementById('reading').textContent")
+    reading = browser.driver.find_element(By.ID, "reading")
+    WebDriverWait(browser.driver, 20).until(lambda driver: not reading.text.startswith("Move the cursor"))
+    text = reading.text
     assert "from_sequence, " in text
     assert "to 3,840 s." in text
+
+
+LAID_OUT = """
+const box = (selector) => [...document.querySelectorAll(selector)].map((each) => each.getBoundingClientRect())
+  .map((it) => [it.left, it.right, it.top]);
+return {wide: document.documentElement.scrollWidth, strip: box('.strip li'), marks: box('.forest .mark'),
+  spans: box('.forest .span'), one: box('.forest .one'), ticks: box('.forest .tick')};
+"""
+
+
+def test_studies_of_every_kind_on_wide_and_narrow_screens(
+    browser: Browser, threshold_study: Any, release_study: Any, comparison_study: Any, tmp_path: Path
+) -> None:
+    labels = [f"2.{number}.0" for number in range(50, 78)]
+    close, slower = ([(1.0 + i % 3 / 100, ratio + i % 4 / 100) for i in range(9)] for ratio in (1.0, 1.2))
+    made = {
+        "threshold": threshold_study(lambda items, repeat: 4 * items if items < 200 else 404),
+        "release": release_study(labels, lambda place: None if place == 13 else 404 if place > 17 else 804),
+        "comparison": comparison_study({"one": slower}),
+        "comparisons": comparison_study({"one": slower, "two": close, HOSTILE: [(2.0, 1.0)] * 7}),
+    }
+    expected = {"threshold": ["chart-curve"], "comparison": ["chart-pairs"]}
+    for name, each in made.items():
+        path = write_study(tmp_path / f"{name}.html", each.study, each.runs)
+        for width, scheme in ((1200, "light"), (420, "dark")):
+            browser.requests()
+            browser.complaints()
+            if name in expected:
+                assert browser.open(path, scheme=scheme, width=width) == expected[name]
+            else:  # no script is in it, and none is needed
+                browser.resize(width, 900)
+                browser.driver.get(path.as_uri())
+            assert browser.complaints() == []
+            assert [asked for asked in browser.requests() if not asked.startswith("data:")] == [path.as_uri()]
+            assert browser.script("return window.stolen ?? null") is None
+            found = browser.script(LAID_OUT)
+            assert found["wide"] <= width
+            if name == "release":
+                assert len(found["strip"]) == len(labels)
+                assert all(right <= width for _, right, _ in found["strip"])
+            if name == "comparisons":
+                [faster, slow, same] = [(left + right) / 2 for left, right, _ in found["marks"]]
+                assert faster < found["one"][0][0] < slow
+                assert abs(same - found["one"][0][0]) < abs(slow - found["one"][0][0])
+                assert all(
+                    left <= mark <= right
+                    for (left, right, _), mark in zip(found["spans"], (faster, slow, same), strict=True)
+                )
+                assert all(after[0] >= before[1] for before, after in pairwise(found["ticks"]))
 
 
 HOSTILE = '</script><script>window.stolen = 1</script><img src=x onerror="window.stolen = 2">$$x$$@{y}'

@@ -169,9 +169,7 @@ def threshold(
         doubts: Ends of what is not resolved.
         labels: Of the two axes; one with any character that could be markup is replaced.
     """
-    axis, metric = (
-        text if PLAIN.fullmatch(text) else other for text, other in zip(labels, ("value", "metric"), strict=True)
-    )
+    axis, metric = _plain(labels[0], "value"), _plain(labels[1], "metric")
     made = canvas.figure(name, height=340, x_label=axis, y_label=metric)
     for each in made.axis:
         each.formatter = NumeralTickFormatter(format="0,0.[000]")
@@ -198,9 +196,9 @@ def threshold(
     made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
 
 
-def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]]) -> None:
+def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
     """The pairs of a comparison as they ran, A and B of each at its number, without trials that are not valid."""
-    made = canvas.figure(name, height=260, x_label="pair", y_label="metric")
+    made = canvas.figure(name, height=260, x_label="pair", y_label=_plain(metric, "metric"))
     made.xaxis.formatter = NumeralTickFormatter(format="0,0")
     made.yaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
     made.xaxis.ticker.min_interval = 1
@@ -217,6 +215,10 @@ def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, floa
         canvas.paint(marks.glyph, fill_color=colour, line_color="page")
         tooltips = [("pair", "@x"), (side.upper(), "@y{0,0.[0000]}")]
         made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+
+
+def _plain(text: str, other: str) -> str:
+    return text if PLAIN.fullmatch(text) else other
 
 
 def _regimes(spots: Sequence[tuple[float, float]], ends: Collection[float]) -> list[list[tuple[float, float]]]:

@@ -17,7 +17,7 @@ ABOVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 5, 10, 20, 50, 100)
 APART = 0.11
 """Share of the axis by which two of its numbers must be apart to be read."""
 WIDEST = math.log(100)
-"""Of the axis on either side of 1; what lies beyond is cut off there."""
+"""Of the axis on either side of 1, at most; it is not stretched for what is infinite."""
 NARROWEST = math.log(1.02)
 MARGIN = 0.06
 
@@ -117,14 +117,16 @@ class _Axis:
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> _Axis:
-        ends = [_log(end) for member in members for end in (member.low, member.ratio, member.high) if end is not None]
-        low, high = min([-NARROWEST, *ends]), max([NARROWEST, *ends])
+        given = [end for member in members for end in (member.low, member.ratio, member.high) if end is not None]
+        ends = [math.log(end) for end in given if 0 < end < math.inf]
+        low, high = max(-WIDEST, min([-NARROWEST, *ends])), min(WIDEST, max([NARROWEST, *ends]))
         margin = MARGIN * (high - low)
         return cls(low - margin, high + margin)
 
     def place(self, value: float) -> float:
-        """In percent from the left."""
-        return round(100 * (_log(value) - self.low) / (self.high - self.low), 3)
+        """In percent from the left; what lies beyond an end is set there."""
+        logarithm = math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
+        return round(100 * min(1.0, max(0.0, (logarithm - self.low) / (self.high - self.low))), 3)
 
     def ticks(self) -> list[tuple[float, str]]:
         kept = [1.0]
@@ -133,12 +135,6 @@ class _Axis:
             if inside and all(abs(self.place(value) - self.place(other)) >= 100 * APART for other in kept):
                 kept.append(value)
         return [(self.place(value), f"{value:g}") for value in sorted(kept)]
-
-
-def _log(value: float) -> float:
-    if value <= 0:
-        return -WIDEST
-    return max(-WIDEST, min(WIDEST, math.log(value)))
 
 
 def _whisker(member: Member, axis: _Axis, cells: tuple[str, ...], tone: str) -> Whisker:

@@ -13,7 +13,8 @@ from scalescope.report import links
 from scalescope.report.html import build, pictures
 from scalescope.report.html.embed import safe_link
 from scalescope.report.html.page import moment
-from scalescope.report.studies import comparison, headline, release, sheet, threshold
+from scalescope.report.studies import common, comparison, headline, release, sheet, threshold
+from scalescope.report.studies.sheet import Tone
 from scalescope.store.store import SweepRun
 
 if TYPE_CHECKING:
@@ -38,11 +39,13 @@ class Chart:
 
     Attributes:
         name: Of the figure.
-        text: What it shows.
+        title: What it shows.
+        text: What is to be seen in it, for those who do not.
         legend: Colour and meaning.
     """
 
     name: str
+    title: str
     text: str
     legend: tuple[tuple[str, str], ...]
 
@@ -73,8 +76,9 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
         level=level,
         word=word,
         title=TITLES[study.kind],
-        workload=dict(shown.asked).get("Workload", ""),
+        workload=common.workload(study),
         sheet=shown,
+        notes=[note for note in shown.notes if note.tone is not Tone.FAINT],  # of what is left out elsewhere
         changelog=safe_link(shown.changelog),
         chart=_chart(study, runs, members, canvas),
         strip=pictures.strip(release.candidates(study, runs)) if study.kind is StudyKind.RELEASE else (),
@@ -129,11 +133,12 @@ def _chart(
         legend = [("busy", "measured")]
         legend += [("fit", "a jump, between its two values")] if jumps else []
         legend += [("not_assigned", "not resolved")] if doubts else []
-        return Chart("curve", f"{question.metric} against {question.axis}. {headline(study)}", tuple(legend))
+        return Chart("curve", f"{question.metric} against {question.axis}", headline(study), tuple(legend))
     if len(members) == 1 and members[0].measured:
-        charts.pairs(canvas, "pairs", members[0].measured)
-        text = f"{study.question['metric']} of the pairs, in the order in which they ran"
-        return Chart("pairs", text, (("transfer", members[0].a), ("fit", members[0].b)))
+        metric = study.question["metric"]
+        charts.pairs(canvas, "pairs", members[0].measured, metric)
+        title = f"{metric} of the pairs, in the order in which they ran"
+        return Chart("pairs", title, headline(study), (("transfer", members[0].a), ("fit", members[0].b)))
     return None
 
 

@@ -34,9 +34,17 @@ def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -
     return [(term, text) for term, text in found if text]
 
 
+def workload(study: Study) -> str:
+    """What was run, in a few words."""
+    names = study.question.get("workloads") or [study.question.get("workload", "")]
+    return str(names[0]) if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
 def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
     """How many trials were run, and why some do not count."""
     every = [trial for run in runs for trial in run.trials]
+    if not every:
+        return []
     warmups = sum(trial.warmup for trial in every)
     counted = sum(trial.counts for trial in every)
     text = f"{counted:,} of {plural(len(every) - warmups, 'trial')} count"

@@ -11,6 +11,7 @@ from scalescope.analysis.release import ALPHA, LEAD, Decision, Mode, State
 from scalescope.analysis.summary import plural
 from scalescope.analysis.symptom import quantity
 from scalescope.model.study import Study
+from scalescope.model.trial import Trial
 from scalescope.report.studies import common
 from scalescope.report.studies.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
 from scalescope.store.store import SweepRun
@@ -57,7 +58,7 @@ class Candidate:
 def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[Candidate, ...]:
     """All of them in their order, tried or not."""
     tried = {each["index"]: each for each in study.result.get("tried", ())}
-    measured = _measured(study, runs)
+    trials = _trials(study, runs)
     ends = {
         study.result[name]["index"]: name.replace("_", " ")
         for name in ("last_good", "first_bad")
@@ -65,12 +66,14 @@ def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[Candidate, ...]:
     }
     found = []
     for index, label in enumerate(study.question["labels"]):
-        one = tried.get(index)
+        own, one = trials.get(index, []), tried.get(index)
+        measured = _measured(study, own)
         if one is None:
-            found.append(Candidate(label, None, measured=measured.get(index)))
+            found.append(Candidate(label, None, trials=len(own), measured=measured))
             continue
-        state, boundary = State(one["state"]), ends.get(index, "")
-        found.append(Candidate(label, state, one["words"], one["trials"], measured.get(index), boundary))
+        state = State(one["state"])
+        words = _reason(own) if state is State.UNAVAILABLE else ""
+        found.append(Candidate(label, state, words or one["words"], one["trials"], measured, ends.get(index, "")))
     return tuple(found)
 
 
@@ -86,19 +89,28 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     )
 
 
-def _measured(study: Study, runs: Sequence[SweepRun]) -> dict[int, float]:
-    """The median of the metric by candidate."""
-    question = study.question
-    if question["mode"] != Mode.METRIC:
-        return {}
-    metric = quantity(question["metric"])
-    places = {text: index for index, text in enumerate(question["environments"])}
-    values: dict[int, list[float]] = {}
-    for trial in (trial for run in runs for trial in run.trials if trial.counts):
-        value, index = metric.of(trial), places.get(trial.point.environment)
-        if value is not None and index is not None:
-            values.setdefault(index, []).append(value)
-    return {index: statistics.median(found) for index, found in values.items()}
+def _trials(study: Study, runs: Sequence[SweepRun]) -> dict[int, list[Trial]]:
+    """The trials of each candidate."""
+    places = {text: index for index, text in enumerate(study.question["environments"])}
+    found: dict[int, list[Trial]] = {}
+    for trial in (trial for run in runs for trial in run.trials if not trial.warmup):
+        if trial.point.environment in places:
+            found.setdefault(places[trial.point.environment], []).append(trial)
+    return found
+
+
+def _measured(study: Study, trials: Sequence[Trial]) -> float | None:
+    """The median of the metric; None where a finding is looked for, or no trial is valid."""
+    if study.question["mode"] != Mode.METRIC:
+        return None
+    metric = quantity(study.question["metric"])
+    values = [value for trial in trials if (value := metric.of(trial)) is not None]
+    return statistics.median(values) if values else None
+
+
+def _reason(trials: Sequence[Trial]) -> str:
+    """The first line of why a trial does not count."""
+    return next((trial.reason.strip().splitlines()[0] for trial in trials if trial.reason.strip()), "")
 
 
 def _table(study: Study, every: Sequence[Candidate]) -> Table:

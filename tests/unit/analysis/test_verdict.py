@@ -123,6 +123,16 @@ def test_one_point_that_disagrees_takes_the_rule_away(bag_trial):
     assert "Beam" not in diagnose(BEAM, trials).line
 
 
+def test_each_environment_has_rules_of_its_own(bag_trial):
+    def trials(environment, size):
+        found = [bag_trial(300, chunks(n, size(n)), stages=3, params={"npartitions": None}) for n in (200, 300)]
+        return [replace(trial, point=replace(trial.point, environment=environment)) for trial in found]
+
+    verdict = diagnose(BEAM, [*trials("2023 = dask==2023.5.0", lambda n: n // 100), *trials("present", lambda n: 128)])
+    assert "300 workers asked for, 2 used: Apache Beam puts 128 items in a partition" in verdict.line
+    assert len(verdict.findings[0].points) == 4
+
+
 def test_partitions_that_were_asked_for_are_not_a_librarys_fault(bag_trial):
     verdict = diagnose(BEAM, [bag_trial(300, chunks(300, 100), params={"npartitions": 3})])
     assert "npartitions=3 was asked for, so the widest stage has 3 tasks" in verdict.line
