@@ -69,8 +69,9 @@ def check_early(given: Mapping[str, Any], store: str = "", records: str = "") ->
 def _check(given: Mapping[str, Any], store: str, records: str, subject: str, found: Sequence[Candidate]) -> Inquiry:
     names = ("metric", "finding", "max_environments", "max_pairs", "smallest_effect")
     design = {name: given[name] for name in names if name in given}
-    rest = {name: value for name, value in given.items() if name != ENVIRONMENT}
-    return check(base(rest, store, records), subject, found, **design)
+    shared = base({name: value for name, value in given.items() if name != ENVIRONMENT}, store, records)
+    inquiry = check(shared, subject, found, **design)
+    return replace(inquiry, question={**inquiry.question, "together_with": str(given.get(ENVIRONMENT) or "")})
 
 
 def _one_of(package: object, locks: object) -> None:

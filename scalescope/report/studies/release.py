@@ -153,6 +153,7 @@ def _asked(study: Study, runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
     return [
         ("Which", f"{subject}: the first of {plural(len(labels), 'candidate')} that {question['symptom']}"),
         ("From", f"{labels[0]} (good) to {labels[-1]} (bad)"),
+        *([("Together with", str(question["together_with"]))] if question.get("together_with") else []),
         *common.asked(study, runs, environment=False),
         ("Limits", pairs(limits)),
     ]
