@@ -107,7 +107,8 @@ def test_only_what_differs_is_shown():
         Point(2, 1, {"items": 2, "seconds": 1.0, "size": None}, {"a.b": 1}),
         Point(4, 2, {"items": 4, "seconds": 1.0, "size": 3}, {}),
     ]
-    assert varied(points) == ("threads_per_worker", "size")
-    assert label(points[0], varied(points)) == "2 workers, 2 items, threads_per_worker=1, size=None"
+    assert varied(points) == ("threads_per_worker", "size", "a.b")  # what is set in some points only differs too
+    assert label(points[0], varied(points)) == "2 workers, 2 items, threads_per_worker=1, size=None, a.b=1"
+    assert label(points[1], varied(points)) == "4 workers, 4 items, threads_per_worker=2, size=3"
     assert label(Point(1, 1, {"items": 1})) == "1 worker, 1 item"
     assert label(Point(1000)) == "1,000 workers"

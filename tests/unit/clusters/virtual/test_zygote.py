@@ -70,6 +70,8 @@ def test_its_output_is_not_the_protocols() -> None:
     """A driver that has ended must not leave anybody who holds its standard output."""
     with owner() as (process, child):
         child.suspend()
+        while child.status() != psutil.STATUS_STOPPED:  # the signal takes effect when it next runs
+            time.sleep(0.01)
         process.kill()
         assert process.stdout is not None
         assert process.stdout.read() == b""  # returns: the pipe is at its end although the zygote lives

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scalescope import clusters
+from scalescope.clusters.custom import CustomCluster
+from scalescope.errors import ClusterError, UsageError, WorkersMissing
+from scalescope.model.cluster import CustomSpec
+
+ARGUMENTS = {"n_workers": 0, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+
+
+@pytest.fixture
+def opened() -> Iterator[Any]:
+    made: list[CustomCluster] = []
+
+    def open_(**given: Any) -> CustomCluster:
+        cluster = clusters.build(CustomSpec(**given))
+        assert isinstance(cluster, CustomCluster)
+        made.append(cluster)
+        cluster.open()
+        return cluster
+
+    yield open_
+    for cluster in made:
+        cluster.close()
+
+
+def test_any_class_is_scaled_used_and_closed(opened: Any) -> None:
+    cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=20)
+    for workers in (2, 1):
+        cluster.scale(workers, 1)
+        with cluster.client() as client:
+            assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+            assert len(client.nthreads()) == workers
+    assert cluster.facts()["layout"] == "distributed:LocalCluster: 1 workers of 1 threads"
+    theirs = cluster._made
+    cluster.close()
+    assert theirs.status.name == "closed"
+    with pytest.raises(ClusterError, match="not open"):
+        cluster.scale(1, 1)
+
+
+def test_threads_are_what_the_class_says(opened: Any) -> None:
+    cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=1)
+    with pytest.raises(WorkersMissing, match="1 workers of 1 threads after 1 s, where 1 of 2") as caught:
+        cluster.scale(1, 2)
+    assert "number of threads is its own" in caught.value.cause
+
+
+def test_a_class_that_cannot_be_imported(opened: Any) -> None:
+    for reference in ("no_such_package:Cluster", "distributed:NoSuchCluster"):
+        with pytest.raises(UsageError, match=f"{reference} cannot be imported"):
+            opened(cluster_class=reference)
+
+
+def test_a_class_that_raises(opened: Any) -> None:
+    with pytest.raises(ClusterError, match="could not be started") as caught:
+        opened(cluster_class="distributed:LocalCluster", arguments={"no_such": 1})
+    assert "no_such" in caught.value.cause
+
+
+def test_secrets_come_from_the_environment_and_stay_there(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"cluster_class": "distributed:LocalCluster", "arguments": ARGUMENTS, "secrets": {"name": "MY_SECRET"}}
+    with pytest.raises(UsageError, match="MY_SECRET is not set"):
+        opened(**given)
+    monkeypatch.setenv("MY_SECRET", "hunter2")
+    cluster = opened(**given)
+    assert cluster._made.name == "hunter2"
+    assert cluster.facts()["secrets"] == ["name"]
+    assert "hunter2" not in str(cluster.facts())

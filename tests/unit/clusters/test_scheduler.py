@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import distributed
+import pytest
+
+from scalescope import clusters
+from scalescope.clusters.scheduler import SchedulerCluster
+from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.cluster import SchedulerSpec
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Iterator[distributed.LocalCluster]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        yield cluster
+
+
+def attach(**given: object) -> SchedulerCluster:
+    cluster = clusters.build(SchedulerSpec(**given))  # type: ignore[arg-type]
+    assert isinstance(cluster, SchedulerCluster)
+    cluster.open()
+    return cluster
+
+
+def test_it_uses_the_workers_that_are_there_and_leaves_them(theirs: distributed.LocalCluster) -> None:
+    cluster = attach(address=theirs.scheduler_address, start_timeout_s=5)
+    cluster.scale(2, 1)
+    with cluster.client() as client:
+        assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+    assert cluster.facts()["layout"] == "somebody else's: 2 workers of 1 threads"
+    cluster.close()
+    cluster.close()
+    with distributed.Client(theirs, set_as_default=False) as client:
+        assert len(client.nthreads()) == 2
+    with pytest.raises(ClusterError, match="not connected"):
+        cluster.scale(2, 1)
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (3, 1), (2, 4)])
+def test_other_sizes_are_refused(theirs: distributed.LocalCluster, workers: int, threads: int) -> None:
+    cluster = attach(address=theirs.scheduler_address, start_timeout_s=1)
+    try:
+        with pytest.raises(WorkersMissing) as caught:
+            cluster.scale(workers, threads)
+    finally:
+        cluster.close()
+    assert f"has 2 workers of 1 threads, where {workers} of {threads} are asked for" in caught.value.what
+    assert "neither adds nor closes" in caught.value.cause
+    assert "workers: [2]" in caught.value.next_step
+
+
+def test_a_scheduler_file_will_do(theirs: distributed.LocalCluster, tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    with distributed.Client(theirs, set_as_default=False) as client:
+        client.write_scheduler_file(str(file))
+    cluster = attach(scheduler_file=str(file))
+    try:
+        cluster.scale(2, 1)
+    finally:
+        cluster.close()
+
+
+@pytest.mark.parametrize(
+    "given", [{"address": "tcp://127.0.0.1:9"}, {"scheduler_file": "/no/such/file"}], ids=["address", "file"]
+)
+def test_one_that_is_not_there(given: dict[str, str]) -> None:
+    with pytest.raises(ClusterError, match="cannot be connected to") as caught:
+        attach(**given, start_timeout_s=1)
+    assert caught.value.where in given.values()
+    assert caught.value.next_step
+
+
+def test_tls(tmp_path: Path) -> None:
+    made = distributed.Security.temporary()
+    files = {}
+    for name, text in (("ca_file", made.tls_ca_file), ("cert", made.tls_client_cert), ("key", made.tls_client_key)):
+        files[f"tls_{name}"] = str(tmp_path / name)
+        (tmp_path / name).write_text(text)
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address="127.0.0.1:0",
+        security=made,
+        protocol="tls",
+    ) as theirs:
+        address = theirs.scheduler_address
+        assert address.startswith("tls://")
+        cluster = attach(address=address, **files)
+        cluster.scale(1, 1)
+        assert cluster.facts()["tls"] is True
+        cluster.close()
+        with pytest.raises(ClusterError, match="cannot be connected to"):
+            attach(address=address, start_timeout_s=1)
