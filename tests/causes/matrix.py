@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from cases import HEALTHY, Case
 
 from flows import engine
 from scalescope.analysis.verdict import diagnose
-from scalescope.driver.process import Driver
 from scalescope.model.finding import Verdict
 from scalescope.model.trial import Trial
 
@@ -139,29 +136,26 @@ def _in_order(cases: Iterable[Case]) -> list[Case]:
 
 
 def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> list[Result]:
-    """One after another on a driver, which is replaced when it ends."""
-    driver: Driver | None = None
+    """One after another on the same drivers, which are replaced when they end."""
+    session: engine.Session | None = None
     results = []
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            for case in cases:
-                began, kept, trials = time.monotonic(), _Kept(), []
-                request = engine.check(case.sweep())
-                session = engine.Session(request, "cases", kept)  # type: ignore[arg-type]
-                for planned in request.plan:
-                    if driver is None or not driver.alive:
-                        if driver is not None:
-                            driver.close()
-                        driver = Driver.start(request.sweep.cluster, folder=Path(folder))
-                    session.driver = driver
-                    trials.append(engine.measure(session, planned))
-                verdict = diagnose(request.sweep, trials)
-                result = Result(case, tuple(trials), verdict, tuple(kept.tables), time.monotonic() - began)
-                finished(result)
-                results.append(result)
-        finally:
-            if driver is not None:
-                driver.close()
+    try:
+        for case in cases:
+            began, kept, trials = time.monotonic(), _Kept(), []
+            request = engine.check(case.sweep())
+            session = session or engine.Session(request, "cases", kept)  # type: ignore[arg-type]
+            session.request, session.store = request, kept  # type: ignore[assignment]
+            for planned in request.plan:
+                if session.driver(planned.point) is None:
+                    session.open(planned.point)
+                trials.append(engine.measure(session, planned))
+            verdict = diagnose(request.sweep, trials)
+            result = Result(case, tuple(trials), verdict, tuple(kept.tables), time.monotonic() - began)
+            finished(result)
+            results.append(result)
+    finally:
+        if session is not None:
+            session.close()
     return results
 
 

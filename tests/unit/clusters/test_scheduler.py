@@ -15,7 +15,12 @@ from scalescope.model.cluster import SchedulerSpec
 @pytest.fixture(scope="module")
 def theirs() -> Iterator[distributed.LocalCluster]:
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         yield cluster
 

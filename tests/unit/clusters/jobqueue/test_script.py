@@ -1,0 +1,207 @@
+"""Job scripts, as text. Of the systems besides Slurm this is all that is tested: none was ever run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from scalescope.clusters.jobqueue import script
+from scalescope.model.cluster import (
+    HTCondorSpec,
+    JobQueueSpec,
+    LsfSpec,
+    MoabSpec,
+    OarSpec,
+    PbsSpec,
+    SgeSpec,
+    SlurmSpec,
+)
+
+REQUEST = script.Request("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
+
+
+def directives(text: str, mark: str = "#SBATCH ") -> list[str]:
+    return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
+
+
+def text(spec: JobQueueSpec, request: script.Request = REQUEST) -> str:
+    return str(script.job(spec, request).job_script())
+
+
+def command(found: str) -> list[str]:
+    return found.strip().splitlines()[-1].split()
+
+
+def option(found: str, name: str) -> str:
+    """The value that holds: the last one."""
+    words = command(found)
+    return words[len(words) - words[::-1].index(name)]
+
+
+# ------------------------------------------------------------------ Slurm
+
+
+def test_a_plain_job() -> None:
+    found = text(SlurmSpec(workers_per_job=4))
+    assert directives(found) == [
+        "-J scalescope-0123456789ab",
+        "-e /home/me/x/logs/scalescope-0123456789ab-%J.err",
+        "-o /home/me/x/logs/scalescope-0123456789ab-%J.out",
+        "-n 1",
+        "--cpus-per-task=8",
+        "-t 01:00:00",
+        "--comment=scalescope-0123456789ab",
+        "--no-requeue",
+    ]
+    words = command(found)
+    assert words[:4] == [sys.executable, "-m", script.HOST, "tls://10.0.0.1:7"]
+    assert [option(found, name) for name in ("--name", "--workers", "--nthreads")] == ["3", "4", "2"]
+    assert option(found, "--memory-limit") == "0"
+    assert "--processes" not in words
+    assert option(found, "--tls-key") == "/home/me/x/tls/key.pem"
+
+
+def test_everything_at_once() -> None:
+    spec = SlurmSpec(
+        partition="gpu,long",
+        account="team",
+        qos="high",
+        walltime="1-02",
+        cores=32,
+        memory_mb=64_000,
+        gpus=4,
+        gres="gpu:h200,nvme:1",
+        constraint="ib&[a100*2|h100]",
+        exclude="n[1-3]",
+        interface="ib0",
+        local_directory="${SCRATCH}/dask",
+        python="/opt/env/bin/python",
+        prologue=("module load cuda",),
+        directives_add=("--nice=100",),
+        directives_skip=("-n 1",),
+        lifetime_s=3600,
+        lifetime_stagger_s=60,
+        tls=False,
+    )
+    found = text(spec)
+    given = directives(found)
+    assert "-n 1" not in given
+    for line in ("-p gpu,long", "-A team", "--qos=high", "-t 1-02", "--cpus-per-task=32", "--mem=63G", "--nice=100"):
+        assert line in given
+    assert "--gres=gpu:h200:4,nvme:1" in given
+    assert "--constraint=ib&[a100*2|h100]" in given
+    assert "--exclude=n[1-3]" in given
+    assert option(found, "--interface") == "ib0"
+    assert option(found, "--local-directory") == '"${SCRATCH}/dask"'
+    assert option(found, "--nthreads") == "2"  # not the cores of the job by its workers
+    assert option(found, "--lifetime-stagger") == "60s"
+    assert command(found)[0] == "/opt/env/bin/python"
+    assert "--gpus" in command(found)
+    assert "tls" not in command(found)[4:]
+    lines = found.splitlines()
+    assert lines.index("module load cuda") < next(i for i, line in enumerate(lines) if "PYTHONPATH" in line)
+
+
+def test_a_job_with_fewer_workers_asks_for_less() -> None:
+    spec = SlurmSpec(gpus=4, memory_mb=8192, tls=False)
+    found = text(spec, script.Request("1", 1, 2))
+    assert {"--gres=gpu:1", "--mem=2G", "--cpus-per-task=2"} <= set(directives(found))
+
+
+def test_dask_cuda_starts_the_workers_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "has_dask_cuda", lambda: True)
+    assert not script.uses_dask_cuda(SlurmSpec())
+    found = script.text(SlurmSpec(gpus=2, interface="ib0"), 2, 1)
+    assert " -m dask cuda worker tls://" in found
+    assert option(found, "--local-directory") == '"${TMPDIR:-/tmp}"'
+    assert "--workers" not in command(found)
+    assert "--tls-key" in command(found)
+
+
+def test_the_script_is_shell() -> None:
+    found = text(SlurmSpec(prologue=("echo hello",)))
+    checked = subprocess.run(["bash", "-n"], input=found, text=True, capture_output=True, check=False)
+    assert checked.stderr == ""
+
+
+def test_placeholders_stand_for_what_is_known_later() -> None:
+    found = script.text(SlurmSpec(workers_per_job=8), 100, 1)
+    for word in ("scalescope-LABEL", "FOLDER/logs", "tls://SCHEDULER:0", "--workers 8"):
+        assert word in found
+    assert "--workers 3 " in script.text(SlurmSpec(workers_per_job=8), 3, 1)
+    assert "tcp://SCHEDULER:0" in script.text(SlurmSpec(tls=False), 3, 1)
+
+
+# ------------------------------------------------------------------ the others
+
+
+OTHERS: list[tuple[JobQueueSpec, str, list[str]]] = [
+    (
+        PbsSpec(memory_mb=4096, queue="workq", account="team", directives_add=("-j oe",)),
+        "#PBS ",
+        ["-N scalescope-0123456789ab", "-q workq", "-A team", "-l walltime=01:00:00", "-j oe"],
+    ),
+    (PbsSpec(memory_mb=1, resource_spec="select=1:ncpus=9"), "#PBS ", ["-l select=1:ncpus=9"]),
+    (MoabSpec(memory_mb=4096, queue="batch"), "#PBS ", ["-N scalescope-0123456789ab", "-q batch"]),
+    (
+        LsfSpec(memory_mb=4096, queue="normal", account="team", walltime="10:30:01"),
+        "#BSUB ",
+        ["-J scalescope-0123456789ab", "-q normal", '-P "team"', "-n 8", "-W 10:31"],
+    ),
+    (
+        SgeSpec(memory_mb=4096, queue="all.q", account="team", directives_add=("-pe smp 8",)),
+        "#$ ",
+        ["-N scalescope-0123456789ab", "-q all.q", "-P team", "-l h_rt=01:00:00", "-pe smp 8"],
+    ),
+    (
+        OarSpec(memory_mb=4096, account="team"),
+        "#OAR ",
+        ["-n scalescope-0123456789ab", "--project team", "-l /nodes=1/core=8,walltime=01:00:00"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "mark", "expected"), OTHERS, ids=lambda value: getattr(value, "kind", ""))
+def test_other_systems(spec: JobQueueSpec, mark: str, expected: list[str]) -> None:
+    found = text(spec)
+    assert set(expected) <= set(directives(found, mark))
+    assert command(found)[1:3] == ["-m", script.HOST]
+    assert option(found, "--nthreads") == "2"
+
+
+def test_pbs_asks_for_cores_and_memory() -> None:
+    spec = PbsSpec(memory_mb=40_960, workers_per_job=4)
+    assert "-l select=1:ncpus=8:mem=40GB" in directives(text(spec), "#PBS ")
+
+
+def test_htcondor() -> None:
+    spec = HTCondorSpec(
+        memory_mb=4096,
+        workers_per_job=4,
+        account="team",
+        disk_mb=10,
+        directives_add=("+Group = a=b",),
+        prologue=("true",),
+    )
+    found = text(spec)
+    given = dict(line.split(" = ", 1) for line in found.splitlines() if " = " in line)
+    assert given["batch_name"] == "scalescope-0123456789ab"
+    assert given["accounting_group"] == "team"
+    assert given["+Group"] == "a=b"
+    assert given["allowed_job_duration"] == "3600"
+    assert given["MY.DaskWorkerMemory"] == str(4096 * 2**20)
+    assert given["MY.DaskWorkerCores"] == "8"
+    assert given["Arguments"].startswith("\"-c 'true; export PYTHONPATH")
+    assert found.rstrip().endswith("Queue")
+
+
+@pytest.mark.parametrize("spec", [each[0] for each in OTHERS] + [HTCondorSpec(memory_mb=1)], ids=lambda spec: spec.kind)
+def test_every_system_has_a_cluster(spec: JobQueueSpec) -> None:
+    from scalescope import clusters
+
+    built: Any = clusters.build(spec)
+    assert built.kind == spec.kind
+    assert "never run on a real system" in (built.__doc__ or "")
