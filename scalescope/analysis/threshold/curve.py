@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 from scalescope.analysis.threshold.question import Question, Spot, Table
@@ -12,22 +14,32 @@ from scalescope.analysis.threshold.question import Question, Spot, Table
 SUPPORT, REACH, NEAR = 6, 2.0, 6
 """Measured values on one side of a gap that say how the curve comes to it: so many at most, within so many widths of
 the gap or so many steps, whichever is more."""
-SEEN, LOOKED = 8, 10
-MANY, FAR, HALF = 12, 2.0, 0.5
-"""The same under noise, and within a part of the range in any case: more of them average it out."""
+MANY, FAR, HALF = 12, 3.0, 0.5
+"""The same under noise, and within this share of a part in any case: more of them average it out."""
 SPREAD = 0.25
 """Share of the gap that they must span."""
+CURVED, CLEAR = 1.0, 1.5
+"""Under noise, more than two of them must lie on a line, within so many standard errors of their sum of squares; and
+standard errors from which the values beside a gap say clearly that the curve is bent there."""
+STEEP = 0.2
+"""Share of the change over one step that must be a jump: the rest of it is how steep the curve is."""
 GRAIN = 4
 """Steps within which a second jump the same way makes both part of a curve: 100 tasks on 7, 8, 9 workers."""
-CLEAR = 1.5
-"""Standard errors from which spots say clearly that a curve is bent."""
+SEEN, LOOKED = 8, 10
+"""Statements among which one may be wrong: gaps that are suspected at a time; looks at each before a jump is named."""
+POWER = 2.0
+"""Standard errors by which a jump must exceed what noise could be, to be found nearly always: the smaller of two
+estimates counts."""
 ROUNDS = 3
 """Of taking a doubtful break back and looking again; the last word has the doubt."""
-_SCALES: tuple[tuple[Callable[[float], float], Callable[[float], float], Callable[[float], float]], ...] = (
+_LARGEST = 700.0
+Scale = Callable[[float], float]
+_SCALES: tuple[tuple[Scale, Scale, Scale], ...] = (
     (float, float, float),
     (lambda x: 1 / x, float, float),
     (math.log, float, float),
-    (math.log, math.log, math.exp),
+    (float, math.log, lambda y: math.exp(min(y, _LARGEST))),
+    (math.log, math.log, lambda y: math.exp(min(y, _LARGEST))),
 )
 
 
@@ -42,16 +54,21 @@ class Line:
     spread: float
 
     @classmethod
-    def through(cls, xs: Sequence[float], ys: Sequence[float], weights: Sequence[float]) -> Line:
-        """Least squares; level where all lie at one place."""
-        weight = sum(weights)
-        x = sum(w * a for w, a in zip(weights, xs, strict=True)) / weight
-        y = sum(w * b for w, b in zip(weights, ys, strict=True)) / weight
-        spread = sum(w * (a - x) ** 2 for w, a in zip(weights, xs, strict=True))
-        if not spread:
-            return cls(x, y, 0.0, weight, math.inf)
-        slope = sum(w * (a - x) * (b - y) for w, a, b in zip(weights, xs, ys, strict=True)) / spread
-        return cls(x, y, slope, weight, spread)
+    def through(cls, points: Sequence[tuple[float, float, float]]) -> Line:
+        """Least squares, from values, heights and weights; level where all lie at one place.
+
+        In plain loops: it is called for a dozen points thousands of times in a search.
+        """
+        weight = x = y = spread = product = 0.0
+        for a, b, w in points:
+            weight += w
+            x += w * a
+            y += w * b
+        x, y = x / weight, y / weight
+        for a, b, w in points:
+            spread += w * (a - x) ** 2
+            product += w * (a - x) * (b - y)
+        return cls(x, y, product / spread, weight, spread) if spread else cls(x, y, 0.0, weight, math.inf)
 
     def at(self, x: float) -> float:
         """Height of the line."""
@@ -69,10 +86,11 @@ class Gap:
     Attributes:
         left: The lower spot.
         right: The upper one.
-        size: The smallest jump in between that reconciles both sides, as a share of the larger metric, less what
-            rounding of a count explains; 0 where a continuous curve does.
+        size: The smallest jump in between that reconciles both sides, as a share of the larger metric; 0 where a
+            continuous curve does.
         error: Standard error of that.
-        bend: Where a curve does: by how much of the metric it may leave the straight line between the two.
+        bend: Where a curve does: by how much of the metric it may leave the straight line between the two, half of what
+            the ends of the gap lie off the lines from the other side.
         known: Whether there were enough spots around to say so.
     """
 
@@ -117,6 +135,7 @@ class Curve:
         return tuple(self.gaps[i].right.index for i in sorted(self.breaks) if self.gaps[i].width == 1)
 
 
+@lru_cache
 def quantile(confidence: float, statements: int = 1) -> float:
     """Standard errors that so many statements together stay within (Bonferroni), two-sided."""
     return NormalDist().inv_cdf(1 - (1 - confidence) / statements / 2)
@@ -126,8 +145,13 @@ def is_break(question: Question, gap: Gap) -> bool:
     """Whether the gap seems to hold a jump worth naming, or a narrower look at it is needed to tell."""
     noise = quantile(question.confidence, SEEN) * gap.error
     if gap.width == 1:
-        return min(gap.size, gap.change + noise) > max(question.min_jump, noise)
+        return min(gap.size, gap.change) > max(question.min_jump, noise, STEEP * gap.change)
     return gap.size > max(question.min_jump / 2, noise)
+
+
+def visible(question: Question, gap: Gap) -> float:
+    """Size of a jump in the gap that noise would hardly have hidden."""
+    return (quantile(question.confidence, SEEN) + POWER) * gap.error
 
 
 def is_certain(question: Question, curve: Curve, position: int) -> bool:
@@ -136,7 +160,7 @@ def is_certain(question: Question, curve: Curve, position: int) -> bool:
     if not gap.error:
         return True
     least = quantile(question.confidence, LOOKED * len(curve.gaps)) * gap.error
-    return min(gap.left.count, gap.right.count) > 1 and gap.size > least
+    return min(gap.left.count, gap.right.count) >= min(2, question.max_repeats) and gap.size > least
 
 
 def is_free(gap: Gap, table: Table) -> bool:
@@ -182,6 +206,31 @@ def study(question: Question, table: Table) -> Curve:
     return Curve(tuple(judged), frozenset(breaks))
 
 
+def ramps(question: Question, table: Table, curve: Curve) -> list[Gap]:
+    """Changes that take several steps, of which each by itself looks like a steep piece of the curve.
+
+    They are found as jumps are, between values a few steps apart, without regard to those in between. Where several
+    overlap, the narrowest is taken.
+    """
+    found: list[Gap] = []
+    for i, j in itertools.combinations(range(len(table.spots)), 2):
+        width = table.spots[j].index - table.spots[i].index
+        if j - i == 1 or width > GRAIN or not curve.breaks.isdisjoint(range(i, j)):
+            continue
+        low, high = _bounds(curve.breaks, i, len(table.spots))
+        before, after = table.spots[low : i + 1][::-1], table.spots[j : high + 1]
+        if _support(before, width, table) and _support(after, width, table):
+            gap = _gap(before, after, table)
+            noise = quantile(question.confidence, LOOKED * len(curve.gaps)) * gap.error
+            if min(gap.size, gap.change) > max(question.min_jump, noise):
+                found.append(gap)
+    narrowest: list[Gap] = []
+    for gap in sorted(found, key=lambda gap: (gap.width, -gap.size)):
+        if all(gap.right.index <= g.left.index or g.right.index <= gap.left.index for g in narrowest):
+            narrowest.append(gap)
+    return narrowest
+
+
 def _bounds(breaks: Collection[int], i: int, count: int) -> tuple[int, int]:
     """The first and the last spot on either side of gap `i` up to the next break."""
     return max((b + 1 for b in breaks if b < i), default=0), min((b for b in breaks if b > i), default=count - 1)
@@ -190,10 +239,7 @@ def _bounds(breaks: Collection[int], i: int, count: int) -> tuple[int, int]:
 def _seen(table: Table, breaks: Collection[int], i: int) -> Gap:
     """One gap, seen from the spots around it up to the next break."""
     low, high = _bounds(breaks, i, len(table.spots))
-    gap = _gap(table.spots[low : i + 1][::-1], table.spots[i + 1 : high + 1], table)
-    if gap.width > 1 and gap.size:
-        return replace(gap, size=max(0.0, gap.size - table.unit / 2 / gap.scale))
-    return gap
+    return _gap(table.spots[low : i + 1][::-1], table.spots[i + 1 : high + 1], table)
 
 
 def _gap(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> Gap:
@@ -202,31 +248,45 @@ def _gap(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> Gap:
     scale = max(abs(a.y), abs(b.y))
     if not scale:
         return Gap(a, b, 0.0, 0.0, known=len(before) + len(after) > 2)
-    left, right = (_support(spots, b.index - a.index, table) for spots in (before, after))
+    width = b.index - a.index
+    left, right = (_support(spots, width, table) for spots in (before, after))
     if left and right:
         return _between(a, b, _line(left), _line(right), scale, noise)
-    if left:
-        size, error = _beyond(left, b)
-        return Gap(a, b, size / scale, error * noise)
-    if right:
-        size, error = _beyond(right, a)
-        return Gap(a, b, size / scale, error * noise)
-    alone = len(before) == 1 and len(after) == 1
-    return Gap(a, b, abs(b.y - a.y) / scale if alone else 0.0, noise * math.sqrt(1 / a.count + 1 / b.count), known=False)
+    left, right = (_support(spots, width, table, alone=True) for spots in (before, after))
+    if left or right:
+        size, error = _beyond(left, b) if left else _beyond(right, a)
+        outermost = width > 1 and (a is table.spots[0] or b is table.spots[-1])
+        rounding = table.unit / 2 if outermost else 0.0
+        return Gap(a, b, max(0.0, size - rounding) / scale, error * noise)
+    size = abs(b.y - a.y) / scale if len(before) == len(after) == 1 else 0.0
+    return Gap(a, b, size, noise * math.sqrt(1 / a.count + 1 / b.count), known=False)
 
 
-def _support(spots: Sequence[Spot], width: int, table: Table) -> list[Spot]:
+def _support(spots: Sequence[Spot], width: int, table: Table, *, alone: bool = False) -> list[Spot]:
     """Of spots on one side, nearest first, those that say how the curve comes to the gap; none where they cannot."""
-    most, reach = (MANY, max(FAR * width, HALF * table.part)) if table.noise else (SUPPORT, max(REACH * width, NEAR))
+    wide = table.noise > 0 and not alone
+    most, reach = (MANY, max(FAR * width, HALF * table.part)) if wide else (SUPPORT, max(REACH * width, NEAR))
     chosen: list[Spot] = []
-    spread = 0
     for spot in spots:
-        distance = abs(spot.index - spots[0].index)
-        if len(chosen) > 1 and spread >= SPREAD * width and (len(chosen) >= most or distance > reach):
+        enough = len(chosen) > 1 and _spread(chosen) >= SPREAD * width
+        if enough and (len(chosen) >= most or abs(spot.index - spots[0].index) > reach):
             break
         chosen.append(spot)
-        spread = distance
-    return chosen if len(chosen) > 1 and spread >= SPREAD * width else []
+    while wide and len(chosen) > 2 and _spread(chosen[:-1]) >= SPREAD * width and not _straight(chosen, table.noise):
+        chosen.pop()
+    return chosen if len(chosen) > 1 and _spread(chosen) >= SPREAD * width else []
+
+
+def _spread(spots: Sequence[Spot]) -> int:
+    return abs(spots[-1].index - spots[0].index)
+
+
+def _straight(spots: Sequence[Spot], noise: float) -> bool:
+    """Whether spots lie on their line within the noise, by the sum of squares and its normal approximation."""
+    line, free = _line(spots), len(spots) - 2
+    pairs = [(spot, line.at(spot.x)) for spot in spots]
+    squares = sum(s.count * ((s.y - y) / (noise * max(abs(s.y), abs(y)))) ** 2 for s, y in pairs if s.y or y)
+    return squares <= free + CURVED * math.sqrt(2 * free)
 
 
 def sides(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> tuple[Line, Line]:
@@ -240,7 +300,7 @@ def sides(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> tuple[
 
 
 def _line(spots: Sequence[Spot]) -> Line:
-    return Line.through([s.x for s in spots], [s.y for s in spots], [s.count for s in spots])
+    return Line.through([(s.x, s.y, s.count) for s in spots])
 
 
 def _between(a: Spot, b: Spot, left: Line, right: Line, scale: float, noise: float) -> Gap:
@@ -253,43 +313,35 @@ def _between(a: Spot, b: Spot, left: Line, right: Line, scale: float, noise: flo
     if noise:
         width = (b.x - a.x) ** 2
         doubt = [math.sqrt(1 / a.count + 1 / b.count + width / line.spread) * noise * scale for line in (left, right)]
-        if from_left * from_right >= 0 or abs(from_left) < CLEAR * doubt[0] or abs(from_right) < CLEAR * doubt[1]:
+        if (
+            (from_left < 0) == (from_right < 0)
+            or abs(from_left) < CLEAR * doubt[0]
+            or abs(from_right) < CLEAR * doubt[1]
+        ):
             from_left, from_right = right.at(b.x) - left.at(b.x), right.at(a.x) - left.at(a.x)
     x = a.x if abs(from_right) < abs(from_left) else b.x
     error = noise * math.sqrt(left.variance(x) + right.variance(x))
-    if from_left * from_right > 0:
-        return Gap(a, b, min(abs(from_left), abs(from_right)) / scale, error)
-    apart = abs(from_left - from_right)
-    return Gap(a, b, 0.0, error, abs(from_left * from_right) / apart / scale if apart else 0.0)
+    size = min(abs(from_left), abs(from_right)) / scale
+    if (from_left < 0) == (from_right < 0):
+        return Gap(a, b, size, error)
+    return Gap(a, b, 0.0, error, max(abs(from_left), abs(from_right)) / scale / 2)
 
 
 def _beyond(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
     """How far a spot lies off the curve through others on one side of it, and the error of that in trials.
 
     With nothing on its other side, steep and smooth (1/x near the lowest x) is told from a jump by the scale on which
-    the curve is straight: linear, over 1/x (Amdahl's law) or both logarithmic (a power law), whichever fits best.
+    the curve is straight: linear, over 1/x (Amdahl's law), over log x, log y over x (an exponential), or log y over
+    log x (a power law), whichever fits best.
     """
-    found = [_residual(spots, target, *scale) for scale in _fitting_scales(spots, target)]
-    return min(found)
+    everything = (*spots, target)
+    scales = _SCALES[:1]
+    if min(spot.x for spot in everything) > 0:
+        scales = _SCALES if min(spot.y for spot in everything) > 0 else _SCALES[:3]
+    return min(_residual(spots, target, *scale) for scale in scales)
 
 
-def _fitting_scales(
-    spots: Sequence[Spot], target: Spot
-) -> Iterator[tuple[Callable[[float], float], Callable[[float], float], Callable[[float], float]]]:
-    yield _SCALES[0]
-    if min(spot.x for spot in (*spots, target)) > 0:
-        yield from _SCALES[1:3]
-        if min(spot.y for spot in (*spots, target)) > 0:
-            yield _SCALES[3]
-
-
-def _residual(
-    spots: Sequence[Spot],
-    target: Spot,
-    of_x: Callable[[float], float],
-    of_y: Callable[[float], float],
-    back: Callable[[float], float],
-) -> tuple[float, float]:
-    line = Line.through([of_x(s.x) for s in spots], [of_y(s.y) for s in spots], [s.count for s in spots])
+def _residual(spots: Sequence[Spot], target: Spot, of_x: Scale, of_y: Scale, back: Scale) -> tuple[float, float]:
+    line = Line.through([(of_x(s.x), of_y(s.y), s.count) for s in spots])
     x = of_x(target.x)
     return abs(back(line.at(x)) - target.y), math.sqrt(line.variance(x) + 1 / target.count)

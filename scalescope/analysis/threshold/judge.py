@@ -9,24 +9,28 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from scalescope.analysis.summary import percent, plural
-from scalescope.analysis.threshold.curve import GRAIN, Curve, Gap, is_certain, is_free, is_grain, quantile, study
+from scalescope.analysis.summary import plural
+from scalescope.analysis.threshold.curve import GRAIN, Curve, Gap, is_certain, is_free, is_grain, ramps, study, visible
 from scalescope.analysis.threshold.place import interval
 from scalescope.analysis.threshold.question import Question, Reading, Spot, Table, tabulate
-from scalescope.analysis.threshold.search import loose
+from scalescope.analysis.threshold.search import DETOUR, further, loose
 
-GRAINY = "changes every few steps"
+GRAINY = "it changes every few steps"
+BROKEN = "no valid trial beyond"
+STOPPED = "the search was stopped before its end"
+LONG, LARGE, TENTH = 1e3, 1e12, 0.1
+"""Numbers between the first two are written in full, others to four digits; shares below the last to two."""
 SHOWN = 6
 """Jumps and doubts that the sentence names; `Threshold.jumps` has all."""
-LENGTHEN = 1.15
-"""Ratio of a tread to the one before it from which a falling staircase is a wave: P / j and P / (j - 1) have more."""
+WAVES = 3
+"""Last jumps of a curve that tell whether it is a wave: 3/4, 2/3, 1/2 of what was before, ever further apart."""
 
 
 class Shape(StrEnum):
     """What kind of curve the jumps make.
 
     `none`: no jump was found. `step`: one. `pulse`: there and back. `staircase`: several the same way. `sawtooth`: the
-    curve climbs back in between. `wave`: a falling staircase whose treads lengthen, as ceil(tasks / threads) does.
+    curve climbs back in between. `wave`: falling, with treads that lengthen, as ceil(tasks / threads) does.
     `steps`: several without such a pattern. `unresolved`: something may be there, but nothing certain. `unmeasured`:
     fewer than two values could be measured.
     """
@@ -116,7 +120,7 @@ class Threshold:
 
     @property
     def resolved(self) -> bool:
-        """Whether every jump is exact, and no part of the range is in doubt."""
+        """Whether something was measured, every jump is exact, and no part of the range is in doubt."""
         return self.shape is not Shape.UNMEASURED and not self.unresolved and all(jump.exact for jump in self.jumps)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -136,11 +140,11 @@ def judge(question: Question, readings: Sequence[Reading]) -> Threshold:
     shape, widest, smallest = Shape.UNMEASURED, question.last, question.min_jump
     if len(table.spots) > 1:
         curve = study(question, table)
-        jumps, unresolved = _sort_out(question, table, curve, readings)
+        ended = not further(question, readings)
+        jumps, unresolved = _sort_out(question, table, curve, readings, ended)
         shape = _shape(jumps, unresolved)
         widest = max(gap.width for gap in curve.gaps)
-        seen = [question.min_jump / 2 + quantile(question.confidence) * gap.error for gap in curve.gaps]
-        smallest = min(1.0, max([question.min_jump, *seen]))
+        smallest = min(1.0, max(question.min_jump, *(visible(question, gap) for gap in curve.gaps)))
     found = Threshold(
         question=question,
         jumps=jumps,
@@ -161,31 +165,49 @@ def judge(question: Question, readings: Sequence[Reading]) -> Threshold:
 
 
 def _sort_out(
-    question: Question, table: Table, curve: Curve, readings: Sequence[Reading]
+    question: Question, table: Table, curve: Curve, readings: Sequence[Reading], ended: bool
 ) -> tuple[tuple[Jump, ...], tuple[Unresolved, ...]]:
     """Tell jumps from doubts, break by break; neighbours that noise does not tell apart are one."""
-    grain = _grain(curve)
+    grain = _grain(question, curve)
+    budget = f"the budget of {plural(question.max_points, 'point')} is used up" if ended else STOPPED
+    trials = plural(question.max_repeats, "trial")
+    noise = f"noise of {_percent(table.noise)} forbids more with {trials} of a point" if ended else STOPPED
     jumps: list[Jump] = []
     doubts = [(curve.gaps[i].left, curve.gaps[i].right, GRAINY) for i in grain]
-    doubts += [(gap.left, gap.right, _budget(question)) for gap in loose(question, table, curve)]
+    doubts += [(gap.left, gap.right, budget) for gap in loose(question, table, curve)]
+    doubts += _beyond(question, table)
     reached = 0
     for i in sorted(curve.breaks - grain):
         low, high = interval(question, table, curve, i)
-        left, right = table.spots[max(low, reached)], table.spots[high]
         if high <= reached:
             continue
-        why = _why_not_exact(question, table, curve.gaps[i], alone=high - low == 1)
-        if is_certain(question, curve, i) and why != _budget(question):
+        left, right, alone = table.spots[max(low, reached)], table.spots[high], high - low == 1
+        if alone and is_free(curve.gaps[i], table):
+            doubts.append((left, right, budget))
+        elif is_certain(question, curve, i):
+            why = _between(question, curve.gaps[i]) if alone else noise
             jumps.append(_jump(left, right, why, readings))
             reached = high
         else:
-            doubts.append((left, right, why or _noise(question, table)))
-    return tuple(jumps), _merge(doubts)
+            doubts.append((left, right, noise))
+    for gap in ramps(question, table, curve):
+        if all(gap.right.x <= jump.left or jump.right <= gap.left.x for jump in jumps):
+            jumps.append(_jump(gap.left, gap.right, f"it takes {gap.width} steps", readings))
+    return tuple(sorted(jumps, key=lambda jump: jump.left)), _merge(doubts)
 
 
-def _grain(curve: Curve) -> frozenset[int]:
+def _beyond(question: Question, table: Table) -> list[tuple[Spot, Spot, str]]:
+    """What lies outside of all valid trials, unless the end of the range has only been replaced by its neighbour."""
+    first, last = table.spots[0], table.spots[-1]
+    outside = [(replace(first, index=0, x=question.value(0)), first)] if first.index > DETOUR else []
+    if last.index < question.last - DETOUR:
+        outside.append((last, replace(last, index=question.last, x=question.value(question.last))))
+    return [(left, right, BROKEN) for left, right in outside]
+
+
+def _grain(question: Question, curve: Curve) -> frozenset[int]:
     """Breaks that are part of a curve rather than the border of a regime: the next one the same way is too close."""
-    narrow = [i for i in sorted(curve.breaks) if curve.gaps[i].width == 1]
+    narrow = [i for i in sorted(curve.breaks) if curve.gaps[i].width == 1 and is_certain(question, curve, i)]
     close = {
         each
         for i, j in itertools.pairwise(narrow)
@@ -201,27 +223,14 @@ def _rise(gap: Gap) -> float:
     return gap.right.y - gap.left.y
 
 
-def _why_not_exact(question: Question, table: Table, gap: Gap, *, alone: bool) -> str:
-    """Empty where the two spots of a gap are all there is to know."""
-    if not alone:
-        return _noise(question, table)
-    if is_free(gap, table):
-        return _budget(question)
+def _between(question: Question, gap: Gap) -> str:
+    """Why nothing lies between two spots; empty where they are one step apart."""
     between = [question.value(index) for index in range(gap.left.index + 1, gap.right.index)]
     return f"{_listed([_number(value) for value in between])} could not be measured" if between else ""
 
 
-def _budget(question: Question) -> str:
-    return f"the budget of {plural(question.max_points, 'point')} is used up"
-
-
-def _noise(question: Question, table: Table) -> str:
-    trials = plural(question.max_repeats, "trial")
-    return f"noise of {percent(table.noise)} forbids more with {trials} of a point"
-
-
 def _jump(left: Spot, right: Spot, why: str, readings: Sequence[Reading]) -> Jump:
-    ratio = right.y / left.y if left.y * right.y > 0 else None
+    ratio = right.y / left.y if left.y and (left.y > 0) == (right.y > 0) else None
     seen: set[float] = set()
     points = 0
     for reading in readings:
@@ -256,13 +265,24 @@ def _shape(jumps: Sequence[Jump], unresolved: Sequence[Unresolved]) -> Shape:
     heights = [jump.after - jump.before for jump in jumps]
     if min(heights) < 0 < max(heights):
         return Shape.PULSE if len(jumps) == 2 else Shape.STEPS
+    if _is_wave(jumps[-WAVES:]):
+        return Shape.WAVE
     pairs = list(itertools.pairwise(jumps))
     between = sum(right.before - left.after for left, right in pairs)
     if abs(between) > abs(statistics.fmean(heights)) * len(pairs) / 2:
         return Shape.SAWTOOTH if between * heights[0] < 0 else Shape.STEPS
-    treads = [right.left - left.left for left, right in pairs]
-    lengthen = len(treads) > 1 and all(b > LENGTHEN * a for a, b in itertools.pairwise(treads))
-    return Shape.WAVE if lengthen and heights[0] < 0 else Shape.STAIRCASE
+    return Shape.STAIRCASE
+
+
+def _is_wave(jumps: Sequence[Jump]) -> bool:
+    """Whether the treads lengthen from jump to jump while what is left after each shrinks faster and faster."""
+    treads = [right.left - left.left for left, right in itertools.pairwise(jumps)]
+    ratios = [jump.ratio for jump in jumps if jump.ratio is not None and jump.ratio < 1]
+    return (
+        len(jumps) == WAVES == len(ratios)
+        and all(b > a for a, b in itertools.pairwise(treads))
+        and all(b < a for a, b in itertools.pairwise(ratios))
+    )
 
 
 # ------------------------------------------------------------------ the sentence
@@ -273,6 +293,8 @@ def _line(found: Threshold) -> str:
     where = f"between {question.axis} {_number(question.low)} and {_number(question.value(question.last))}"
     count = f"({found.points} of {found.grid} points measured"
     count += f", {found.trials} trials" if found.trials > found.points else ""
+    if found.shape is not Shape.UNMEASURED and found.points < found.grid:
+        count += f"; regimes narrower than {_number(found.widest * question.step)} may have been missed"
     return f"{_what(found, where)} {count}){''.join(f'; {doubt}' for doubt in _doubts(found))}"
 
 
@@ -281,9 +303,9 @@ def _what(found: Threshold, where: str) -> str:
     if found.shape is Shape.UNMEASURED:
         return f"{question.metric} could not be measured {where}: see why the trials are not valid"
     if not jumps:
-        size = f"no jump of {question.metric} above {percent(found.smallest)} was found {where}"
-        narrow = f"a regime narrower than {_number(found.widest * question.step)} may have been missed"
-        return f"{size}; {narrow}" if found.widest > 1 else size
+        if found.shape is Shape.UNRESOLVED:
+            return f"whether {question.metric} jumps {where} is not resolved"
+        return f"no jump of {question.metric} above {_percent(found.smallest)} was found {where}"
     if len(jumps) == 1:
         [jump] = jumps
         verb = "falls" if jump.after < jump.before else "rises"
@@ -322,4 +344,10 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"
+    if abs(value) < LARGE and (abs(value) >= LONG or float(value).is_integer()):
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= TENTH else f"{100 * share:.2g} %"

@@ -194,9 +194,10 @@ def _noise(groups: Sequence[Sequence[float]]) -> float:
     """Relative standard deviation, pooled over all values measured more than once, and a prior."""
     total, weight = PRIOR_WEIGHT * PRIOR_NOISE**2, PRIOR_WEIGHT
     for group in groups:
-        mean = statistics.fmean(group)
-        if len(group) > 1 and mean:
-            total += sum((metric / mean - 1) ** 2 for metric in group)
+        scale = statistics.fmean(abs(metric) for metric in group)
+        if len(group) > 1 and scale:
+            mean = statistics.fmean(group)
+            total += sum(((metric - mean) / scale) ** 2 for metric in group)
             weight += len(group) - 1
     return math.sqrt(total / weight)
 

@@ -7,20 +7,22 @@ import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
-from scalescope.analysis.threshold.curve import Curve, Gap, is_certain, is_free, is_grain, quantile, study
+from scalescope.analysis.threshold.curve import Curve, Gap, is_certain, is_free, is_grain, quantile, study, visible
 from scalescope.analysis.threshold.place import interval
 from scalescope.analysis.threshold.question import Question, Reading, Table, tabulate
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 JITTER = 0.3
-"""The ends of the parts into which the range is cut are moved off an even spacing by up to half of this share of a part, by an irrational sequence: on an even
-one, a sawtooth or a staircase of the same period looks like a straight line."""
+"""The ends of the parts into which the range is cut are moved off an even spacing by up to half of this share of a
+part, by an irrational sequence: on an even one, a sawtooth or staircase of the same period looks like a line."""
 WIDEST = 1.2
 """Parts that no gap between measured values is wider than in the end."""
 FINEST = 0.5
 """Parts below which gaps are not narrowed for the sake of a rhythm found elsewhere."""
 BEND = 0.06
 """Share of the metric by which a curve may leave the straight line between two measured values."""
+BLIND = 0.5
+"""Jump that noise may hide in a gap at most, before values in it are tried."""
 END_TRIALS = 3
 """Of both ends on a noisy cluster, so that the noise is known from the start."""
 CONFIRM, CLOSE = 2, 8
@@ -31,7 +33,8 @@ NOTABLE = 8
 """A number is round for a range of at most so many times its roundness."""
 HOPELESS = 3
 """Values that could not be measured, with no other, after which nothing more is tried."""
-_DETOUR = 1
+DETOUR = 1
+"""Steps by which a place all over the range may be replaced by another, where it cannot be measured."""
 _AHEAD = 16
 _SMALL = 4
 
@@ -83,7 +86,7 @@ def _inner(question: Question) -> list[int]:
 
 def _around(target: int, known: Collection[int], broken: Collection[int], last: int) -> int | None:
     """A place to measure at, or next to where that is not possible; None where none is left."""
-    beside = (target + sign * distance for distance in range(1, _DETOUR + 1) for sign in (1, -1))
+    beside = (target + sign * distance for distance in range(1, DETOUR + 1) for sign in (1, -1))
     near = [target, *(index for index in beside if 0 <= index <= last)]
     return next((index for index in near if index in known or index not in broken), None)
 
@@ -130,14 +133,19 @@ def _look(question: Question, table: Table, curve: Curve) -> list[int]:
 
 
 def loose(question: Question, table: Table, curve: Curve) -> list[Gap]:
-    """Gaps that show no jump, but have not been looked into enough: too wide, too bent, or with too little around."""
+    """Gaps that show no jump, but into which nobody has looked enough: wide, bent, or with too little known around."""
     limit = _limit(table, curve)
     return [
         gap
         for i, gap in enumerate(curve.gaps)
         if i not in curve.breaks
         and is_free(gap, table)
-        and (not gap.known or gap.width > limit or gap.bend > BEND + quantile(question.confidence) * gap.error)
+        and (
+            not gap.known
+            or gap.width > limit
+            or gap.bend > BEND + quantile(question.confidence) * gap.error
+            or (visible(question, gap) > BLIND and gap.width > table.part / CLOSE)
+        )
     ]
 
 
@@ -228,9 +236,9 @@ def _round_numbers(question: Question, gap: Gap) -> list[int]:
 
 
 def roundness(value: float) -> int:
-    """The largest power of two, or 1, 2, 2.5 or 5 times a power of ten, that divides a whole number; 0 for 0."""
+    """The largest power of two, or 1, 2, 5 or 25 times a power of ten, that divides a whole number; 0 for 0."""
     whole = abs(round(value))
     if not whole:
         return 0
-    tens = 10 ** (len(str(whole)) - len(str(whole).rstrip("0")))
-    return max(whole & -whole, *(part for part in (tens, 2 * tens, 5 * tens // 2, 5 * tens) if whole % part == 0))
+    tens: int = 10 ** (len(str(whole)) - len(str(whole).rstrip("0")))
+    return max(whole & -whole, *(part for part in (tens, 2 * tens, 5 * tens, 25 * tens) if whole % part == 0))
