@@ -61,7 +61,7 @@ class FakeDriver:
         self.pid = 2**22 + len(drivers.started)  # of no process
         self.facts = {"kind": spec.kind, "shows": "nothing", "cannot_show": "anything", "limit": drivers.limit}
         self.host = {"hostname": "fake"}
-        self.packages = {"fake": "1", "python": python}
+        self.packages = {"fake": "1"}
         self.alive = True
         self.closed = 0
         self.cores = quiet.cores()
