@@ -51,7 +51,7 @@ not there, in %; then mean points):
 | wave | 75 / 0, 40 | 57 / 0, 39 | 30 / 2, 39 |
 
 At CV 5 % a jump to the double or half is placed exactly in 85 to 98 % of searches, one of 10 % hardly ever; what could
-have been seen is in `Threshold.smallest`. The many jumps of a wave at its steep end are left unresolved, and said to be.
+have been seen is in `Threshold.smallest`. The many jumps of a wave at its steep end are left unresolved, and said so.
 """
 
 from scalescope.analysis.threshold.judge import Jump, Shape, Threshold, Unresolved, judge
