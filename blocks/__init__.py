@@ -6,14 +6,26 @@ as `cluster="simulated-cluster/prod"` or `store="result-store/team"`.
 
 from __future__ import annotations
 
-from blocks.clusters import LocalCluster, SimulatedCluster, VirtualCluster
+from blocks.clusters import (
+    CustomCluster,
+    LocalCluster,
+    RunningScheduler,
+    SimulatedCluster,
+    SlurmCluster,
+    SshCluster,
+    VirtualCluster,
+)
 from blocks.resolve import cluster, store
 from blocks.store import ResultStore
 
 __all__ = [
+    "CustomCluster",
     "LocalCluster",
     "ResultStore",
+    "RunningScheduler",
     "SimulatedCluster",
+    "SlurmCluster",
+    "SshCluster",
     "VirtualCluster",
     "cluster",
     "store",

@@ -20,7 +20,9 @@ def cluster(reference: str) -> ClusterSpec:
     Raises:
         InvalidField: There is no such block, or it is of another type.
     """
-    return _load("cluster", reference, ClusterBlock).spec()
+    block = _load("cluster", reference, ClusterBlock)
+    block.provide()
+    return block.spec()
 
 
 def store(reference: str) -> tuple[str, str]:

@@ -70,6 +70,8 @@ OPTIONAL = (
     Package("torch", "torch", "beam-files on a GPU", "torch"),
     Package("prefect-dask", "prefect_dask", "parallel clusters on Dask", "dask-runner"),
     Package("psycopg", "psycopg", "stores in PostgreSQL", "postgresql"),
+    Package("dask-jobqueue", "dask_jobqueue", "clusters on Slurm and other batch systems", "slurm"),
+    Package("asyncssh", "asyncssh", "clusters over SSH", "ssh"),
     Package("bokeh", "bokeh", "the report of a run; Dask's own performance report", "report"),
 )
 

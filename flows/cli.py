@@ -158,7 +158,10 @@ def sweep(
     cluster: Annotated[
         str | None,
         typer.Option(
-            "--cluster", "-c", metavar="KIND", help="simulated (the default), virtual, local, or a saved TYPE/NAME."
+            "--cluster",
+            "-c",
+            metavar="KIND",
+            help="simulated (the default), virtual, local, slurm, ssh, scheduler, custom, or a saved TYPE/NAME.",
         ),
     ] = None,
     cluster_option: Annotated[
@@ -472,4 +475,6 @@ def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 from flows.commands import environments as _environments  # noqa: E402, F401 (it adds its commands to `app`)
 from flows.commands import isolate as _isolate  # noqa: E402, F401 (it adds its command to `app`)
+from flows.commands import jobs as _jobs  # noqa: E402, F401 (it adds its command to `app`)
+from flows.commands import leases as _leases  # noqa: E402, F401 (it adds its commands to `app`)
 from flows.commands import study as _study  # noqa: E402, F401

@@ -17,17 +17,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flows import quiet
+from flows import prices, quiet
 from scalescope import environments, workloads
 from scalescope.analysis import causes
 from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.cost import Budget
 from scalescope.analysis.knee import further
 from scalescope.analysis.measure import measure_attempts
 from scalescope.analysis.observation import Observation
 from scalescope.analysis.summary import label, varied
 from scalescope.analysis.verdict import diagnose
 from scalescope.driver.process import Driver
-from scalescope.errors import CaptureError, DriverError, EnvironmentFailed, InvalidField, StoreError
+from scalescope.errors import BudgetSpent, CaptureError, DriverError, EnvironmentFailed, InvalidField, StoreError
 from scalescope.model import fields, spool
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Verdict
@@ -85,6 +86,7 @@ class Request:
         parallel_clusters: Clusters that share the trials and run at the same time.
         grow: Says what to run next, when all planned trials have finished; None adds nothing.
         study: Id of the study that it is made for; empty where there is none.
+        budget: What it may cost; None is no limit.
     """
 
     sweep: Sweep
@@ -96,6 +98,7 @@ class Request:
     parallel_clusters: int = 1
     grow: Growth | None = None
     study: str = ""
+    budget: Budget | None = None
 
     def open_store(self) -> Store:
         """Connect to the store; the caller closes it."""
@@ -110,6 +113,7 @@ def check(
     fresh: object = False,
     parallel_clusters: object = 1,
     refine: object = 0,
+    budget: object = None,
 ) -> Request:
     """Check a sweep completely; nothing is started and nothing is written.
 
@@ -120,6 +124,7 @@ def check(
         fresh: Whether to begin a new run.
         parallel_clusters: Clusters at the same time.
         refine: Points that may be added.
+        budget: What it may cost: a mapping with `core_hours`, `money` or `hours`.
 
     Raises:
         InvalidField: The first thing that is wrong.
@@ -142,7 +147,14 @@ def check(
         fields.boolean("fresh", fresh),
         min(shares, len(plan)),
         refining(asked, plan, points) if points else None,
+        budget=_budget(budget, asked, plan),
     )
+
+
+def _budget(data: object, sweep: Sweep, plan: Sequence[PlannedTrial]) -> Budget | None:
+    if not data:
+        return None
+    return Budget.from_mapping(data, prices.load(), sweep.clusters(planned.point for planned in plan))
 
 
 def refining(sweep: Sweep, plan: Sequence[PlannedTrial], count: int) -> Growth:
@@ -472,6 +484,7 @@ def run_trials(
 
     Raises:
         InfrastructureError: No cluster could be had, or `MAX_LOSSES` drivers died one after the other.
+        BudgetSpent: The next trial would cost more than is left of the budget.
         StoreError: A trial could not be saved.
     """
     losses, waiting, known = 0, list(reversed(trials)), {planned.key for planned in trials}
@@ -479,6 +492,7 @@ def run_trials(
         with _registered(session), beating(session.store, session.run_id):
             while waiting or (waiting := [planned for planned in reversed(more()) if planned.key not in known]):
                 known.update(planned.key for planned in waiting)
+                _afford(session, waiting[-1])
                 try:
                     trial = _run_one(session, waiting[-1], steps)
                 except DriverError:  # it was gone before the trial began
@@ -507,6 +521,25 @@ def run_trials(
             steps.teardown(session)
         finally:
             session.close()
+
+
+def _afford(session: Session, planned: PlannedTrial) -> None:
+    """Go on only if a trial is within the budget.
+
+    Raises:
+        BudgetSpent: It is not.
+        StoreError: What was spent could not be read.
+    """
+    budget = session.request.budget
+    if budget is None:
+        return
+    done = list(session.store.finished(session.run_id).values())
+    if reason := budget.stops(session.request.sweep, done, planned):
+        raise BudgetSpent(
+            f"the budget ends the sweep: {reason}",
+            where=f"run {session.run_id}, {len(done)} trials finished",
+            next_step="they are kept and shown by `scalescope show`; the same sweep with a larger budget continues",
+        )
 
 
 def _run_one(session: Session, planned: PlannedTrial, steps: Steps) -> Trial:
@@ -633,7 +666,8 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
     """Record that a run ended before its time; it can be continued."""
     with shielded():
         try:
-            store.finish(run_id, RunState.FAILED if isinstance(error, Exception) else RunState.STOPPED)
+            broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent)
+            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED)
         except StoreError as refused:  # the reason why the run ended matters more
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)
 

@@ -7,11 +7,13 @@ ScalescopeError                 exit status 3
 │   └── EnvironmentFailed                       there can be no environment with these requirements
 ├── InfrastructureError         exit status 3   the machine misbehaved
 │   ├── ClusterError                            a cluster could not be had, or was lost
-│   │   └── WorkersMissing                      fewer workers than asked for
+│   │   ├── WorkersMissing                      fewer workers than asked for
+│   │   └── JobsEnded                           jobs of a batch system ended too early, or can never start
 │   ├── EnvironmentUnavailable                  an environment could not be built here and now
 │   ├── DriverError                             the process that runs the trials died or went silent
 │   └── CaptureError                            a trial could not be recorded
 ├── StoreError                  exit status 3   results could not be written or read
+├── BudgetSpent                 exit status 3   a sweep has cost what it may cost
 └── WrongAnswer                 exit status 3   a workload computed something false
 ```
 
@@ -99,6 +101,34 @@ class WorkersMissing(ClusterError):
     """The cluster has not exactly the workers that were asked for."""
 
 
+class JobsEnded(ClusterError):
+    """Jobs of a batch system were refused, ended before they were told to, or can never start.
+
+    Args:
+        what: As for all errors, as are `where`, `cause` and `next_step`.
+        job_ids: Of these jobs, as the batch system names them; none where it refused them.
+        states: Of these jobs, in the same order, in the words of the batch system.
+        may_return: Whether jobs like these can be expected to start and stay: their node died, or somebody or a time
+            limit ended them. False where the next one would end the same way.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        cause: str = "",
+        next_step: str = "",
+        job_ids: tuple[str, ...] = (),
+        states: tuple[str, ...] = (),
+        may_return: bool = False,
+    ) -> None:
+        super().__init__(what, where=where, cause=cause, next_step=next_step)
+        self.job_ids = job_ids
+        self.states = states
+        self.may_return = may_return
+
+
 class EnvironmentUnavailable(InfrastructureError):
     """An environment could not be built here and now: no package index, no room, no uv. Its text says nothing of it."""
 
@@ -113,6 +143,10 @@ class CaptureError(InfrastructureError):
 
 class StoreError(ScalescopeError):
     """Results could not be written or read."""
+
+
+class BudgetSpent(ScalescopeError):
+    """A sweep has cost what it may cost: its finished trials are kept, and it can be continued."""
 
 
 class WrongAnswer(ScalescopeError):

@@ -21,6 +21,16 @@ from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Drivers and jobs that tests start are in a ledger of their own."""
+    from scalescope import leases
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(leases.VARIABLE, str(tmp_path_factory.mktemp("leases")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """One temporary Prefect server for the whole session; a start costs many seconds."""

@@ -11,6 +11,7 @@ import asyncio
 import sys
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,17 @@ class Gathered:
     columns: Columns = field(default_factory=lambda: spool.empty("memory"))
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    gpus: dict[str, Any] = field(default_factory=dict)
+
+
+_NO_GPU = {
+    "DISABLED_PYNVML_NOT_AVAILABLE": "pynvml is not installed with the workers (`pip install nvidia-ml-py`)",
+    "DISABLED_CONFIG": "distributed.diagnostics.nvml is false",
+    "DISABLED_LIBRARY_NOT_FOUND": "the workers' hosts have no NVIDIA driver",
+    "DISABLED_WSL_INSUFFICIENT_DRIVER": "the NVIDIA driver is too old for NVML under WSL",
+    "INITIALIZED": "NVML finds no GPU on the workers' hosts",
+    "NO_SAMPLES": "the trial was shorter than the interval of the samples",
+}
 
 
 def gather(
@@ -75,6 +87,7 @@ def gather(
         gathered.warnings.append(f"memory of {len(silent)} workers could not be gathered, such as {silent[0]}")
     if workers and all(_is_off(sample) for sample in workers.values()):
         gathered.notes.append("workers do not monitor their memory on this cluster")
+    gathered.gpus = gpus({key: sample for key, sample in workers.items() if key not in silent})
     samples = {
         key: sample
         for key, sample in {"scheduler": scheduler, **workers}.items()
@@ -85,6 +98,39 @@ def gather(
     if shared:
         gathered.notes.append(f"{shared} workers share a process with another; its memory is given once")
     return gathered
+
+
+def gpus(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Memory and utilisation of the workers' GPUs over a trial, as JSON carries it.
+
+    Args:
+        workers: Samples by address of the worker; each process sees the first GPU that it may use.
+
+    Returns:
+        `workers` (by address: `name`, `memory_total` and `memory_peak` in bytes, `utilisation_mean` and
+        `utilisation_peak` from 0 to 1) and `absent`: in words, why there is nothing of the others.
+    """
+    found = {address: sample["gpu"] for address, sample in workers.items() if not _is_off(sample)}
+    missing = Counter(_NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in found.values() if "absent" in gpu)
+    if len(found) < len(workers):
+        missing["workers do not monitor themselves on this cluster"] = len(workers) - len(found)
+    return {
+        "workers": {
+            address: {
+                "name": gpu["name"],
+                "memory_total": gpu["total"],
+                "memory_peak": gpu["peak"],
+                "utilisation_mean": gpu["mean"],
+                "utilisation_peak": gpu["highest"],
+            }
+            for address, gpu in found.items()
+            if "absent" not in gpu
+        },
+        "absent": [
+            why if count == len(workers) else f"{count} of {len(workers)} workers: {why}"
+            for why, count in missing.items()
+        ],
+    }
 
 
 def _is_off(sample: Any) -> bool:

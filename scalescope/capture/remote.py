@@ -21,7 +21,7 @@ def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
 
     Returns:
         Identity of the process, address of some worker (asked of the scheduler), `interval_s` of the monitor, times (on
-        the scheduler's clock), bytes and cores in use as raw items.
+        the scheduler's clock), bytes and cores in use as raw items; what `gpu` returns.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -42,6 +42,34 @@ def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
         "time": array("d", [when for when, _, _ in samples]).tobytes(),
         "rss": array("q", [resident for _, resident, _ in samples]).tobytes(),
         "cpu": array("f", [cores for _, _, cores in samples]).tobytes(),
+        "gpu": gpu(monitor, since - delay),
+    }
+
+
+def gpu(monitor: Any, since: float) -> dict[str, Any]:
+    """The GPU of this process since a time, of which the system monitor keeps a record where NVML is there.
+
+    Returns:
+        `name`, `total` and `peak` bytes of its memory, whoever used it, `mean` and `highest` utilisation from 0 to 1;
+        or `absent`: why there is nothing.
+    """
+    if not getattr(monitor, "gpu_name", None):
+        from distributed.diagnostics import nvml
+
+        state = getattr(getattr(nvml, "NVML_STATE", None), "name", "UNINITIALIZED")
+        return {"absent": state}
+    rows = zip(  # noqa: B905  # Python 3.9
+        monitor.quantities["time"], monitor.quantities["gpu_memory_used"], monitor.quantities["gpu_utilization"]
+    )
+    samples = [(int(used), busy / 100) for when, used, busy in rows if when >= since]
+    if not samples:
+        return {"absent": "NO_SAMPLES"}
+    return {
+        "name": str(monitor.gpu_name),
+        "total": int(monitor.gpu_memory_total),
+        "peak": max(used for used, _ in samples),
+        "mean": sum(busy for _, busy in samples) / len(samples),
+        "highest": max(busy for _, busy in samples),
     }
 
 

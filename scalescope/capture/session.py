@@ -38,6 +38,7 @@ class Recording:
         reason: Why not; empty when it is.
         warnings: About the quality of the record, in sentences.
         notes: What is not there because the cluster has it not, in sentences.
+        gpus: Memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked.
         tasks: Attempts recorded: those finished, erred and lost.
         finished: Attempts that gave a result.
         erred: Attempts that raised, or whose task was given up.
@@ -55,6 +56,7 @@ class Recording:
     reason: str = "the trial has not ended"
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    gpus: dict[str, Any] = field(default_factory=dict)
     tasks: int = 0
     finished: int = 0
     erred: int = 0
@@ -288,6 +290,7 @@ class _Run:
         gathered = memory.gather(self.capture.client, recording.t_begin, self.managed)
         recording.warnings += gathered.warnings
         recording.notes += gathered.notes
+        recording.gpus = gathered.gpus
         try:
             spool.write_chunk(self.stream, "workers", workers)
             spool.write_chunk(self.stream, "memory", gathered.columns)

@@ -1,4 +1,4 @@
-"""Where it runs: the simulated, virtual and local clusters behind one interface.
+"""Where it runs: clusters of every kind behind one interface.
 
 This module imports no cluster, and nothing but the standard library, so that the simulated cluster's clock can be
 installed before anything else is loaded.
@@ -19,6 +19,16 @@ _IMPLEMENTATIONS = {
     "simulated": ("scalescope.clusters.simulated.cluster", "SimulatedCluster"),
     "virtual": ("scalescope.clusters.virtual.cluster", "VirtualCluster"),
     "local": ("scalescope.clusters.local", "LocalCluster"),
+    "slurm": ("scalescope.clusters.jobqueue.cluster", "SlurmCluster"),
+    "pbs": ("scalescope.clusters.jobqueue.cluster", "PbsCluster"),
+    "moab": ("scalescope.clusters.jobqueue.cluster", "MoabCluster"),
+    "lsf": ("scalescope.clusters.jobqueue.cluster", "LsfCluster"),
+    "sge": ("scalescope.clusters.jobqueue.cluster", "SgeCluster"),
+    "oar": ("scalescope.clusters.jobqueue.cluster", "OarCluster"),
+    "htcondor": ("scalescope.clusters.jobqueue.cluster", "HTCondorCluster"),
+    "ssh": ("scalescope.clusters.ssh", "SshCluster"),
+    "scheduler": ("scalescope.clusters.scheduler", "SchedulerCluster"),
+    "custom": ("scalescope.clusters.custom", "CustomCluster"),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,6 +39,8 @@ class Cluster(ABC):
     def __init__(self, spec: ClusterSpec, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
+        self.report: Callable[[str], object] = _unheard
+        """Called while `scale` waits, with a sentence that says for what; whoever runs the cluster may replace it."""
 
     @abstractmethod
     def open(self) -> None:
@@ -68,6 +70,10 @@ class Cluster(ABC):
     def facts(self) -> dict[str, Any]:
         """What a reader of the result must know of the cluster: layout, clock, costs, limits. JSON."""
 
+    def losses(self) -> str:
+        """Why workers were lost during the last trial, as far as the cluster knows; empty when none was."""
+        return ""
+
     @contextmanager
     def idle(self) -> Iterator[None]:
         """Hold while the driver waits for the next request; between `open` and `close`, on the thread that opened."""
@@ -83,3 +89,7 @@ class Cluster(ABC):
         import time
 
         return time.time()
+
+
+def _unheard(text: str) -> None:
+    """Nobody listens."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import signal
@@ -17,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import scalescope
-from scalescope import errors
+from scalescope import errors, leases
 from scalescope.driver import suitable
 from scalescope.driver.channel import utc_now
 from scalescope.driver.protocol import (
@@ -35,10 +36,13 @@ from scalescope.driver.protocol import (
     decode_reply,
     encode,
 )
-from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
+from scalescope.errors import DriverError, InfrastructureError, ScalescopeError, StoreError
+from scalescope.leases import Lease
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
+
+_logger = logging.getLogger(__name__)
 
 LOG = "driver.log"
 CLOSE_TIMEOUT_S = 20.0
@@ -109,7 +113,12 @@ class Driver:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], *, folder: Path, on_progress: Callable[[str], None] | None = None
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        folder: Path,
+        on_progress: Callable[[str], None] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self.pid = process.pid
         self.log = folder / LOG
@@ -120,6 +129,7 @@ class Driver:
         self._process = process
         self._folder = folder
         self._on_progress = on_progress
+        self._lease = lease
         self._log_start = self.log.stat().st_size
         self._replies: queue.Queue[Reply | DriverError] = queue.Queue()
         self._turn = threading.Lock()
@@ -162,7 +172,13 @@ class Driver:
         """
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        driver = cls(_spawn(spec, folder, python, environ or {}), folder=folder, on_progress=on_progress)
+        lease = _intend(spec, folder)
+        try:
+            process = _spawn(spec, folder, python, {**(environ or {}), **({leases.MARK: lease.label} if lease else {})})
+        except BaseException:
+            _release(lease)
+            raise
+        driver = cls(process, folder=folder, on_progress=on_progress, lease=lease)
         try:
             driver._greet(python, start_timeout_s)
             driver._open(spec, seed, dict(dask_config or {}), start_timeout_s)
@@ -389,6 +405,7 @@ class Driver:
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
             self._closed = True
+            _release(self._lease)
             self._reader.join(5)
             for stream in (self._process.stdin, self._process.stdout):
                 assert stream is not None
@@ -434,6 +451,27 @@ class Driver:
             text = log.read().decode("utf-8", "replace")
         lines = text.splitlines()[-_TAIL_LINES:]
         return "\n".join(f"    {line}" for line in lines) or "    (empty)"
+
+
+def _intend(spec: ClusterSpec, folder: Path) -> Lease | None:
+    """Write down that a driver is about to start, for `scalescope reap`.
+
+    A driver ends by itself when its parent does, so that one that could not be written down is no reason not to start.
+    """
+    try:
+        return leases.intend("local", leases.new_label(), {"cluster": spec.kind, "log": str(folder / LOG)})
+    except StoreError as error:
+        _logger.warning("a driver is not in the ledger of leases: %s", error)
+        return None
+
+
+def _release(lease: Lease | None) -> None:
+    if lease is None:
+        return
+    try:
+        leases.release(lease)
+    except StoreError as error:
+        _logger.warning("%s", error)
 
 
 def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -502,6 +540,14 @@ _ERRORS: dict[str, type[ScalescopeError]] = {
     "InvalidField": errors.UsageError,  # the field's name and value are in its text
     **{
         kind.__name__: kind
-        for kind in (errors.UsageError, errors.ClusterError, errors.WorkersMissing, errors.CaptureError, DriverError)
+        for kind in (
+            errors.UsageError,
+            errors.ClusterError,
+            errors.WorkersMissing,
+            errors.JobsEnded,
+            errors.CaptureError,
+            errors.StoreError,
+            DriverError,
+        )
     },
 }

@@ -48,7 +48,17 @@ DRAIN_INTERVAL_S = 2.0
 """Real seconds between two collections of records during a trial. In simulated time they are collected at its end."""
 
 RECORDS = "records.spool"
-_CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "spooled_bytes", "notes", "files")
+_CAPTURE_FACTS = (
+    "tasks",
+    "t_begin",
+    "t_end",
+    "clock_error_s",
+    "received_bytes",
+    "spooled_bytes",
+    "notes",
+    "gpus",
+    "files",
+)
 
 
 class Session:
@@ -89,7 +99,7 @@ class Session:
             raise DriverError("a trial was asked for before a cluster was opened", where="driver protocol")
         self.close()
         spec = cluster_spec(self._request.cluster)
-        limit = getattr(spec, "start_timeout_s", OPEN_LIMIT_S) + LIMIT_MARGIN_S
+        limit = (spec.arrival_limit_s or OPEN_LIMIT_S) + LIMIT_MARGIN_S
         self._enter("opening", limit, f"opening the {spec.kind} cluster")
         self._config = config
         self._cluster = clusters.build(spec, seed=self._request.seed)
@@ -162,7 +172,8 @@ class Session:
                 next_step="run the trial again; look into the driver's log if it happens again",
             )
         left = self._measure(request, workload, point, attempt)
-        attempt.changes = changes(before, self._workers(), left)
+        lost = changes(before, self._workers(), left)
+        attempt.changes = "; ".join(part for part in (lost, cluster.losses()) if part)
         attempt.facts["cluster"] = cluster.facts()
 
     def _prepare(self, point: Point) -> Cluster:
@@ -171,10 +182,11 @@ class Session:
             self._open(dict(point.dask_config))
         cluster = self._cluster
         assert cluster is not None
-        limit = getattr(cluster.spec, "start_timeout_s", OPEN_LIMIT_S) + LIMIT_MARGIN_S
+        limit = (cluster.spec.arrival_limit_s or OPEN_LIMIT_S) + LIMIT_MARGIN_S
         self._enter("scaling", limit, f"scaling to {point.workers} workers of {point.threads_per_worker} threads")
         if not cluster.spec.real_time:  # a simulated cluster starts a new scheduler whenever it is scaled
             self._disconnect()
+        cluster.report = lambda text: self._enter("scaling", limit, text)
         cluster.scale(point.workers, point.threads_per_worker)
         if self._observer is None:
             self._observer = cluster.client()

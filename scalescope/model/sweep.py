@@ -300,13 +300,10 @@ class Sweep:
                 raise InvalidField(
                     f"{where}.{name}", value, fields.suggest(name, known) + ", or a Dask configuration key (with a dot)"
                 )
-        workers = fields.integer(
-            f"{where}.{WORKERS}",
-            values.get(WORKERS, 1),
-            minimum=1,
-            maximum=(KINDS[cluster] if cluster else self.cluster).max_workers,
-        )
+        spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)
+        workers = fields.integer(f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=spec.max_workers)
         threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=1024)
+        spec.check_size(workers, threads)
         if ITEMS_PER_WORKER in values:
             if ITEMS in values or ITEMS in self.params:
                 raise InvalidField(

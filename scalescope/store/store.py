@@ -23,13 +23,13 @@ from scalescope.model import fields
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial
+from scalescope.owner import Owner
 from scalescope.store import records as record_files
 from scalescope.store import rows
 from scalescope.store.codec import clean, dumps, loads
 from scalescope.store.failures import explained
 from scalescope.store.location import Location, holds_password, locate, redact
 from scalescope.store.migrate import upgrade
-from scalescope.store.owner import Owner
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
 from scalescope.store.studies import Studies, now_of
 

@@ -22,21 +22,33 @@ CLUSTERS: dict[str, type[ClusterBlock]] = {
     "simulated": blocks.SimulatedCluster,
     "virtual": blocks.VirtualCluster,
     "local": blocks.LocalCluster,
+    "slurm": blocks.SlurmCluster,
+    "ssh": blocks.SshCluster,
+    "scheduler": blocks.RunningScheduler,
+    "custom": blocks.CustomCluster,
 }
+NEEDED: dict[str, dict[str, Any]] = {
+    "ssh": {"hosts": ["node1", "node2"]},
+    "scheduler": {"address": "tcp://10.0.0.7:8786"},
+    "custom": {"cluster_class": "distributed:LocalCluster"},
+}
+SYSTEMS = {"pbs", "moab", "lsf", "sge", "oar", "htcondor"}
+"""Batch systems on which nothing was ever run: they have no block."""
 
 
 # ------------------------------------------------------------------ without a server
 
 
 def test_there_is_a_block_for_every_kind_of_cluster() -> None:
-    assert CLUSTERS.keys() == KINDS.keys()
+    assert CLUSTERS.keys() == KINDS.keys() - SYSTEMS
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)
 def test_a_block_mirrors_its_specification(kind: str) -> None:
     block, spec = CLUSTERS[kind], KINDS[kind]
     assert set(block.model_fields) == {item.name for item in dataclasses.fields(spec)}
-    assert block().spec() == spec()
+    needed = NEEDED.get(kind, {})
+    assert block(**needed).spec() == spec(**needed)
     assert all(item.description for item in block.model_fields.values())
 
 
@@ -54,6 +66,10 @@ def test_fields_reach_the_specification() -> None:
         ("simulated", {"durations": {"a": 1.0}}, 'only together with task_cost = "recorded"'),
         ("simulated", {"task_cost": "free"}, "task_cost"),
         ("virtual", {"host": 2}, "Extra inputs are not permitted"),
+        ("slurm", {"walltime": "soon"}, "cluster.walltime"),
+        ("slurm", {"gpus": 2, "workers_per_job": 8}, "every worker has a GPU of its own"),
+        ("ssh", {"hosts": []}, "at least one machine"),
+        ("custom", {"cluster_class": "a:B", "arguments": {"api_key": "x"}}, "nothing that looks like a secret"),
     ],
 )
 def test_a_block_that_cannot_be_right_cannot_be_made(kind: str, fields: dict[str, Any], says: str) -> None:
@@ -81,8 +97,23 @@ def name(prefect_server: None) -> str:
 
 @pytest.mark.parametrize("kind", CLUSTERS)
 def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
-    CLUSTERS[kind]().save(name)
-    assert blocks.cluster(f"{kind}-cluster/{name}") == KINDS[kind]()
+    needed = NEEDED.get(kind, {})
+    CLUSTERS[kind](**needed).save(name)
+    slug = CLUSTERS[kind].get_block_type_slug()
+    assert blocks.cluster(f"{slug}/{name}") == KINDS[kind](**needed)
+
+
+def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALESCOPE_SECRET_TOKEN", "")
+    block = blocks.CustomCluster(cluster_class="package:Class", secrets={"token": "hunter2"})
+    assert "hunter2" not in repr(block)
+    block.save(name)
+    spec = blocks.cluster(f"custom-cluster/{name}")
+    assert "hunter2" not in str(spec.to_mapping())
+    assert spec.to_mapping()["secrets"] == {"token": "SCALESCOPE_SECRET_TOKEN"}
+    assert os.environ["SCALESCOPE_SECRET_TOKEN"] == "hunter2"
 
 
 def test_a_saved_store_is_found_with_its_password(name: str) -> None:

@@ -66,7 +66,11 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "range that goes down": ("-w futures-map -a workers=9..1", "--axis workers = '9..1'", "goes up"),
     "range of words": ("-w futures-map -a workers=a..b", "--axis workers = 'a..b'", "whole numbers"),
     "parameter without value": (f"{GOOD} -p seconds", "--param = 'seconds'", "NAME=VALUE"),
-    "unknown cluster": (f"{GOOD} -c slrum", "cluster.kind = 'slrum'", "known: local, simulated, virtual"),
+    "unknown cluster": (
+        f"{GOOD} -c slrum",
+        "cluster.kind = 'slrum'",
+        "known: custom, htcondor, local, lsf, moab, oar, pbs, scheduler, sge, simulated, slurm, ssh, virtual",
+    ),
     "unknown cluster field": (
         f"{GOOD} -c virtual --cluster-option host=2",
         "cluster.host = 2",

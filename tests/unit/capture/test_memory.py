@@ -7,12 +7,13 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from distributed import Client
 
-from scalescope.capture import memory
+from scalescope.capture import memory, remote
 from scalescope.model import spool
 
 Rows = Callable[[spool.Columns], list[dict[str, Any]]]
@@ -27,6 +28,7 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
         "time": array("d", times).tobytes(),
         "rss": array("q", sizes).tobytes(),
         "cpu": array("f", [0.5] * len(sizes)).tobytes(),
+        "gpu": {"absent": "DISABLED_PYNVML_NOT_AVAILABLE"},
     }
 
 
@@ -100,3 +102,50 @@ def test_what_takes_too_long_is_given_up(client: Client, monkeypatch: pytest.Mon
     gathered = memory.gather(client, 0.0, timeout_s=0.05)
     assert gathered.columns == spool.empty("memory")
     assert gathered.warnings == ["memory over the trial could not be gathered: it took longer than 0.05 s"]
+
+
+# ------------------------------------------------------------------ GPUs
+
+
+def monitor(gpu: str | None, times: list[float]) -> Any:
+    quantities = {
+        "time": times,
+        "gpu_memory_used": [int(1e9 * (i + 1)) for i in range(len(times))],
+        "gpu_utilization": [25 * (i + 1) for i in range(len(times))],
+    }
+    return SimpleNamespace(gpu_name=gpu, gpu_memory_total=int(8e10), quantities=quantities)
+
+
+def test_memory_and_utilisation_of_a_gpu_since_the_trial_began() -> None:
+    found = remote.gpu(monitor("H200", [1.0, 2.0, 3.0]), 1.5)
+    assert found == {"name": "H200", "total": int(8e10), "peak": int(3e9), "mean": 0.625, "highest": 0.75}
+    assert remote.gpu(monitor("H200", [1.0]), 1.5) == {"absent": "NO_SAMPLES"}
+
+
+def test_gpus_of_some_workers_and_why_not_of_the_others() -> None:
+    samples = {
+        "a": sample("a", [1.0], [1]) | {"gpu": remote.gpu(monitor("H200", [2.0]), 1.5)},
+        "b": sample("b", [1.0], [1]),
+        "c": sample("c", [1.0], [1], interval_s=3600.0),
+    }
+    found = memory.gpus(samples)
+    assert found["workers"] == {
+        "a": {
+            "name": "H200",
+            "memory_total": int(8e10),
+            "memory_peak": int(1e9),
+            "utilisation_mean": 0.25,
+            "utilisation_peak": 0.25,
+        }
+    }
+    assert found["absent"] == [
+        "1 of 3 workers: pynvml is not installed with the workers (`pip install nvidia-ml-py`)",
+        "1 of 3 workers: workers do not monitor themselves on this cluster",
+    ]
+
+
+def test_where_there_is_no_gpu_its_absence_is_said(client: Client) -> None:
+    found = memory.gather(client, 0.0).gpus
+    assert found["workers"] == {}
+    [why] = found["absent"]
+    assert why

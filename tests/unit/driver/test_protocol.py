@@ -68,9 +68,17 @@ def test_every_reply_survives_the_wire(message: Message) -> None:
     assert decode_reply(line) == message
 
 
+NEEDED: dict[str, dict[str, Any]] = {
+    **{kind: {"memory_mb": 1} for kind in ("pbs", "moab", "lsf", "sge", "oar", "htcondor")},
+    "ssh": {"hosts": ("a", "b")},
+    "scheduler": {"address": "tcp://a:1"},
+    "custom": {"cluster_class": "a:B", "arguments": {"n": [1, 2]}},
+}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_cluster_specifications_travel(kind: str) -> None:
-    spec = KINDS[kind]()
+    spec = KINDS[kind](**NEEDED.get(kind, {}))
     assert decode_request(encode(Open(spec.to_mapping(), "folder"))) == Open(spec.to_mapping(), "folder")
 
 

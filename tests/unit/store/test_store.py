@@ -22,8 +22,8 @@ from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model.finding import Evidence, Finding, Severity, Verdict
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.owner import Owner
 from scalescope.store import RunState, Store
-from scalescope.store.owner import Owner
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, TrialRow
 
 Make = Callable[..., Any]

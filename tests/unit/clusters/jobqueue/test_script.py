@@ -118,7 +118,8 @@ def test_dask_cuda_starts_the_workers_where_it_is_installed(monkeypatch: pytest.
     assert " -m dask cuda worker tls://" in found
     assert option(found, "--local-directory") == '"${TMPDIR:-/tmp}"'
     assert "--workers" not in command(found)
-    assert "--tls-key" in command(found)
+    assert {"--tls-key", "--no-dashboard"} <= set(command(found))
+    assert "--death-timeout" not in command(found)  # an option that it does not know ends it
 
 
 def test_the_script_is_shell() -> None:

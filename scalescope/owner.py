@@ -1,4 +1,4 @@
-"""Whose a run is, and whether that process still lives."""
+"""Which process something belongs to, and whether that process still lives."""
 
 from __future__ import annotations
 

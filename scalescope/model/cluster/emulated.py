@@ -1,27 +1,14 @@
-"""Where a workload runs: plain specifications that the driver turns into clusters."""
+"""Clusters on this machine: simulated, virtual and local."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from dataclasses import fields as dataclass_fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
-
-
-@dataclass(frozen=True)
-class ClusterSpec:
-    """Base of all cluster specifications; `kind` names the implementation."""
-
-    kind: ClassVar[str] = ""
-    max_workers: ClassVar[int] = 100_000
-    real_time: ClassVar[bool] = True
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it: `kind` and the fields."""
-        return {"kind": self.kind, **asdict(self)}
+from scalescope.model.cluster.base import ClusterSpec
 
 
 @dataclass(frozen=True)
@@ -98,25 +85,3 @@ class SimulatedSpec(ClusterSpec):
                 fields.number(f"cluster.durations.{prefix}", seconds, minimum=0)
         elif self.durations is not None:
             raise InvalidField("cluster.durations", dict(self.durations), 'only together with task_cost = "recorded"')
-
-
-KINDS: dict[str, type[ClusterSpec]] = {spec.kind: spec for spec in (SimulatedSpec, VirtualSpec, LocalSpec)}
-
-
-def cluster_spec(data: object) -> ClusterSpec:
-    """Build a specification from a kind (`"virtual"`) or a mapping with `kind` and fields.
-
-    Raises:
-        InvalidField: The kind or a field is unknown, or a value is not allowed.
-    """
-    if isinstance(data, ClusterSpec):
-        return data
-    given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)
-    if "kind" not in given:
-        raise InvalidField("cluster.kind", None, fields.suggest("", KINDS))
-    kind = given.pop("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidField("cluster.kind", kind, fields.suggest(str(kind), KINDS))
-    spec = KINDS[kind]
-    fields.reject_unknown("cluster", given, [item.name for item in dataclass_fields(spec)])
-    return spec(**given)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from scalescope.store.owner import Owner
+from scalescope.owner import Owner
 
 
 def test_this_process_is_here_and_alive() -> None:

@@ -1,0 +1,38 @@
+"""The price table: a YAML file that `SCALESCOPE_PRICES` names.
+
+currency: EUR
+worker_hour:
+  gpu: 2.40        # by partition
+  kubernetes: 0.10 # by kind of cluster
+  default: 0.05    # all others
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import yaml
+
+from scalescope.analysis.cost import Prices
+from scalescope.errors import InvalidField
+
+VARIABLE = "SCALESCOPE_PRICES"
+
+
+def load() -> Prices:
+    """The table, or an empty one where the variable is not set.
+
+    Raises:
+        InvalidField: The file cannot be read, or is no price table.
+    """
+    name = os.environ.get(VARIABLE, "")
+    if not name:
+        return Prices()
+    try:
+        data = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidField(
+            VARIABLE, name, f"a YAML file with `currency` and `worker_hour`: {error}", next_step="mend it, or unset it"
+        ) from error
+    return Prices.from_mapping(data)

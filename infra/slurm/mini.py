@@ -1,0 +1,518 @@
+"""A real Slurm of many virtual nodes on this machine, to try things and for the tests.
+
+One `slurmctld`, and one `slurmd` for each node, as ordinary processes of any user: no munge, no database, no root, and
+nothing outside one folder. Jobs really run; their GPUs are devices that every machine has (`/dev/null`, ...), so Slurm
+counts and assigns them and sets CUDA_VISIBLE_DEVICES.
+
+    python infra/slurm/mini.py --nodes 16
+
+A keeper process starts all daemons and adopts whatever they and their jobs leave behind. It ends everything as soon as
+its owner closes the pipe between them, which the kernel does even where the owner dies by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import pwd
+import random
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
+FAKE_GPUS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+PARTITIONS = {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00", "closed": "State=DOWN"}
+START_S = 60.0
+TERM_S = 1.0  # what jobs get between SIGTERM and SIGKILL when the whole cluster ends
+SOCKET_PATH = 107  # bytes of a Unix socket's path
+_SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+
+_CONF = """\
+ClusterName=mini
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/%n.log
+# Not linuxproc: it loses processes that ignore SIGTERM.
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerType=sched/backfill
+# Jobs start and end within a second, as nobody waits for a nightly backfill here.
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
+KillWait=2
+SlurmdTimeout=10
+SlurmctldTimeout=10
+MinJobAge=300
+EpilogMsgTime=0
+ReturnToService=2
+JobRequeue=0
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/filetxt
+JobCompLoc={folder}/jobs.txt
+DefMemPerCPU=100
+# The nodes promise more than the machine has.
+SlurmdParameters=config_overrides
+{gpu_types}
+{extra}
+NodeName=DEFAULT CPUs={cpus} RealMemory={memory_mb} {gres}
+NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={first}-{last}
+{partitions}
+"""
+
+
+class MiniSlurmError(RuntimeError):
+    """Slurm could not be started, or did not answer."""
+
+
+def missing_programs() -> list[str]:
+    """Programs of Slurm that are not installed here."""
+    return [name for name in PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]
+
+
+class MiniSlurm:
+    """A Slurm cluster of this process: ends when `close` is called or when this process dies, however it dies.
+
+    Args:
+        folder: Where everything lies: configuration, logs, state. Its path must be short, for it holds sockets.
+        nodes: Number of nodes, n1 to nN.
+        cpus: CPUs of a node, as Slurm counts them.
+        memory_mb: Memory of a node in MiB, as Slurm counts it.
+        gpus: GPUs of a node, at most six; they are not real.
+        partitions: Options of each partition by name, in the words of slurm.conf; all have all nodes.
+        extra: Further lines of slurm.conf.
+
+    Attributes:
+        conf: The slurm.conf.
+        environment: What a process needs in its environment to talk to this cluster: SLURM_CONF.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        nodes: int = 16,
+        cpus: int = 8,
+        memory_mb: int = 4000,
+        gpus: int = 2,
+        partitions: Mapping[str, str] = PARTITIONS,
+        extra: str = "",
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        self.nodes = [f"n{i + 1}" for i in range(nodes)]
+        self.cpus, self.memory_mb, self.gpus = cpus, memory_mb, gpus
+        self.partitions, self.extra = dict(partitions), extra
+        self.conf = self.folder / "slurm.conf"
+        self.environment = {"SLURM_CONF": str(self.conf)}
+        self._keeper: subprocess.Popen[str] | None = None
+        self._pids: dict[str, int] = {}
+        self._healthy = ""
+        if not 1 <= nodes <= 1000:
+            raise MiniSlurmError(f"nodes = {nodes} is not allowed: 1 to 1000")
+        if not 0 <= gpus <= len(FAKE_GPUS):
+            raise MiniSlurmError(f"gpus = {gpus} is not allowed: 0 to {len(FAKE_GPUS)}")
+        if len(os.fsencode(self.folder / "spool/n1000/n1000_1000000.4294967294")) > SOCKET_PATH:
+            raise MiniSlurmError(f"the path of the folder is too long for sockets: {self.folder}")
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> MiniSlurm:
+        """Starts all daemons and waits until every node is idle (0.5 s for 16 nodes on an idle machine).
+
+        Raises:
+            MiniSlurmError: Slurm is not installed, or does not come up; with the end of the daemon's log.
+        """
+        if missing := missing_programs():
+            raise MiniSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install slurm-wlm)")
+        for attempt in (3, 2, 1):
+            self._configure()
+            self._keeper = subprocess.Popen(
+                [sys.executable, os.path.abspath(__file__), "--keeper", str(self.folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for the owner alone
+            )
+            try:
+                self._pids = {name: self._ask("start", name) for name in ("slurmctld", *self.nodes)}
+                self._await_nodes()
+                self._healthy = self._partitions()
+            except BaseException as error:
+                self.close()
+                if attempt > 1 and "in use" in str(error):  # somebody took a port between our look and Slurm's
+                    continue
+                raise
+            break
+        return self
+
+    def close(self) -> None:
+        """Ends all daemons and all processes of all jobs; returns when none is left. May be called twice."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
+            keeper.stdin.close()
+            keeper.stdout.close()
+            keeper.wait()
+        for pid in self.strays():  # none, unless the keeper itself was killed
+            _kill(pid, signal.SIGKILL)
+
+    def __enter__(self) -> MiniSlurm:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ use
+
+    def run(self, *command: str, check: bool = True, **variables: str) -> str:
+        """Runs a command against this cluster and returns its standard output without white space at its ends.
+
+        Args:
+            command: Program and arguments, such as `squeue`, `-h`.
+            check: Whether an exit status other than 0 is an error.
+            variables: Further variables of the command's environment.
+
+        Raises:
+            MiniSlurmError: The command failed; with what it wrote to its standard error.
+        """
+        environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        if check and done.returncode:
+            raise MiniSlurmError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def submit(self, *options: str, command: str = "sleep 600") -> str:
+        """Submits a shell command as a job and returns the job's id; output goes to the cluster's folder."""
+        output = () if any(o.startswith(("-o", "--output")) for o in options) else (f"-o{self.folder}/job-%j.out",)
+        return self.run("sbatch", "--parsable", *output, *options, "--wrap", command).split(";")[0]
+
+    def cancel_all(self) -> None:
+        """Cancels every job, kills its processes, and waits until none is left in the queue.
+
+        Raises:
+            MiniSlurmError: Jobs are still there after a minute.
+        """
+
+        def empty() -> bool:
+            jobs = [line.split() for line in self.run("squeue", "-h", "-o%A %T").splitlines()]
+            if alive := {job for job, state in jobs if state != "COMPLETING"}:  # each time: jobs may submit jobs
+                self.run("scancel", *alive, check=False)
+            for pid in self.strays():  # Slurm itself would give them some seconds
+                _kill(pid, signal.SIGKILL)
+            return not jobs
+
+        self._until(empty, START_S, lambda: f"jobs do not end:\n{self.run('squeue')}")
+
+    def reset(self) -> None:
+        """Makes it as after the start: no job, no reservation, all nodes up (stopped ones too), partitions as given."""
+        for name in self.nodes:  # first, for jobs of a silent node end late
+            if not _alive(self._pids[name]):
+                self.start_node(name)
+        self.cancel_all()
+        for line in self.run("scontrol", "-o", "show", "reservation").splitlines():
+            if name := _word(line, "ReservationName"):
+                self.run("scontrol", "delete", f"ReservationName={name}")
+        if self._partitions() != self._healthy:
+            self.run("scontrol", "reconfigure")
+            self._until(lambda: self._partitions() == self._healthy, START_S, lambda: "partitions do not come back")
+        self._await_nodes(resume=True)
+
+    def stop_node(self, name: str, *, jobs: bool = True) -> None:
+        """Kills the daemon of a node and, as a node that loses its power, the processes of its jobs."""
+        self._ask("stop", name)
+        for pid in self.strays(name) if jobs else ():
+            _kill(pid, signal.SIGKILL)
+
+    def start_node(self, name: str) -> None:
+        """Starts the daemon of a node again."""
+        self._pids[name] = self._ask("start", name)
+
+    def strays(self, node: str = "") -> list[int]:
+        """Processes of this cluster's jobs (of one node), whoever their parents are; Slurm's own come first."""
+        conf, jobs, steps = f"SLURM_CONF={self.conf}".encode(), [], []
+        parents = set()
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                program, parent = _stat(entry)
+            except OSError:  # gone, or another user's
+                continue
+            if conf not in variables:
+                continue
+            if program == "slurmstepd":
+                steps.append(int(entry.name))
+            elif (
+                any(v.startswith(b"SLURM_JOB_ID=") for v in variables)
+                and int(entry.name) != os.getpid()
+                and (not node or f"SLURMD_NODENAME={node}".encode() in variables)
+            ):
+                jobs.append(int(entry.name))
+                parents.add(parent)
+        return [pid for pid in steps if not node or pid in parents] + jobs
+
+    # ------------------------------------------------------------------ inside
+
+    def _configure(self) -> None:
+        for name in ("state", "log", *(f"spool/{node}" for node in self.nodes)):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        everywhere = ",".join(self.nodes)
+        port = _free_ports(1 + len(self.nodes))
+        text = _CONF.format(
+            host=socket.gethostname().split(".")[0],
+            port=port,
+            first=port + 1,
+            last=port + len(self.nodes),
+            user=pwd.getpwuid(os.getuid()).pw_name,
+            folder=self.folder,
+            nodes=len(self.nodes),
+            cpus=self.cpus,
+            memory_mb=self.memory_mb,
+            gpu_types="GresTypes=gpu" if self.gpus else "",
+            gres=f"Gres=gpu:{self.gpus}" if self.gpus else "",
+            extra=self.extra,
+            partitions="\n".join(f"PartitionName={n} Nodes={everywhere} {o}" for n, o in self.partitions.items()),
+        )
+        self.conf.write_text(text)
+        devices = ",".join(FAKE_GPUS[: self.gpus])
+        gres = f"NodeName=n[1-{len(self.nodes)}] Name=gpu File={devices}\n" if self.gpus else ""
+        (self.folder / "gres.conf").write_text(gres)
+
+    def _ask(self, verb: str, name: str) -> int:
+        if self._keeper is None or self._keeper.stdin is None or self._keeper.stdout is None:
+            raise MiniSlurmError("the cluster is not running")
+        self._keeper.stdin.write(f"{verb} {name}\n")
+        self._keeper.stdin.flush()
+        answer = self._keeper.stdout.readline()
+        if not answer:
+            raise MiniSlurmError(f"the keeper of the daemons died; see {self.folder}/log")
+        return int(answer)
+
+    def _await_nodes(self, *, resume: bool = False) -> None:
+        def idle() -> bool:
+            for name, pid in self._pids.items():
+                if not _alive(pid):
+                    raise MiniSlurmError(f"{name} ended:\n{_tail(self.folder / 'log' / f'{name}.out')}")
+            states = dict(line.split() for line in self.run("sinfo", "-hN", "-o%N %T", check=False).splitlines())
+            lazy = [name for name in self.nodes if states.get(name) not in {"idle", "idle*"}]
+            if lazy and resume and states:
+                self.run("scontrol", "update", f"NodeName={','.join(lazy)}", "State=RESUME", check=False)
+            return not lazy and not any(state.endswith("*") for state in states.values())
+
+        self._until(idle, START_S, lambda: f"not all nodes are idle:\n{self.run('sinfo', '-R', check=False)}")
+
+    def _partitions(self) -> str:
+        return self.run("scontrol", "-o", "show", "partition")
+
+    @staticmethod
+    def _until(done: Callable[[], bool], seconds: float, complaint: Callable[[], str]) -> None:
+        deadline = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > deadline:
+                raise MiniSlurmError(complaint())
+            time.sleep(0.05)
+
+
+# ------------------------------------------------------------------ the keeper
+
+
+def keep(folder: Path) -> None:
+    """Runs daemons as a line of standard input each says, until its end; then ends everything they started.
+
+    `start NAME` answers with the daemon's process id, `stop NAME` with the one that was.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
+    environment = {**os.environ, "PATH": _SEARCH_PATH, "SLURM_CONF": str(folder / "slurm.conf")}
+    pids: dict[str, int] = {}
+
+    def as_child() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    def start(name: str) -> int:
+        command = ["slurmctld", "-D", "-c"] if name == "slurmctld" else ["slurmd", "-D", "-N", name]
+        with open(folder / "log" / f"{name}.out", "ab") as log:
+            return subprocess.Popen(
+                [*command, "-f", str(folder / "slurm.conf")],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=as_child,
+            ).pid
+
+    waiting = b""
+    while True:
+        ready, _, _ = select.select([0], [], [], 0.5)
+        _reap()
+        if not ready:
+            continue
+        got = os.read(0, 65536)
+        if not got:
+            break
+        *lines, waiting = (waiting + got).split(b"\n")
+        for line in lines:
+            verb, name = line.decode().split()
+            if verb == "start":
+                pids[name] = start(name)
+            else:
+                _kill(pids[name], signal.SIGKILL)
+                while _alive(pids[name]):
+                    _reap()
+                    time.sleep(0.01)
+            os.write(1, b"%d\n" % pids[name])
+    _end_descendants()
+
+
+def _end_descendants() -> None:
+    told: set[int] = set()
+    deadline = time.monotonic() + TERM_S
+    while left := _descendants():
+        for pid in left:
+            if time.monotonic() > deadline:
+                _kill(pid, signal.SIGKILL)
+            elif pid not in told:
+                _kill(pid, signal.SIGTERM)
+                told.add(pid)
+        _reap()
+        time.sleep(0.02)
+
+
+def _descendants() -> list[int]:
+    """Children and what comes of them; as we adopt orphans, nothing that was ever started here escapes."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            children.setdefault(_stat(entry)[1], []).append(int(entry.name))
+        except OSError:
+            continue
+    found = list(children.get(os.getpid(), ()))
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+# ------------------------------------------------------------------ small things
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _stat(process: Path) -> tuple[str, int]:
+    """Program and parent of a process, which is a folder of /proc."""
+    before, _, after = (process / "stat").read_text().rpartition(")")
+    return before.partition("(")[2], int(after.split()[1])
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many consecutive free ports of loopback, below those the kernel gives to clients."""
+    for _ in range(100):
+        first = random.randrange(10000, 32000 - count)
+        taken: list[socket.socket] = []
+        try:
+            for port in range(first, first + count):
+                taken.append(socket.socket())
+                taken[-1].bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        finally:
+            for each in taken:
+                each.close()
+        return first
+    raise MiniSlurmError(f"no {count} consecutive free ports")
+
+
+def _tail(path: Path, size: int = 2000) -> str:
+    return path.read_text(errors="replace")[-size:] if path.exists() else ""
+
+
+def _word(line: str, key: str) -> str:
+    return next((word.partition("=")[2] for word in line.split() if word.startswith(f"{key}=")), "")
+
+
+def main() -> None:
+    """Serves a cluster until Ctrl-C."""
+    parser = argparse.ArgumentParser(description="A real Slurm of many virtual nodes on this machine; Ctrl-C ends it.")
+    parser.add_argument("--nodes", type=int, default=16, help="virtual nodes (default: %(default)s)")
+    parser.add_argument("--cpus", type=int, default=8, help="CPUs of each, as Slurm counts them (default: %(default)s)")
+    parser.add_argument("--memory-mb", type=int, default=4000, help="memory of each in MiB (default: %(default)s)")
+    parser.add_argument("--gpus", type=int, default=2, help="fake GPUs of each (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="configuration, logs, state (default: a temporary folder)")
+    parser.add_argument("--keeper", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.keeper:
+        keep(given.keeper)
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="slurm-") as temporary:
+        slurm = MiniSlurm(
+            given.folder or temporary,
+            nodes=given.nodes,
+            cpus=given.cpus,
+            memory_mb=given.memory_mb,
+            gpus=given.gpus,
+        )
+        try:
+            with slurm:
+                print(f"export SLURM_CONF={slurm.conf}", flush=True)
+                print(
+                    "Type this line in another terminal, and use sinfo, sbatch, ... there. Ctrl-C ends all.", flush=True
+                )
+                while True:
+                    signal.pause()
+        except KeyboardInterrupt:
+            return
+        except MiniSlurmError as error:
+            sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

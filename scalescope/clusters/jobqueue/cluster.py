@@ -1,0 +1,408 @@
+"""Clusters whose workers are jobs of a batch system, and whose scheduler is in the driver."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import distributed
+from distributed.core import Status
+from distributed.deploy.spec import SpecCluster
+
+from scalescope import leases
+from scalescope.clusters.base import Cluster
+from scalescope.clusters.jobqueue import script
+from scalescope.clusters.jobqueue.folder import ClusterFolder
+from scalescope.clusters.jobqueue.supervisor import Supervisor
+from scalescope.clusters.jobqueue.systems import System, system
+from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
+from scalescope.model.cluster import JobQueueSpec
+
+if TYPE_CHECKING:
+    from scalescope.leases import Lease
+    from scalescope.model.sweep import Point
+    from scalescope.model.workload import Workload
+
+CLOSE_TIMEOUT_S = 4.0
+"""Seconds for an orderly end of the scheduler, and again for the batch system to be rid of the jobs."""
+
+REPORT_INTERVAL_S = 15.0
+"""Seconds between two reports of what is being waited for, if that is still the same."""
+
+DRAIN_LIMIT_S = 3.0
+"""Seconds that tasks of a trial that was cut short have to end; a job in which they go on is replaced."""
+
+_POLL_S = 0.05
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A job that was submitted.
+
+    Attributes:
+        id: As the batch system names it.
+        name: Within this cluster; its workers are `NAME-0`, `NAME-1` and so on.
+        workers: Workers in it.
+        threads: Of each worker.
+    """
+
+    id: str
+    name: str
+    workers: int
+    threads: int
+
+
+class JobQueueCluster(Cluster):
+    """A scheduler in this process, and workers in jobs.
+
+    A point always has the same layout: as many full jobs as fit, and one with the rest. Jobs that are right already are
+    kept from point to point; of what is too much, whole jobs are cancelled.
+    """
+
+    shows: ClassVar[str] = (
+        "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
+    )
+    cannot_show: ClassVar[str] = (
+        "what others do to its nodes and network meanwhile: repeat, and compare points of one run with each other"
+    )
+
+    def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._spec = spec
+        self.label = leases.new_label()
+        self._folder = ClusterFolder(self.label, spec.shared_directory)
+        self._system: System = system(spec, self.label, str(self._folder.logs))
+        self._dask: SpecCluster | None = None
+        self._lease: Lease | None = None
+        self._security: distributed.Security | None = None
+        self._jobs: list[_Job] = []
+        self._serial = 0
+        self._replaced = 0
+        self._workers, self._threads = 0, 1
+        self._waited_s = 0.0
+        self._script = ""
+        self._failed = False
+        self._lost = ""
+        self._closing = threading.Event()
+
+    # ---------------------------------------------------------------- from open to close
+
+    def open(self) -> None:
+        """Start the scheduler. No job is submitted yet.
+
+        Raises:
+            ClusterError: It did not start, or this is no place to submit jobs from.
+            StoreError: The lease could not be written.
+        """
+        self._system.check()
+        self._lease = leases.intend(
+            self._spec.kind,
+            self.label,
+            {"folder": str(self._folder.path), **self._system.lease_details()},
+            limit_s=self._lease_limit_s(),
+        )
+        self._security = self._folder.create(tls=self._spec.tls)
+        interface = self._spec.scheduler_interface or self._spec.interface or None
+        options = {
+            "protocol": "tls" if self._spec.tls else "tcp",
+            "interface": interface,
+            "security": self._security,
+            "dashboard": False,
+            "dashboard_address": "127.0.0.1:0",  # of the metrics; without it they would want one fixed port
+        }
+        try:
+            self._dask = SpecCluster(
+                scheduler={"cls": distributed.Scheduler, "options": options},
+                security=self._security,
+                silence_logs=logging.WARNING,
+                name=self.label,
+            )
+        except (OSError, RuntimeError, ValueError) as error:
+            self.close()
+            raise ClusterError(
+                f"the scheduler of the {self._spec.kind} cluster did not start",
+                where=f"process {os.getpid()}, interface {interface or 'of the default route'}",
+                cause=str(error.__cause__ or error),
+                next_step="`ip address` lists the interfaces; set cluster.scheduler_interface or cluster.interface",
+            ) from error
+        self._script = self._job(self._spec.job_workers, 1).job_script()
+
+    def close(self) -> None:
+        """Cancel every job, close the scheduler, and remove certificates and the lease. May be called at any time."""
+        self._closing.set()
+        lease, self._lease = self._lease, None
+        dask, self._dask = self._dask, None
+        if lease is None:
+            return
+        self._system.cancel_all()
+        if dask is not None:
+            try:
+                dask.close(timeout=CLOSE_TIMEOUT_S)
+            except Exception as error:  # noqa: BLE001 - half started or half dead: the jobs are cancelled all the same
+                _logger.warning("the scheduler did not close in order: %r", error)
+        left = self._system.await_none(CLOSE_TIMEOUT_S)
+        self._folder.remove(keep_logs=self._failed)
+        self._jobs = []
+        if left:
+            _logger.warning("%s of %s are still there; `scalescope reap` cancels them again", left, self.label)
+        else:
+            leases.release(lease)
+
+    def client(self) -> distributed.Client:
+        """A client on the scheduler's event loop."""
+        return distributed.Client(self._cluster(), set_as_default=False)
+
+    def facts(self) -> dict[str, Any]:
+        """Layout, jobs, and the job script."""
+        return {
+            "kind": self.kind,
+            "clock": "real",
+            "shows": self.shows,
+            "cannot_show": self.cannot_show,
+            "layout": "jobs of "
+            + f"{self._spec.job_workers} workers in {self._spec.processes or self._spec.job_workers} processes; "
+            + f"scheduler in the driver; {'tls' if self._spec.tls else 'tcp'}",
+            "label": self.label,
+            "workers": self._workers,
+            "threads_per_worker": self._threads,
+            "jobs": [{"id": job.id, "workers": job.workers} for job in self._jobs],
+            "jobs_replaced": self._replaced,
+            "waited_for_workers_s": round(self._waited_s, 3),
+            "job_script": self._script,
+        }
+
+    # ---------------------------------------------------------------- sizes
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Have exactly these workers; jobs that are right already are kept, and lost ones replaced.
+
+        Raises:
+            ClusterError: Jobs were refused, ended, can never start, or waited for too long; or too many were lost.
+            WorkersMissing: Their jobs run, but they did not arrive within `start_timeout_s`.
+        """
+        self._cluster()
+        self._spec.check_size(workers, threads_per_worker)
+        self._workers, self._threads = workers, threads_per_worker
+        began = time.monotonic()
+        try:
+            missing = self._keep(self._layout(workers))
+            self._submit(missing)
+            self._arrive()
+        except Exception:
+            self._failed = True
+            raise
+        finally:
+            self._waited_s = time.monotonic() - began
+
+    def _layout(self, workers: int) -> list[int]:
+        """Workers of each job of a point."""
+        full, rest = divmod(workers, self._spec.job_workers)
+        return [self._spec.job_workers] * full + ([rest] if rest else [])
+
+    def _keep(self, layout: Sequence[int]) -> list[int]:
+        """Keep the jobs that fit the layout and cancel the others. Returns the sizes of those that are missing."""
+        missing = Counter(layout)
+        present = self._present()
+        busy = self._busy() if self._lost else set()
+        kept, unwanted, lost = [], [], []
+        for job in self._jobs:
+            if present[job.name] != job.workers:
+                lost.append(job)
+            elif job.threads == self._threads and missing[job.workers] and job.name not in busy:
+                missing[job.workers] -= 1
+                kept.append(job)
+            else:
+                unwanted.append(job)
+        self._replaced += len(lost)
+        if self._replaced > self._spec.replace_jobs:
+            raise ClusterError(
+                f"the cluster has lost {self._replaced} jobs, more than it may replace ({self._spec.replace_jobs})",
+                where=f"jobs {', '.join(job.id for job in lost)} of {self.label}",
+                cause=self._lost or "nodes fail, or jobs are cancelled or run into their time limit",
+                next_step="look into the error of the first trial that lost workers; then raise cluster.replace_jobs",
+            )
+        self._system.cancel([job.id for job in unwanted + lost])
+        self._jobs = kept
+        return sorted(missing.elements(), reverse=True)
+
+    def _submit(self, sizes: Sequence[int]) -> None:
+        if not sizes:
+            return
+        assert self._lease is not None
+        self._lease = leases.renew(self._lease, limit_s=self._lease_limit_s())
+        jobs = [self._job(size, self._threads) for size in sizes]
+        self._script = jobs[0].job_script()
+        for size, job, number in self._system.submit(sizes, jobs, self._cluster(), self._closing):
+            self._jobs.append(_Job(number, job.name, size, self._threads))
+
+    def _job(self, workers: int, threads: int) -> Any:
+        self._serial += 1
+        request = script.Request(
+            name=str(self._serial),
+            workers=workers,
+            threads=threads,
+            label=self.label,
+            address=self._cluster().scheduler_address,
+            folder=str(self._folder.path),
+            dask_cuda=script.uses_dask_cuda(self._spec),
+        )
+        return script.job(self._spec, request)
+
+    # ---------------------------------------------------------------- waiting
+
+    def _arrive(self) -> None:
+        """Wait until exactly the workers of our jobs are there."""
+        said, said_at, started_at = "", 0.0, time.monotonic()
+        while (present := self._present()) != (expected := Counter({job.name: job.workers for job in self._jobs})):
+            if self._closing.is_set():
+                raise ClusterError(f"the {self.kind} cluster was closed while workers were waited for")
+            arrived = sum((present & expected).values())
+            now = time.monotonic()
+            try:
+                waiting = self._system.explain(self._workers, arrived)
+            except JobsEnded as error:
+                self._replace(error)
+                started_at = now
+                continue
+            if waiting is not None and waiting.in_queue:
+                started_at = now
+            if waiting is not None and (waiting.words != said or now - said_at > REPORT_INTERVAL_S):
+                said, said_at = waiting.words, now
+                self.report(waiting.words)
+            if now - started_at > self._spec.start_timeout_s:
+                raise self._missing(arrived, waiting.words if waiting else "")
+            time.sleep(_POLL_S)
+        self._check_threads()
+
+    def _replace(self, error: JobsEnded) -> None:
+        """Submit jobs in place of some that ended while they were waited for, if these can be expected to stay.
+
+        Raises:
+            JobsEnded: They would end the same way, or too many have been replaced.
+        """
+        ended = [job for job in self._jobs if job.id in error.job_ids]
+        self._replaced += len(ended)
+        if not error.may_return or not ended or self._replaced > self._spec.replace_jobs:
+            raise error
+        _logger.warning("%s jobs are replaced: %s", len(ended), error.what)
+        self.report(f"{len(ended)} jobs are replaced: {error.what}")
+        self._system.cancel([job.id for job in ended])
+        self._jobs = [job for job in self._jobs if job not in ended]
+        self._submit([job.workers for job in ended])
+
+    def _present(self) -> Counter[str]:
+        """Workers that are there and run, by the name of their job."""
+        found = list(self._cluster().scheduler.workers.values())
+        return Counter(str(worker.name).partition("-")[0] for worker in found if worker.status == Status.running)
+
+    def _busy(self) -> set[str]:
+        """Jobs whose workers still run tasks of the trial that was cut short: a thread cannot be stopped."""
+        cluster = self._cluster()
+        deadline = time.monotonic() + DRAIN_LIMIT_S
+        while True:
+            stacks = cluster.sync(cluster.scheduler.broadcast, msg={"op": "call_stack", "keys": None})
+            names = {str(ws.name) for ws in list(cluster.scheduler.workers.values()) if stacks.get(ws.address)}
+            if not names or time.monotonic() > deadline:
+                return {name.partition("-")[0] for name in names}
+            time.sleep(_POLL_S)
+
+    def _check_threads(self) -> None:
+        found = {worker.nthreads for worker in list(self._cluster().scheduler.workers.values())}
+        if found - {self._threads}:
+            raise WorkersMissing(
+                f"workers came with {sorted(found)} threads, where {self._threads} were asked for",
+                where=f"{self.kind} cluster {self.label}",
+                cause="a line of the prologue, or the site's configuration of dask-jobqueue, changes their command",
+                next_step="look at the script that `scalescope job-script` shows",
+            )
+
+    def _missing(self, arrived: int, words: str) -> WorkersMissing:
+        return WorkersMissing(
+            f"{arrived} of {self._workers} workers arrived within {self._spec.start_timeout_s:g} s of their jobs' time",
+            where=f"jobs {', '.join(job.id for job in self._jobs[:8])} of {self.label}",
+            cause=words or "their jobs run, but they do not register",
+            next_step=f"read the jobs' error files in {self._folder.logs}, or raise cluster.start_timeout_s",
+        )
+
+    # ---------------------------------------------------------------- trials
+
+    @contextmanager
+    def running(self, workload: Workload, point: Point) -> Iterator[None]:
+        """Watch the jobs; when workers are lost, say why, and end the trial: it would wait for them in vain."""
+        supervisor = Supervisor(
+            self._cluster(), self._workers, lambda arrived: self._system.explain(self._workers, arrived)
+        )
+        self._lost = ""
+        with supervisor:
+            yield
+        if supervisor.lost:
+            self._failed, self._lost = True, supervisor.lost
+
+    def losses(self) -> str:
+        """Why workers were lost during the last trial."""
+        return self._lost
+
+    # ---------------------------------------------------------------- parts
+
+    def _cluster(self) -> SpecCluster:
+        if self._dask is None:
+            raise ClusterError(
+                f"the {self._spec.kind} cluster is not open", next_step="call `open` first; it may have been closed"
+            )
+        return self._dask
+
+    def _lease_limit_s(self) -> float:
+        """Seconds after which the last job will have ended by itself."""
+        return self._spec.queue_timeout_s + math.ceil(self._spec.walltime_s) + 600
+
+
+class SlurmCluster(JobQueueCluster):
+    """Workers in jobs of Slurm."""
+
+    kind: ClassVar[str] = "slurm"
+
+
+class PbsCluster(JobQueueCluster):
+    """Workers in jobs of PBS. Its job script is tested; it was never run on a real system."""
+
+    kind: ClassVar[str] = "pbs"
+
+
+class MoabCluster(JobQueueCluster):
+    """Workers in jobs of Moab. Its job script is tested; it was never run on a real system."""
+
+    kind: ClassVar[str] = "moab"
+
+
+class LsfCluster(JobQueueCluster):
+    """Workers in jobs of LSF. Its job script is tested; it was never run on a real system."""
+
+    kind: ClassVar[str] = "lsf"
+
+
+class SgeCluster(JobQueueCluster):
+    """Workers in jobs of Grid Engine. Its job script is tested; it was never run on a real system."""
+
+    kind: ClassVar[str] = "sge"
+
+
+class OarCluster(JobQueueCluster):
+    """Workers in jobs of OAR. Its job script is tested; it was never run on a real system."""
+
+    kind: ClassVar[str] = "oar"
+
+
+class HTCondorCluster(JobQueueCluster):
+    """Workers in jobs of HTCondor. Its job script is tested; it was never run on a real system."""
+
+    kind: ClassVar[str] = "htcondor"

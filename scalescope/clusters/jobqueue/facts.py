@@ -1,0 +1,176 @@
+"""What Slurm knows of the jobs of a trial: from its accounting where that runs, else from its queue.
+
+What cannot be had is said in words, and never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from scalescope.clusters.jobqueue import slurm_jobs
+from scalescope.clusters.jobqueue.slurm_jobs import CommandSilent, Job, Run
+
+_SACCT = tuple("JobID State ExitCode Submit Start End Reserved NodeList AllocTRES MaxRSS Partition Reason".split())  # noqa: SIM905
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def job_facts(label: str, *, run: Run, job_ids: Iterable[str] | None = None) -> dict[str, Any]:
+    """Facts of all jobs of a label: how long they waited, where they ran, how they ended, what they used.
+
+    Args:
+        label: Their name.
+        run: Runs Slurm's commands.
+        job_ids: Only these; None is all that Slurm still knows.
+
+    Returns:
+        JSON: `source` (which of Slurm's commands answered), `jobs` (one mapping each, with `queue_wait_s`, `run_s`,
+        `nodes`, `state`, `exit_code`, `tres`, `max_rss_bytes`, None where unknown), `queue_wait_s` (`max` and
+        `median` over the jobs that started), `nodes`, and `absent`: what is not known, and why, in words. It never
+        raises because Slurm does not answer: then that is what is absent.
+    """
+    try:
+        jobs, absent = _accounted(label, run)
+        source = "sacct"
+        if jobs is None:
+            jobs, more = _queued(label, run)
+            absent, source = absent + more, "squeue and sstat"
+    except CommandSilent as error:
+        return {"source": "", "jobs": [], "absent": [f"{error.what}: {error.cause}"]}
+    if job_ids is not None:
+        wanted = set(job_ids)
+        jobs = [job for job in jobs if job["id"] in wanted]
+        if forgotten := wanted - {job["id"] for job in jobs}:
+            absent.append(f"jobs {', '.join(sorted(forgotten))}: Slurm has forgotten them")
+    waits = [job["queue_wait_s"] for job in jobs if job["queue_wait_s"] is not None]
+    return {
+        "source": source,
+        "jobs": jobs,
+        "queue_wait_s": {"max": max(waits), "median": median(waits)} if waits else None,
+        "nodes": sorted({job["nodes"] for job in jobs if job["nodes"]}),
+        "absent": absent,
+    }
+
+
+# ------------------------------------------------------------------ accounting
+
+
+def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[str]]:
+    """From sacct; None where no accounting runs."""
+    fields = ",".join(_SACCT)
+    done = run(("sacct", "-n", "-P", "-S", "now-7days", "--name", label, "-o", fields), "")
+    if done.returncode and re.search(r"invalid field.*Reserved", done.stderr, re.IGNORECASE):  # renamed in 23.02
+        fields = fields.replace("Reserved", "Planned")
+        done = run(("sacct", "-n", "-P", "-S", "now-7days", "--name", label, "-o", fields), "")
+    if done.returncode:
+        return None, [f"accounting: {slurm_jobs.plain(done.stderr) or 'sacct failed'}"]
+    jobs = parse_sacct(done.stdout)
+    if not jobs:
+        return None, ["accounting: sacct does not know these jobs yet"]
+    unmeasured = [job["id"] for job in jobs if job["max_rss_bytes"] is None]
+    return jobs, [f"MaxRSS of jobs {', '.join(unmeasured)}: not recorded before they end"] if unmeasured else []
+
+
+def parse_sacct(text: str) -> list[dict[str, Any]]:
+    """Facts of each job, from lines of jobs and of their steps; what a job used is written at its steps."""
+    jobs: dict[str, dict[str, Any]] = {}
+    for line in text.splitlines():
+        values = dict(zip(_SACCT, line.split("|"), strict=False))
+        number, _, step = values["JobID"].partition(".")
+        if not step:
+            jobs[number] = _of_row(number, values)
+        elif number in jobs and (used := size(values.get("MaxRSS", ""))) is not None:
+            jobs[number]["max_rss_bytes"] = max(used, jobs[number]["max_rss_bytes"] or 0)
+    return list(jobs.values())
+
+
+def _of_row(number: str, values: Mapping[str, str]) -> dict[str, Any]:
+    submitted, started, ended = (slurm_jobs.when(values[name]) for name in ("Submit", "Start", "End"))
+    return {
+        "id": number,
+        "state": values["State"],
+        "reason": "" if values.get("Reason") == "None" else values.get("Reason", ""),
+        "partition": values.get("Partition", ""),
+        "nodes": "" if values["NodeList"].startswith("None") else values["NodeList"],
+        "queue_wait_s": _between(submitted, started),
+        "run_s": _between(started, ended),
+        "exit_code": values["ExitCode"],
+        "tres": tres(values["AllocTRES"]),
+        "max_rss_bytes": None,
+    }
+
+
+# ------------------------------------------------------------------ no accounting
+
+
+def _queued(label: str, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
+    jobs = slurm_jobs.find([label], run=run)
+    more = _exits_and_tres(label, run)
+    used, why = _max_rss([job.id for job in jobs if job.state == "RUNNING"], run)
+    facts = [_of_job(job, *more.get(job.id, ("", {})), used.get(job.id)) for job in jobs]
+    absent = ["MaxRSS of jobs that have ended: only accounting keeps it"] if any(job.has_ended for job in jobs) else []
+    return facts, absent + ([f"MaxRSS: {why}"] if why else [])
+
+
+def _of_job(job: Job, exit_code: str, found: Mapping[str, str], max_rss_bytes: int | None) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "state": job.state,
+        "reason": job.reason,
+        "partition": job.partition,
+        "nodes": job.nodes,
+        "queue_wait_s": _between(job.submitted, job.started),
+        "run_s": _between(job.started, job.ended),
+        "exit_code": exit_code if job.has_ended else "",
+        "tres": dict(found),
+        "max_rss_bytes": max_rss_bytes,
+    }
+
+
+def _exits_and_tres(label: str, run: Run) -> dict[str, tuple[str, dict[str, str]]]:
+    text = slurm_jobs.answer(
+        run, "squeue", "-h", "-t", "all", "-n", label, "-O", "JobID:.24,exit_code:.16,tres-alloc:.400"
+    )
+    rows = (line.split() for line in text.splitlines())
+    return {row[0]: (exit_code(row[1]), tres(row[2])) for row in rows if len(row) == 3}
+
+
+def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
+    """The most memory that a task of each running job had, in bytes; and why that is not known."""
+    if not job_ids:
+        return {}, "no job of them runs"
+    done = run(("sstat", "-a", "-n", "-P", "-j", ",".join(job_ids), "-o", "JobID,MaxRSS"), "")
+    found: dict[str, int] = {}
+    for line in done.stdout.splitlines():
+        step, _, text = line.partition("|")
+        number, used = step.partition(".")[0], size(text)
+        if used is not None:
+            found[number] = max(used, found.get(number, 0))
+    return found, "" if found else slurm_jobs.plain(done.stderr) or "the site gathers none (JobAcctGatherType)"
+
+
+# ------------------------------------------------------------------ values
+
+
+def tres(text: str) -> dict[str, str]:
+    """Trackable resources, such as `{"cpu": "8", "mem": "4000M", "gres/gpu": "2"}`."""
+    pairs = (part.partition("=") for part in text.split(",") if "=" in part)
+    return {name: value for name, _, value in pairs}
+
+
+def size(text: str) -> int | None:
+    """Bytes of a size as Slurm writes it (`63880K`); None where there is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text.strip())
+    return None if found is None else int(float(found[1]) * _UNITS[found[2]])
+
+
+def exit_code(text: str) -> str:
+    """`status:signal`, of a wait status as squeue writes it."""
+    status = int(text) if text.isdigit() else 0
+    return f"{status >> 8}:{status & 0x7F}"
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else max(end - start, 0.0)

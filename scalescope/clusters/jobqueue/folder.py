@@ -1,0 +1,104 @@
+"""The folder that a cluster shares with its jobs: certificates, configuration, logs. Only its user can read it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import dask
+from distributed.security import Security
+
+import scalescope
+from scalescope.errors import ClusterError
+
+_logger = logging.getLogger(__name__)
+
+
+def default_parent() -> Path:
+    """Where such folders are made, by the XDG base directory specification; a home is on all nodes as a rule."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
+    return root / "scalescope" / "jobs"
+
+
+class ClusterFolder:
+    """A folder of one cluster.
+
+    Args:
+        label: Its name.
+        parent: Where it is made; empty is `default_parent`.
+    """
+
+    def __init__(self, label: str, parent: str = "") -> None:
+        self.path = (Path(os.path.expanduser(parent)) if parent else default_parent()) / label
+        self.logs = self.path / "logs"
+
+    def create(self, *, tls: bool) -> Security | None:
+        """Make it; returns the credentials that scheduler, workers and clients prove themselves with.
+
+        Raises:
+            ClusterError: It cannot be made, or there can be no credentials.
+        """
+        try:
+            self.path.mkdir(parents=True, mode=0o700)
+            self.logs.mkdir()
+            importable = self.path / "importable"  # with nothing in it but this package
+            importable.mkdir()
+            (importable / "scalescope").symlink_to(Path(scalescope.__file__).resolve().parent, target_is_directory=True)
+            config = {name: value for name, value in dask.config.config.items() if name != "jobqueue"}
+            self._write("dask.config", dask.config.serialize(config))
+            return self._credentials() if tls else None
+        except OSError as error:
+            raise ClusterError(
+                "the folder that the cluster shares with its jobs cannot be made",
+                where=str(self.path),
+                cause=str(error),
+                next_step="set cluster.shared_directory to a folder that you can write to and all nodes see",
+            ) from error
+
+    def remove(self, *, keep_logs: bool = False) -> None:
+        """Remove it, or all but the logs; may be called again."""
+        try:
+            if keep_logs and any(self.logs.iterdir()):
+                for name in ("tls", "importable"):
+                    shutil.rmtree(self.path / name, ignore_errors=True)
+                (self.path / "dask.config").unlink(missing_ok=True)
+            elif self.path.exists():
+                shutil.rmtree(self.path)
+        except OSError as error:
+            _logger.warning("the folder %s could not be removed: %s", self.path, error)
+
+    def _credentials(self) -> Security:
+        try:
+            made = Security.temporary()
+        except ImportError as error:
+            raise ClusterError(
+                "no certificates could be made for this cluster",
+                cause=str(error),
+                next_step="install `cryptography` in the driver's environment, or set cluster.tls to false",
+            ) from error
+        (self.path / "tls").mkdir(mode=0o700)
+        ca, cert, key = (
+            self._write(f"tls/{name}.pem", text)
+            for name, text in (
+                ("ca", made.tls_ca_file),
+                ("cert", made.tls_worker_cert),
+                ("key", made.tls_worker_key),
+            )
+        )
+        roles = ("scheduler", "worker", "client")
+        return Security(
+            tls_ca_file=ca,
+            require_encryption=True,
+            **{f"tls_{role}_cert": cert for role in roles},
+            **{f"tls_{role}_key": key for role in roles},
+        )
+
+    def _write(self, name: str, text: str) -> str:
+        """Write a file that only its user can read; returns its path."""
+        path = self.path / name
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        return str(path)

@@ -1,0 +1,261 @@
+"""Job scripts: what a specification, with a number of workers and threads, means to a batch system.
+
+dask-jobqueue writes the script of each system; here it is told what to write.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import shlex
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import dask
+
+from scalescope.model.cluster import HTCondorSpec, JobQueueSpec, LsfSpec, SlurmSpec
+
+if TYPE_CHECKING:
+    from dask_jobqueue.core import Job
+
+HOST = "scalescope.clusters.jobqueue.host"
+REACH = "importable/scalescope/clusters/jobqueue/reach.py"
+DASK_CUDA = "dask cuda worker"
+DEATH_TIMEOUT_S = 60
+"""Seconds after which a worker that finds no scheduler ends."""
+
+_CLASSES = {
+    "slurm": ("dask_jobqueue.slurm", "SLURMJob"),
+    "pbs": ("dask_jobqueue.pbs", "PBSJob"),
+    "moab": ("dask_jobqueue.moab", "MoabJob"),
+    "lsf": ("dask_jobqueue.lsf", "LSFJob"),
+    "sge": ("dask_jobqueue.sge", "SGEJob"),
+    "oar": ("dask_jobqueue.oar", "OARJob"),
+    "htcondor": ("dask_jobqueue.htcondor", "HTCondorJob"),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job to write.
+
+    Attributes:
+        name: Of the job within its cluster; its workers are `NAME-0`, `NAME-1` and so on.
+        workers: Dask workers in it.
+        threads: Of each worker.
+        label: Name of the jobs of the cluster, in the queue.
+        address: Of the scheduler.
+        folder: Of the cluster, which the nodes see as well (`scalescope.clusters.jobqueue.folder`).
+        dask_cuda: Whether `dask cuda worker` starts the workers.
+    """
+
+    name: str
+    workers: int
+    threads: int
+    label: str = "scalescope-LABEL"
+    address: str = "tls://SCHEDULER:0"
+    folder: str = "FOLDER"
+    dask_cuda: bool = False
+
+
+def has_dask_cuda() -> bool:
+    """Whether dask-cuda is installed here; the jobs run the same interpreter, unless the specification says another."""
+    return importlib.util.find_spec("dask_cuda") is not None
+
+
+def job(spec: JobQueueSpec, request: Request) -> Job:
+    """A job of dask-jobqueue that is not submitted; `job_script()` is its text.
+
+    Raises:
+        ImportError: dask-jobqueue is missing.
+    """
+    module, name = _CLASSES[spec.kind]
+    job_class = getattr(import_module(module), name)
+    cores = spec.cores or request.workers * request.threads
+    options: dict[str, Any] = {
+        "scheduler": request.address,
+        "name": request.name,
+        "job_name": request.label,
+        "cores": cores,
+        "memory": f"{_memory_mb(spec, request) or 1}MiB",
+        "processes": request.workers,
+        "nanny": False,
+        "interface": spec.interface or None,
+        "death_timeout": None if request.dask_cuda else DEATH_TIMEOUT_S,
+        "local_directory": _local_directory(spec, dask_cuda=request.dask_cuda),
+        "worker_command": DASK_CUDA if request.dask_cuda else HOST,
+        "worker_extra_args": _worker_arguments(spec, request),
+        "job_script_prologue": _prologue(spec, request),
+        "job_directives_skip": list(spec.directives_skip),
+        "job_extra_directives": list(spec.directives_add),
+        "log_directory": f"{request.folder}/logs",
+        "python": shlex.quote(spec.python or sys.executable),
+    }
+    options |= _OF_SYSTEM.get(spec.kind, _queued)(spec, request, options)
+    # dask-jobqueue would take a death timeout from the configuration, and `dask cuda worker` knows no such option.
+    config = {f"jobqueue.{spec.kind}.death-timeout": None}
+    with warnings.catch_warnings(), dask.config.set(config):
+        warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, which docs/clusters.md tells of
+        return job_class(**options)
+
+
+def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
+    """The script of a full job of a cluster of that size, with placeholders for what is known only later.
+
+    Args:
+        spec: The cluster.
+        workers: Of the cluster.
+        threads: Of each worker.
+
+    Raises:
+        ImportError: dask-jobqueue is missing.
+    """
+    protocol = "tls" if spec.tls else "tcp"
+    request = Request(
+        name="1",
+        workers=min(workers, spec.job_workers),
+        threads=threads,
+        address=f"{protocol}://SCHEDULER:0",
+        dask_cuda=uses_dask_cuda(spec),
+    )
+    script: str = job(spec, request).job_script()
+    return script
+
+
+def uses_dask_cuda(spec: JobQueueSpec) -> bool:
+    """Whether `dask cuda worker` is to start the workers of a cluster."""
+    return isinstance(spec, SlurmSpec) and spec.gpus > 0 and has_dask_cuda()
+
+
+# ------------------------------------------------------------------ parts that all systems share
+
+
+def _memory_mb(spec: JobQueueSpec, request: Request) -> int:
+    """Of a job with fewer workers than a full one, its share."""
+    return math.ceil(spec.memory_mb * request.workers / spec.job_workers)
+
+
+def _local_directory(spec: JobQueueSpec, *, dask_cuda: bool) -> str | None:
+    if spec.local_directory:
+        return f'"{spec.local_directory}"'
+    return '"${TMPDIR:-/tmp}"' if dask_cuda else None
+
+
+def _worker_arguments(spec: JobQueueSpec, request: Request) -> list[str]:
+    arguments = ["--nthreads", str(request.threads)]  # dask-jobqueue divides the cores of the job by its workers
+    if not spec.memory_mb:
+        arguments += ["--memory-limit", "0"]
+    if request.dask_cuda:
+        arguments += ["--no-dashboard"]  # it would show everything to anyone on the network
+    else:
+        arguments += ["--workers", str(request.workers)]
+        if spec.processes:
+            arguments += ["--processes", str(min(spec.processes, request.workers))]
+        if isinstance(spec, SlurmSpec) and spec.gpus:
+            arguments += ["--gpus"]
+        if spec.lifetime_s:
+            arguments += ["--lifetime", f"{spec.lifetime_s:g}s", "--lifetime-stagger", f"{spec.lifetime_stagger_s:g}s"]
+    for option, file in zip(("--tls-ca-file", "--tls-cert", "--tls-key"), _credentials(spec, request), strict=False):
+        arguments += [option, file]
+    return arguments
+
+
+def _credentials(spec: JobQueueSpec, request: Request) -> list[str]:
+    """Files of authority, certificate and key."""
+    names = ("ca.pem", "cert.pem", "key.pem") if spec.tls else ()
+    return [shlex.quote(f"{request.folder}/tls/{name}") for name in names]
+
+
+def _prologue(spec: JobQueueSpec, request: Request) -> list[str]:
+    """The user's lines, then what lets the workers find this package, Dask's configuration and the scheduler."""
+    folder, python = shlex.quote(request.folder), shlex.quote(spec.python or sys.executable)
+    return [
+        *spec.prologue,
+        f'export PYTHONPATH={folder}/importable"${{PYTHONPATH:+:$PYTHONPATH}}"',
+        f'export DASK_INTERNAL_INHERIT_CONFIG="$(cat {folder}/dask.config)"',
+        f"{python} -I -S {folder}/{REACH} {' '.join([request.address, *_credentials(spec, request)])} || exit $?",
+    ]
+
+
+# ------------------------------------------------------------------ parts of one system
+
+_Options = dict[str, Any]
+
+
+def _slurm(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
+    assert isinstance(spec, SlurmSpec)
+    added = [f"--comment={request.label}", "--no-requeue"]
+    if spec.qos:
+        added.append(f"--qos={spec.qos}")
+    if gres := _gres(spec, request.workers):
+        added.append(f"--gres={gres}")
+    if spec.constraint:
+        added.append(f"--constraint={spec.constraint}")
+    if spec.exclude:
+        added.append(f"--exclude={spec.exclude}")
+    return {
+        "queue": spec.partition or None,
+        "account": spec.account or None,
+        "walltime": spec.walltime,
+        "job_directives_skip": [*options["job_directives_skip"], *([] if spec.memory_mb else ["--mem="])],
+        "job_extra_directives": [*added, *options["job_extra_directives"]],
+    }
+
+
+def _gres(spec: SlurmSpec, workers: int) -> str:
+    parts = [part for part in spec.gres.split(",") if part]
+    kinds = [part for part in parts if part.split(":")[0] == "gpu"]
+    gpus = [f"{kinds[0] if kinds else 'gpu'}:{workers}"] if spec.gpus else []
+    return ",".join([*gpus, *(part for part in parts if part not in kinds)])
+
+
+def _queued(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
+    """PBS and Moab; the others as far as they are the same."""
+    found: _Options = {"queue": getattr(spec, "queue", "") or None, "walltime": spec.walltime}
+    found |= {"resource_spec": getattr(spec, "resource_spec", "") or None}
+    return found | {"account": spec.account or None}
+
+
+def _project(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
+    """Grid Engine and OAR, which call an account a project."""
+    found = _queued(spec, request, options)
+    return found | {"project": found.pop("account")}
+
+
+def _oar(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
+    return _project(spec, request, options)
+
+
+def _lsf(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
+    assert isinstance(spec, LsfSpec)
+    minutes = math.ceil(spec.walltime_s / 60)
+    return {
+        "queue": spec.queue or None,
+        "project": spec.account or None,
+        "walltime": f"{minutes // 60:02}:{minutes % 60:02}",
+        "use_stdin": True,
+    }
+
+
+def _htcondor(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
+    assert isinstance(spec, HTCondorSpec)
+    added = {"batch_name": request.label, "allowed_job_duration": math.ceil(spec.walltime_s)}
+    if spec.account:
+        added["accounting_group"] = spec.account
+    for directive in options["job_extra_directives"]:
+        name, _, value = directive.partition("=")
+        added[name.strip()] = value.strip()
+    return {"disk": f"{spec.disk_mb}MiB", "job_extra_directives": added}
+
+
+_OF_SYSTEM: dict[str, Callable[[JobQueueSpec, Request, _Options], _Options]] = {
+    "slurm": _slurm,
+    "sge": _project,
+    "oar": _oar,
+    "lsf": _lsf,
+    "htcondor": _htcondor,
+}

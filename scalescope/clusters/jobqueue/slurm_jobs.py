@@ -1,0 +1,472 @@
+"""Slurm's commands, and what they answer.
+
+Running a command is apart from reading its answer, so that answers of other versions can be tested as text. Formats are
+those of Slurm 20.11 and later.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from scalescope.errors import ClusterError, JobsEnded
+from scalescope.leases import MARK
+
+Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
+"""Runs a command with a text on its standard input. It raises `ClusterError` where the command is missing, and
+`CommandSilent` where it does not answer; an exit status other than 0 is the caller's to judge."""
+
+COMMAND_TIMEOUT_S = 20.0
+"""Seconds that a command has to answer: Slurm's own tools give up on their controller after 10 by default."""
+
+PENDING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+ENDED = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "LAUNCH_FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "RECONFIG_FAIL",
+        "REVOKED",
+        "TIMEOUT",
+    }
+)
+
+COMPLETING = "COMPLETING"
+"""Its processes are being ended, which may take as long as Slurm's KillWait; its reason may say why."""
+
+_FORMAT = "%i|%T|%P|%V|%S|%e|%D|%C|%N|%u|%j|%r|%k"
+_OUTCOMES = {"TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED", "JobLaunchFailure": "FAILED", "NodeDown": "NODE_FAIL"}
+_FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
+"""Variables of the user's environment that change what these commands show or ask."""
+
+
+class CommandSilent(ClusterError):
+    """A command of Slurm gave no answer in time, or its controller did not: it may do so in a minute."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, as Slurm knows it. Times are seconds since the epoch; None where Slurm does not say.
+
+    Attributes:
+        id: Its number.
+        name: As it was submitted.
+        state: In Slurm's words, in capitals.
+        reason: Why it waits, or why it ended, in Slurm's words; empty where there is none.
+        partition: Where it waits or runs.
+        nodes: Its nodes, as Slurm abbreviates them (`n[1-4]`); empty before it starts.
+        node_count: How many it has or wants.
+        cpus: How many it has or wants.
+        user: Whose it is.
+        comment: As it was submitted.
+        exit_code: `status:signal`; empty where that is not known (yet).
+        submitted: When.
+        started: When it started.
+        estimated_start: When a waiting one will start, as Slurm's backfill reckons.
+        ended: When it ended.
+    """
+
+    id: str
+    name: str
+    state: str
+    reason: str = ""
+    partition: str = ""
+    nodes: str = ""
+    node_count: int = 0
+    cpus: int = 0
+    user: str = ""
+    comment: str = ""
+    exit_code: str = ""
+    submitted: float | None = None
+    started: float | None = None
+    estimated_start: float | None = None
+    ended: float | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it waits for its start."""
+        return self.state in PENDING
+
+    @property
+    def outcome(self) -> str:
+        """Its state, or that to which it is coming, where its reason tells."""
+        return _OUTCOMES.get(self.reason, self.state) if self.state == COMPLETING else self.state
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will never run again."""
+        return self.state in ENDED
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return asdict(self)
+
+
+# ------------------------------------------------------------------ running commands
+
+
+def commands(environ: Mapping[str, str] | None = None, *, timeout_s: float = COMMAND_TIMEOUT_S) -> Run:
+    """A way to run Slurm's commands.
+
+    Args:
+        environ: Variables besides those of this process, such as SLURM_CONF.
+        timeout_s: Seconds that each has to answer.
+    """
+
+    def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        kept = os.environ.keys() - {MARK}  # sbatch hands the environment on, and jobs are not of this driver's lease
+        variables = {name: os.environ[name] for name in kept if not name.startswith(_FILTERS)}
+        variables |= {**(environ or {}), "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
+        if shutil.which(command[0], path=variables.get("PATH", os.defpath)) is None:
+            raise ClusterError(
+                f"{command[0]} is not installed here",
+                where="PATH of this process",
+                cause="Slurm's commands exist on the login and compute nodes of a Slurm cluster only",
+                next_step="run this on such a node, or load the module that brings them (`module load slurm`)",
+            )
+        try:
+            return subprocess.run(
+                list(command),
+                input=stdin,
+                env=variables,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise silent(command, f"no answer within {timeout_s:g} s") from error
+
+    return run
+
+
+def silent(command: Sequence[str], cause: str) -> CommandSilent:
+    """The error that says that Slurm does not answer."""
+    return CommandSilent(
+        f"Slurm does not answer: `{command[0]}` failed",
+        cause=cause,
+        next_step="`scontrol ping` shows whether its controller is up; jobs that run go on without it",
+    )
+
+
+def answer(run: Run, *command: str) -> str:
+    """The standard output of a command that must succeed.
+
+    Raises:
+        CommandSilent: It failed; what it wrote to standard error is in the text.
+        ClusterError: It is missing.
+    """
+    done = run(command, "")
+    if done.returncode:
+        raise silent(command, plain(done.stderr) or f"exit status {done.returncode}")
+    return done.stdout
+
+
+def plain(text: str) -> str:
+    """What a command wrote to standard error, without its own name in front of every line."""
+    lines = (re.sub(r"^\w+: (error: |fatal: )?", "", line.strip()) for line in text.splitlines())
+    return "; ".join(line for line in lines if line)
+
+
+# ------------------------------------------------------------------ jobs
+
+
+def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[Job]:
+    """Jobs of a user, in any state, whose name is exactly one of these labels; one command for all.
+
+    Ended jobs are among them for as long as Slurm keeps them (MinJobAge, 300 s by default).
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+    wanted = sorted(set(labels))
+    if not wanted:
+        return []
+    user = user or getpass.getuser()
+    text = answer(run, "squeue", "-h", "-t", "all", "-u", user, "-n", ",".join(wanted), "-o", _FORMAT)
+    return [job for job in parse_squeue(text) if job.name in wanted and job.user == user]
+
+
+def parse_squeue(text: str) -> list[Job]:
+    """Jobs in the output of `squeue` in our format; lines of any other form are not ours."""
+    jobs = []
+    for line in text.splitlines():
+        parts = line.split("|", 12)
+        if len(parts) != 13:
+            continue
+        number, state, partition, submitted, started, ended, nodes, cpus, where, user, name, reason, comment = parts
+        waiting = state in PENDING
+        jobs.append(
+            Job(
+                id=number,
+                name=name,
+                state=state,
+                reason=_known(reason),
+                partition=partition,
+                nodes=_known(where),
+                node_count=_count(nodes),
+                cpus=_count(cpus),
+                user=user,
+                comment="" if comment == "(null)" else comment,  # exactly: it says whose job it is
+                submitted=when(submitted),
+                started=None if waiting else when(started),
+                estimated_start=when(started) if waiting else None,
+                ended=when(ended) if state in (*ENDED, COMPLETING) else None,
+            )
+        )
+    return jobs
+
+
+def details(job_id: str, *, run: Run) -> dict[str, str]:
+    """What the controller knows of a job, in the words of `scontrol show job`; empty where it has forgotten it.
+
+    Raises:
+        ClusterError: There is no Slurm here, or it does not answer.
+    """
+    done = run(("scontrol", "show", "job", "-o", job_id), "")
+    return {} if done.returncode else parse_scontrol(done.stdout)
+
+
+def parse_scontrol(text: str) -> dict[str, str]:
+    """The fields of one line of `scontrol -o`; a value may hold blanks."""
+    parts = re.split(r"(?:^|\s)([A-Z][A-Za-z/:_]*)=", text.strip())
+    fields: dict[str, str] = {}
+    for name, value in zip(parts[1::2], parts[2::2], strict=False):
+        fields.setdefault(name, _known(value.strip()))
+    return fields
+
+
+def node_states(nodes: str, *, run: Run) -> dict[str, tuple[str, str]]:
+    """State and reason of every node in an abbreviated list, such as `("down*", "Not responding")`.
+
+    A node that Slurm cannot reach has a `*` behind its state.
+    """
+    if not nodes:
+        return {}
+    text = answer(run, "sinfo", "-h", "-N", "-n", nodes, "-o", "%N|%T|%E")
+    rows = (line.split("|", 2) for line in text.splitlines())
+    return {row[0]: (row[1], "" if row[2] == "none" else row[2]) for row in rows if len(row) == 3}
+
+
+def usable_nodes(job: Job, *, run: Run) -> int:
+    """Nodes that can run a job now or later, that is, are neither down nor drained; none if it names one that is.
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+    named = node_states(details(job.id, run=run).get("ReqNodeList", ""), run=run)
+    if named:
+        return 0 if any(is_lost(state) for state, _ in named.values()) else len(named)
+    text = answer(run, "sinfo", "-h", "-p", job.partition, "-o", "%D|%T")
+    rows = (line.split("|", 1) for line in text.splitlines())
+    return sum(_count(row[0]) for row in rows if len(row) == 2 and not is_lost(row[1]))
+
+
+def is_lost(state: str) -> bool:
+    """Whether a node in this state runs no job."""
+    return state.endswith("*") or any(word in state for word in ("down", "drain", "fail", "error", "maint", "unknown"))
+
+
+def is_over(job_id: str, *, run: Run) -> bool:
+    """Whether a job has ended; also true of one that Slurm has forgotten.
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+    command = ("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T")
+    done = run(command, "")
+    if done.returncode:
+        if re.search("invalid job id", done.stderr, re.IGNORECASE):
+            return True
+        raise silent(command, plain(done.stderr) or f"exit status {done.returncode}")
+    states = done.stdout.split()
+    return all(state in ENDED for state in states)
+
+
+def cluster_name(*, run: Run) -> str:
+    """The name of the Slurm cluster that answers here.
+
+    Raises:
+        CommandSilent: None does.
+    """
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", answer(run, "scontrol", "show", "config"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def cancel(job_ids: Iterable[str], label: str, *, run: Run) -> None:
+    """Cancel jobs of this user that have these numbers and also this name: a number alone could be another's by now.
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+    wanted = list(job_ids)
+    if not wanted:
+        return
+    done = run(("scancel", "--name", label, "--user", getpass.getuser(), *wanted), "")
+    trouble = [line for line in done.stderr.splitlines() if not _is_over(line)]
+    if done.returncode and trouble:
+        raise silent(("scancel",), plain("\n".join(trouble)))
+
+
+def lease_details(*, run: Run) -> dict[str, str]:
+    """What a reaper needs to know to find jobs again: whose they are, and on which Slurm.
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+    found = {"user": getpass.getuser(), "cluster": cluster_name(run=run)}
+    if conf := os.environ.get("SLURM_CONF"):
+        found["slurm_conf"] = conf
+    return found
+
+
+# ------------------------------------------------------------------ submission
+
+
+_REFUSALS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"invalid partition|partition name",
+        "there is no such partition, or you may not use it",
+        "`sinfo -s` lists the partitions; set `cluster.partition`",
+    ),
+    (
+        r"gres|generic resource",
+        "no node has such a GPU or other generic resource",
+        "`sinfo -o '%P %G'` lists what each partition has; set `cluster.gpus` or `cluster.gres`",
+    ),
+    (
+        r"memory specification|memory",
+        "no node has so much memory, or it is more than a job may have",
+        "`sinfo -o '%P %m'` shows the memory of the nodes in MB; lower `cluster.memory_mb`",
+    ),
+    (
+        r"licen[cs]e",
+        "there is no such licence",
+        "`scontrol show licenses` lists them",
+    ),
+    (
+        r"time ?limit",
+        "the time limit is above what the partition or your account allows",
+        "`sinfo -o '%P %l'` shows the limits; lower `cluster.walltime`",
+    ),
+    (
+        r"account|association",
+        "the account is unknown, or it may not use this partition",
+        "`sacctmgr show associations user=$USER` lists yours; set `cluster.account`",
+    ),
+    (
+        r"qos",
+        "there is no such QOS, or you may not use it here",
+        "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set `cluster.qos`",
+    ),
+    (
+        r"feature|constraint",
+        "no node has this feature",
+        "`sinfo -o '%P %f'` lists the features; set `cluster.constraint`",
+    ),
+    (
+        r"node configuration|too many|more processors|cpu count|node count|nodes? .*not available|invalid node",
+        "no node of the partition has so many cores, so much memory, or these GPUs together; or all that have are "
+        "drained (`sinfo -R`)",
+        "`sinfo -o '%P %D %c %m %G'` shows what nodes have; ask for less per job",
+    ),
+    (
+        r"partition.*(down|inactive|drained)|required partition not available",
+        "the partition takes no jobs now",
+        "`sinfo` shows its state; set another `cluster.partition`, or ask the administrators",
+    ),
+    (
+        r"job violates|policy",
+        "a limit of your account, QOS or partition refuses such jobs",
+        "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits",
+    ),
+    (
+        r"unrecognized option|invalid option|invalid --|unknown option",
+        "an option in the job script is none of sbatch's",
+        "look at `cluster.directives_add` and at the text that `scalescope job-script` shows",
+    ),
+)
+_NOT_NOW = re.compile(
+    r"busy|reserved|temporar|unable to contact|timed out|connect failure|down, drained", re.IGNORECASE
+)
+
+
+def check_submission(script: str, *, run: Run) -> None:
+    """Have Slurm check a job script, without submitting it: a job that no queue would ever take is found at once.
+
+    A refusal that may pass, such as busy nodes, is none: the job itself will show whether it does.
+
+    Raises:
+        JobsEnded: Slurm refuses the script.
+        ClusterError: There is no Slurm here, or it does not answer.
+    """
+    done = run(("sbatch", "--test-only"), script)
+    if done.returncode and not _NOT_NOW.search(done.stderr):
+        raise refused(done.stderr, script)
+
+
+def refused(error_text: str, script: str = "") -> JobsEnded:
+    """What to say when sbatch refuses a job.
+
+    Args:
+        error_text: What it wrote to standard error.
+        script: The job script; its directives are shown.
+    """
+    said = plain(error_text)
+    said = re.sub(r"allocation failure: |Batch job submission failed: ", "", said) or "no reason given"
+    cause, next_step = "", "`sbatch --test-only` with the text that `scalescope job-script` shows says the same"
+    for pattern, likely, then in _REFUSALS:
+        if re.search(pattern, said, re.IGNORECASE):
+            cause, next_step = likely, then
+            break
+    lines = [line.removeprefix("#SBATCH").strip() for line in script.splitlines() if line.startswith("#SBATCH")]
+    directives = [line for line in lines if not line.startswith(("-J ", "-e ", "-o ", "--comment="))]
+    where = f"sbatch {' '.join(directives)}" if directives else "sbatch"
+    return JobsEnded(f"Slurm refuses the job: {said}", where=where, cause=cause, next_step=next_step)
+
+
+# ------------------------------------------------------------------ small things
+
+
+def when(text: str) -> float | None:
+    """Seconds since the epoch of a time as Slurm writes it, which is local time; None for `N/A`, `Unknown`, `None`."""
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except ValueError:
+        return None
+
+
+def _known(text: str) -> str:
+    text = text.strip()
+    return "" if text in ("(null)", "None", "N/A", "Unknown") else text
+
+
+def _count(text: str) -> int:
+    found = re.match(r"\d+", text.strip())
+    return int(found[0]) if found else 0
+
+
+def _is_over(line: str) -> bool:
+    """Whether scancel complains of a job that has ended anyhow."""
+    return not line.strip() or re.search(r"already complet|invalid job id", line, re.IGNORECASE) is not None

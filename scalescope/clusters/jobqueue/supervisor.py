@@ -1,0 +1,98 @@
+"""Watches workers during a trial.
+
+A trial that lost a worker is invalid whatever comes of it, and its workload may wait forever for results that went with
+the worker. So the reason is found out, and then everything that the workload still waits for is cancelled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from distributed.core import Status
+
+from scalescope.errors import ClusterError
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.deploy.spec import SpecCluster
+
+LOOK_INTERVAL_S = 0.25
+REASON_TIMEOUT_S = 8.0
+"""Seconds for the batch system to say why, before the trial is ended without a reason."""
+
+CANCEL_INTERVAL_S = 1.0
+"""Seconds between two cancellations: a workload may go on to submit more."""
+
+
+class Supervisor:
+    """Holds for the length of a trial.
+
+    Args:
+        cluster: Of the scheduler.
+        expected: Workers that should be there.
+        explain: Called with the number of those that are; raises `ClusterError` with the reason once it is known.
+
+    Attributes:
+        lost: Why workers were lost; empty when none was.
+    """
+
+    def __init__(self, cluster: SpecCluster, expected: int, explain: Callable[[int], object]) -> None:
+        self.lost = ""
+        self._cluster = cluster
+        self._expected = expected
+        self._explain = explain
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="scalescope-supervisor", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while self._arrived() >= self._expected:
+            if self._over.wait(LOOK_INTERVAL_S):
+                return
+        self.lost = self._reason()
+        while not self._over.wait(CANCEL_INTERVAL_S):
+            try:
+                self._cluster.sync(_cancel_everything, self._cluster.scheduler)
+            except RuntimeError:  # the driver ends, and its cluster was closed meanwhile
+                return
+
+    def _arrived(self) -> int:
+        found = list(self._cluster.scheduler.workers.values())
+        return sum(worker.status == Status.running for worker in found)
+
+    def _reason(self) -> str:
+        """Why workers went away: asked for until it is known, for Slurm learns of it after us."""
+        lost = f"{self._expected - self._arrived()} of {self._expected} workers were lost"
+        deadline = time.monotonic() + REASON_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                self._explain(self._arrived())
+            except ClusterError as error:
+                return f"{lost}: {error}"
+            # The trial may be over meanwhile: the reason is worth the wait.
+            time.sleep(LOOK_INTERVAL_S)
+        return f"{lost}; their batch system does not say why"
+
+
+async def _cancel_everything(scheduler: Scheduler) -> None:
+    """Have every future of every client cancelled."""
+    keys = list(scheduler.tasks)
+    more: dict[str, Any] = {}
+    if "reason" in inspect.signature(scheduler.stimulus_cancel).parameters:  # from 2024 on
+        more = {"reason": "workers were lost", "msg": "Scalescope ends this trial: workers were lost"}
+    for client in list(scheduler.clients):
+        scheduler.stimulus_cancel(keys=keys, client=client, force=True, **more)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+
+import pytest
+
+import blocks
+from flows import cli
+
+
+def test_it_prints_what_would_be_submitted(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--cluster-option", "gpus=2", "--cluster-option", "walltime=10:00:00", "--workers", "7"]
+    assert cli.run(["job-script", *options, "--cluster-option", "prologue=module load cuda"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("#!")
+    for line in ("#SBATCH -t 10:00:00", "#SBATCH --gres=gpu:2", "module load cuda"):
+        assert line in shown.splitlines()
+    assert "--workers 2 --gpus" in shown
+
+
+def test_for_programs_and_other_systems(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--cluster-option", "memory_mb=100", "--cluster-option", "workers_per_job=4", "--workers", "9"]
+    assert cli.run(["job-script", "-c", "pbs", "--json", *options]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["jobs"] == 3
+    assert shown["cluster"]["kind"] == "pbs"
+    assert "#PBS -l select=1:ncpus=4:mem=100MB" in shown["job_script"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--cluster-option", "walltime=soon"], "cluster.walltime = 'soon' is not allowed"),
+        (["-c", "local"], "a local cluster has no jobs"),
+        (["-c", "slrum"], "did you mean 'slurm'"),
+        (["--cluster-option", "cores=2", "--threads", "3"], "cluster.cores = 2 is not allowed: at least 3"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["job-script", *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_without_dask_jobqueue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "dask_jobqueue.slurm", None)
+    assert cli.run(["job-script"]) == 2
+    assert "install `scalescope[slurm]`" in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_a_saved_cluster(prefect_server: None, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    blocks.SlurmCluster(partition="long").save(name)
+    assert cli.run(["job-script", "-c", f"slurm-cluster/{name}"]) == 0
+    assert "#SBATCH -p long" in capsys.readouterr().out

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+
+from scalescope import leases
+from scalescope.errors import ClusterError
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    return tmp_path / "leases"
+
+
+def latest_artifact() -> Any:
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+    with get_client(sync_client=True) as client:
+        return client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["scalescope-reap"])))
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
+    from flows.reap import reap
+
+    kept = leases.intend("local", leases.new_label())
+    dead = leases.intend("local", leases.new_label())
+    data = json.loads((ledger / f"{dead.label}.json").read_text())
+    data["owner"]["process_started"] = 1.0
+    (ledger / f"{dead.label}.json").write_text(json.dumps(data))
+
+    fates = {result["label"]: result["fate"] for result in reap()}
+
+    assert fates == {kept.label: "owned", dead.label: "removed"}
+    assert [lease.label for lease in leases.list_leases()] == [kept.label]
+    artifact = max(latest_artifact(), key=lambda found: found.created)
+    assert artifact.description == "2 leases: 1 owned, 1 removed; 0 jobs or processes of dead runs"
+    assert {row["lease"] for row in json.loads(artifact.data)} == {kept.label, dead.label}
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_what_could_not_be_removed_fails_the_flow(ledger: Path) -> None:
+    from flows.reap import reap
+
+    ledger.mkdir()
+    (ledger / f"{leases.new_label()}.json").write_text("{")
+    with pytest.raises(ClusterError, match="1 of 1 leases could not be cleared"):
+        reap()

@@ -1,0 +1,173 @@
+"""Clusters over SSH: a real sshd of this user on loopback, with keys made for it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from scalescope import clusters
+from scalescope.clusters.ssh import SshCluster
+from scalescope.errors import ClusterError
+from scalescope.model.cluster import SshSpec
+
+SSHD = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
+pytest.importorskip("asyncssh", reason="asyncssh is not installed")
+if SSHD is None:
+    pytest.skip("there is no sshd here (apt-get install openssh-server)", allow_module_level=True)
+
+
+@dataclass
+class Server:
+    port: int
+    key_file: str
+    known_hosts: str
+
+    def spec(self, **given: Any) -> SshSpec:
+        return SshSpec(
+            **{
+                "hosts": ("127.0.0.1",),
+                "port": self.port,
+                "username": getpass.getuser(),
+                "key_file": self.key_file,
+                "known_hosts": self.known_hosts,
+                "start_timeout_s": 40.0,
+                **given,
+            }
+        )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("sshd")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # which the service would have made
+    options = {
+        "HostKey": folder / "host",
+        "AuthorizedKeysFile": folder / "user.pub",
+        "ListenAddress": "127.0.0.1",
+        "Port": port,
+        "PidFile": "none",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PasswordAuthentication": "no",
+        "PermitRootLogin": "prohibit-password",
+        "MaxStartups": "100",
+    }
+    arguments = [f"-o{name}={value}" for name, value in options.items()]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", "/dev/null", *arguments], stderr=log)
+    deadline = time.monotonic() + 10
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
+        pytest.skip(f"sshd does not start here: {(folder / 'log').read_text().strip()}")
+    yield Server(port, str(folder / "user"), str(folder / "known_hosts"))
+    process.terminate()
+    process.wait(10)
+
+
+def remote() -> set[psutil.Process]:
+    """Scheduler and nannies of all SSH clusters of this machine."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            if "distributed.cli.dask_spec" in process.cmdline():
+                found.add(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None:
+    before = remote()
+    cluster = clusters.build(server.spec())
+    assert isinstance(cluster, SshCluster)
+    try:
+        cluster.open()
+        cluster.scale(2, 1)
+        with cluster.client() as client:
+            assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+            first = client.nthreads()
+            assert list(first.values()) == [1, 1]
+        assert cluster.facts()["hosts"] == ["127.0.0.1"]
+        cluster.scale(1, 1)
+        with cluster.client() as client:
+            (left,) = client.nthreads()
+        assert left in first
+        (nanny,) = (process for process in remote() - before if "Nanny" in " ".join(process.cmdline()))
+        nanny.kill()
+        nanny.wait(5)
+        cluster.scale(1, 2)
+        with cluster.client() as client:
+            assert list(client.nthreads().values()) == [2]
+            assert left not in client.nthreads()
+    finally:
+        cluster.close()
+    psutil.wait_procs(remote() - before, timeout=5)
+    assert not remote() - before
+    cluster.close()
+    with pytest.raises(ClusterError, match="not open"):
+        cluster.scale(1, 1)
+
+
+def test_it_ends_with_the_driver_even_when_that_is_killed(server: Server) -> None:
+    before = remote()
+    given = {name: value for name, value in server.spec().to_mapping().items() if name != "kind"}
+    program = f"""
+import time
+from scalescope import clusters
+from scalescope.model.cluster import SshSpec
+cluster = clusters.build(SshSpec(**{given!r}))
+cluster.open()
+cluster.scale(1, 1)
+print("up", flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "up\n"
+        started = remote() - before
+        assert len(started) == 2
+        driver.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ({"port": 1}, "Connect"),
+        ({"known_hosts": "/dev/null"}, "Host key is not trusted"),
+        ({"username": "nobody-of-that-name"}, "Permission denied"),
+        ({"python": "/no/such/python"}, "No such file or directory"),
+    ],
+)
+def test_what_goes_wrong_is_said(server: Server, given: dict[str, Any], cause: str) -> None:
+    cluster = clusters.build(server.spec(**given))
+    with pytest.raises(ClusterError, match=r"the scheduler did not start on 127\.0\.0\.1") as caught:
+        cluster.open()
+    assert cause in caught.value.cause
+    assert "dask_spec --version` must work unasked" in caught.value.next_step

@@ -1,0 +1,65 @@
+"""A real Slurm of many virtual nodes, for the whole session."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _load() -> ModuleType:
+    """infra/ is no package: what lies there is for people to start by hand."""
+    spec = importlib.util.spec_from_file_location("minislurm", ROOT / "infra/slurm/mini.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def mini() -> ModuleType:
+    """The module infra/slurm/mini.py."""
+    return _load()
+
+
+@pytest.fixture(scope="session")
+def slurm(mini: ModuleType) -> Iterator[Any]:
+    """A real Slurm of 16 nodes with two fake GPUs each, or a skip (a failure if SCALESCOPE_REQUIRE names slurm).
+
+    A process reaches it with `slurm.environment` in its own environment. After each test all jobs are cancelled, all
+    nodes are started again and all partitions are as they were.
+    """
+    if missing := mini.missing_programs():
+        give_up = pytest.fail if "slurm" in os.environ.get("SCALESCOPE_REQUIRE", "").split() else pytest.skip
+        give_up(f"no Slurm on this machine: {', '.join(missing)} missing (apt-get install slurm-wlm)")
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder,
+        mini.MiniSlurm(folder) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def in_slurm(slurm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The cluster `slurm`, found by commands that this very process starts."""
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    return slurm
+
+
+@pytest.fixture(autouse=True)
+def _no_jobs_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "slurm" in request.fixturenames:
+        request.getfixturevalue("slurm").reset()

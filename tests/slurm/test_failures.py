@@ -1,0 +1,362 @@
+"""Every way in which workers fail to arrive on Slurm, on a real one: the error that a person reads, and how soon.
+
+All jobs run at the same time, each under a label of its own, and each is watched as the cluster does it. With
+`SCALESCOPE_FAILURES=docs/slurm-failures.md` in the environment that file is written from what was seen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.clusters.jobqueue import script, slurm_jobs
+from scalescope.clusters.jobqueue.folder import ClusterFolder
+from scalescope.clusters.jobqueue.watch import Waiting, Watch
+from scalescope.errors import ClusterError, JobsEnded
+from scalescope.leases import new_label
+from scalescope.model.cluster import SlurmSpec
+
+LIMIT_S = 60.0
+BARE = "BARE"
+"""Stands for an interpreter without installed packages."""
+
+BEGIN = "<!-- written by tests/slurm/test_failures.py -->"
+
+
+@dataclass
+class Setting:
+    """Where the jobs run."""
+
+    slurm: Any
+    folder: Path
+    address: str
+
+    def script(self, label: str, *, change: Callable[[str], str] = str, address: str = "", **spec: Any) -> str:
+        """The text of a job as the cluster submits it, changed to make it fail."""
+        folder = ClusterFolder(label, str(self.folder))
+        folder.create(tls=False)
+        if spec.get("python") == BARE:
+            spec["python"] = str(self.folder / "bare-python")
+            Path(spec["python"]).write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+            os.chmod(spec["python"], 0o700)
+        given = SlurmSpec(**{"tls": False, "memory_mb": 300, "walltime": "00:30:00", **spec})
+        request = script.Request("1", 1, 1, label=label, address=address or self.address, folder=str(folder.path))
+        return change(str(script.job(given, request).job_script()))
+
+
+@dataclass
+class Row:
+    """A cause: how it is brought about, and what must be in the error."""
+
+    cause: str
+    expect: tuple[str, ...]
+    spec: dict[str, Any] = field(default_factory=dict)
+    change: Callable[[str], str] = str
+    address: str = ""
+    prepare: Callable[[Any], object] = lambda slurm: None
+    act: Callable[[Any, str], object] | None = None
+    """Done to the cluster with the job's number once the job runs; from then on the time counts."""
+    may_return: bool = False
+
+
+def _only(*lines: str) -> Callable[[str], str]:
+    """Keeps the directives of a script, and replaces what it does."""
+
+    def change(text: str) -> str:
+        return "\n".join(["#!/bin/bash", *(line for line in text.splitlines() if line[:7] == "#SBATCH"), *lines, ""])
+
+    return change
+
+
+def _dead_node(slurm: Any) -> None:
+    slurm.run("scontrol", "create", "PartitionName=dead", "Nodes=n16")
+    slurm.stop_node("n16")  # else its daemon reports for service again
+    slurm.run("scontrol", "update", "NodeName=n16", "State=DOWN", "Reason=disk")
+
+
+def _drained(slurm: Any) -> None:
+    slurm.run("scontrol", "create", "PartitionName=drained", "Nodes=n14,n15")
+    slurm.run("scontrol", "update", "NodeName=n14,n15", "State=DRAIN", "Reason=cooling")
+
+
+def _end_soon(slurm: Any, job: str) -> None:
+    """Brings the job's time limit forward; Slurm enforces it every 30 s."""
+    soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 2))
+    slurm.run("scontrol", "update", f"JobId={job}", f"EndTime={soon}")
+
+
+EATS_MEMORY = f"{sys.executable} -S -c 'import time; kept = bytearray(400 << 20); time.sleep(60)'"
+SLEEPS = _only("sleep 600")
+ROWS = (
+    Row(
+        "time limit above the partition's",
+        ("can never start", "PartitionTimeLimit", "walltime"),
+        {"partition": "short"},
+    ),
+    Row("partition is down", ("PartitionDown", "cluster.partition"), {"partition": "closed"}),
+    Row("all nodes drained", ("down, drained", "sinfo -R"), {"partition": "drained"}, prepare=_drained),
+    Row("all nodes down", ("down, drained", "sinfo -R"), {"partition": "dead"}, prepare=_dead_node),
+    Row("job is held", ("JobHeldUser", "scontrol release"), {"directives_add": ("--hold",)}),
+    Row(
+        "dependency that can never be satisfied",
+        ("DependencyNeverSatisfied", "--dependency"),
+        {"directives_add": ("--dependency=afterok:1",)},
+    ),
+    Row(
+        "interpreter missing on the nodes",
+        ("FAILED NonZeroExitCode, ExitCode=127:0", "No such file or directory", "that the nodes share"),
+        {"python": "/opt/nowhere/bin/python"},
+    ),
+    Row("Dask missing on the nodes", ("ModuleNotFoundError", "lacks Dask"), {"python": BARE}),
+    Row(
+        "argument that the worker does not know",
+        ("ExitCode=2:0", "unrecognized arguments", "versions"),
+        change=lambda text: text.replace("--nthreads 1", "--nthreads 1 --bogus"),
+    ),
+    Row("network interface missing", ("nope0", "cluster.interface"), {"interface": "nope0"}),
+    Row(
+        "scheduler cannot be reached",
+        ("ExitCode=97:0", "cannot reach", "cluster.interface"),
+        address="tcp://127.0.0.1:1",
+    ),
+    Row(
+        "log folder not writable",
+        ("JobLaunchFailure", "ExitCode=0:53", "shared_directory"),
+        change=lambda text: text.replace("#SBATCH -e ", "#SBATCH -e /proc/nowhere").replace(
+            "#SBATCH -o ", "#SBATCH -o /proc"
+        ),
+    ),
+    Row("out of memory", ("memory", "cluster.memory_mb"), {"memory_mb": 100}, change=_only(EATS_MEMORY)),
+    Row(
+        "time limit reached",
+        ("TimeLimit", "cluster.walltime"),
+        change=SLEEPS,
+        act=_end_soon,
+        may_return=True,
+    ),
+    Row(
+        "job cancelled by somebody",
+        ("CANCELLED", "sacct -j"),
+        change=SLEEPS,
+        act=lambda slurm, job: slurm.run("scancel", job),
+        may_return=True,
+    ),
+    Row(
+        "node died",
+        ("NODE_FAIL", "n13 is down"),
+        {"directives_add": ("--nodelist=n13",)},
+        change=SLEEPS,
+        act=lambda slurm, job: slurm.stop_node("n13"),
+        may_return=True,
+    ),
+)
+
+
+@dataclass
+class Seen:
+    """What came of a row."""
+
+    error: ClusterError
+    seconds: float  # since the job was submitted, or since what was done to it
+    known_s: float  # since Slurm knew, which writes whole seconds
+    waited: list[Waiting]
+
+
+@dataclass
+class Table:
+    """What docs/slurm-failures.md shows."""
+
+    rows: list[tuple[str, str, float, float | None]] = field(default_factory=list)
+
+    def add(self, cause: str, error: object, seconds: float, known_s: float | None = None) -> None:
+        print(f"\n--- {cause}, after {seconds:.1f} s\n{error}")
+        self.rows.append((cause, _anonymous(str(error)), seconds, known_s))
+
+    def write(self, path: Path) -> None:
+        head, _, _ = path.read_text().partition(BEGIN) if path.exists() else ("", "", "")
+        lines = [head + BEGIN, "", "| cause | the first line of the error | seconds | of these after Slurm knew |"]
+        lines.append("| --- | --- | ---: | ---: |")
+        for cause, text, seconds, known_s in self.rows:
+            first = text.splitlines()[0].replace("|", "\\|")
+            known = "" if known_s is None else f"{known_s:.0f}"
+            lines.append(f"| {cause} | {first} | {seconds:.1f} | {known} |")
+        for cause, text, _, _ in self.rows:
+            lines += ["", f"### {cause[0].upper()}{cause[1:]}", "", "```text", text, "```"]
+        path.write_text("\n".join(lines) + "\n")
+
+
+def _anonymous(text: str) -> str:
+    """Without what is of this machine alone."""
+    text = re.sub(r"scalescope-[0-9a-f]{12}", "scalescope-0123456789ab", text)
+    text = re.sub(r"\S*/(slurm_script)", r"/var/spool/slurmd/\1", text)
+    text = re.sub(r"/proc/nowhere/\S*/logs", "/proc/nowhere", text)
+    text = re.sub(r"/\S*/(scalescope-\w+/logs)", r"~/.local/state/scalescope/jobs/\1", text)
+    text = re.sub(r'File "[^"]*/((?:asyncio|distributed|scalescope|dask)/)', r'File ".../\1', text)
+    return text.replace(socket.gethostname(), "n1")
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    table = Table()
+    yield table
+    if path := os.environ.get("SCALESCOPE_FAILURES"):
+        table.write(Path(path))
+
+
+@pytest.fixture(scope="module")
+def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, table: Table) -> dict[str, Seen]:
+    """All rows, run at the same time."""
+    run = slurm_jobs.commands(slurm.environment)
+    with socket.socket() as listener:  # all that a job wants of a scheduler before its workers start
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        setting = Setting(slurm, tmp_path_factory.mktemp("jobs"), f"tcp://127.0.0.1:{listener.getsockname()[1]}")
+        slurm.submit(command="false")  # job 1, on which another depends
+        found = dict(_watch_all(setting, run))
+    for row in ROWS:
+        told = found[row.cause]
+        table.add(row.cause, told.error, told.seconds, told.known_s)
+    return found
+
+
+def _watch_all(setting: Setting, run: slurm_jobs.Run) -> Iterator[tuple[str, Seen]]:
+    open_rows: dict[str, tuple[Row, Watch, str, float, list[Waiting]]] = {}
+    for row in ROWS:
+        row.prepare(setting.slurm)
+        label = new_label()
+        text = setting.script(label, change=row.change, address=row.address, **row.spec)
+        done = run(("sbatch", "--parsable"), text)
+        assert done.returncode == 0, (row.cause, done.stderr)
+        job = done.stdout.strip()
+        watch = Watch(label, log_directory=setting.folder / label / "logs", run=run)
+        watch.expect([job])
+        open_rows[row.cause] = (row, watch, job, time.monotonic(), [])
+    end = time.monotonic() + LIMIT_S
+    acted: set[str] = set()
+    while open_rows and time.monotonic() < end:
+        for cause, (row, watch, job, began, waited) in list(open_rows.items()):
+            try:
+                waiting = watch.check(1, 0)
+            except ClusterError as error:
+                del open_rows[cause]
+                known = watch.jobs()[0].ended or watch.jobs()[0].submitted or time.time()
+                yield cause, Seen(error, time.monotonic() - began, time.time() - known, waited)
+                continue
+            if waiting is not None and waiting.reason:
+                waited.append(waiting)
+            if row.act and cause not in acted and any(known.state == "RUNNING" for known in watch.jobs()):
+                acted.add(cause)
+                row.act(setting.slurm, job)
+                open_rows[cause] = (row, watch, job, time.monotonic(), waited)
+        time.sleep(0.2)
+    assert not open_rows, f"no error for {list(open_rows)}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.cause for row in ROWS])
+def test_each_failure_is_one_clear_error(seen: dict[str, Seen], row: Row) -> None:
+    found = seen[row.cause]
+    text = str(found.error)
+    print(f"\n--- {row.cause}, after {found.seconds:.1f} s ({found.known_s:.0f} s after Slurm knew)\n{text}")
+    for part in row.expect:
+        assert part in text
+    assert isinstance(found.error, JobsEnded)
+    assert found.error.job_ids
+    assert found.error.next_step
+    assert found.error.may_return is row.may_return
+    assert "scalescope-" in found.error.what
+
+
+REFUSED = {
+    "partition that does not exist": ({"partition": "nope"}, "cluster.partition"),
+    "more cores than a node has": ({"cores": 99}, "sinfo -o"),
+    "GPU that does not exist": ({"gres": "fpga:1"}, "cluster.gres"),
+    "more memory than a node has": ({"memory_mb": 900_000}, "sinfo -o"),
+    "licence that does not exist": ({"directives_add": ("--licenses=matlab",)}, "scontrol show licenses"),
+    "feature that no node has": ({"constraint": "quantum"}, "cluster.constraint"),
+    "option that sbatch does not know": ({"directives_add": ("--bogus",)}, "directives_add"),
+}
+
+
+@pytest.mark.parametrize("cause", REFUSED)
+def test_what_no_queue_would_take_is_found_before_anything_is_submitted(
+    in_slurm: Any, tmp_path: Path, cause: str, table: Table
+) -> None:
+    spec, then = REFUSED[cause]
+    text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(new_label(), **spec)
+    began = time.monotonic()
+    with pytest.raises(JobsEnded, match="Slurm refuses the job") as found:
+        slurm_jobs.check_submission(text, run=slurm_jobs.commands())
+    table.add(cause, found.value, time.monotonic() - began)
+    assert then in found.value.next_step
+    assert found.value.job_ids == ()
+    assert in_slurm.run("squeue", "-h") == ""
+
+
+def test_a_job_that_a_queue_takes_passes_the_check(in_slurm: Any, tmp_path: Path) -> None:
+    text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(new_label(), gpus=1)
+    slurm_jobs.check_submission(text, run=slurm_jobs.commands())
+    assert in_slurm.run("squeue", "-h") == ""
+
+
+# ------------------------------------------------------------------ jobs that wait are no failures
+
+
+def test_a_job_that_waits_is_reported_as_waiting_until_its_budget_ends(
+    in_slurm: Any, tmp_path: Path, table: Table
+) -> None:
+    run = slurm_jobs.commands()
+    setting = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1")
+    in_slurm.submit("-N16", "--exclusive", "-t10", "--job-name=others")
+    labels = {"Resources": new_label(), "Priority": new_label(), "BeginTime": new_label()}
+    for reason, label in labels.items():
+        spec = {"directives_add": ("--begin=now+1hour",)} if reason == "BeginTime" else {}
+        assert run(("sbatch", "--parsable"), setting.script(label, change=SLEEPS, **spec)).returncode == 0
+    for reason, label in labels.items():
+        waiting = _until(Watch(label, log_directory=tmp_path, run=run, queue_timeout_s=30), reason)
+        print(f"\n--- {reason}\n{waiting.words}")
+        assert waiting.jobs == 1
+        assert waiting.reason in waiting.words
+        assert waiting.estimated_start is not None
+        assert "may still be waited" in waiting.words
+    began = time.monotonic()
+    watch = Watch(labels["Resources"], log_directory=tmp_path, run=run, queue_timeout_s=2)
+    with pytest.raises(ClusterError, match="did not start within 2 s: Resources") as found:
+        _until(watch, "something else")
+    assert not isinstance(found.value, JobsEnded)
+    assert "queue_timeout_s" in found.value.next_step
+    table.add("waited for longer than `queue_timeout_s` (here 2 s)", found.value, time.monotonic() - began)
+
+
+def test_maintenance_is_waiting_with_a_known_start(in_slurm: Any, tmp_path: Path) -> None:
+    run = slurm_jobs.commands()
+    user = in_slurm.run("id", "-un")
+    in_slurm.run(
+        "scontrol", "create", "reservation", "StartTime=now", "Duration=30", f"User={user}", "Nodes=ALL", "Flags=MAINT"
+    )
+    label = new_label()
+    text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(label, change=SLEEPS)
+    assert run(("sbatch", "--parsable"), text).returncode == 0
+    waiting = _until(Watch(label, log_directory=tmp_path, run=run), "maintenance")
+    print(waiting.words)
+    assert waiting.estimated_start is not None
+    assert 1000 < waiting.estimated_start - time.time() < 1900
+
+
+def _until(watch: Watch, reason: str) -> Waiting:
+    """What is being waited for, once Slurm gives this reason and has reckoned when it ends."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        waiting = watch.check(1, 0)
+        if waiting is not None and reason in waiting.reason and waiting.estimated_start is not None:
+            return waiting
+        time.sleep(0.1)
+    raise AssertionError(f"Slurm never said {reason}: {watch.jobs()}")

@@ -1,0 +1,207 @@
+"""What is left on a real Slurm when processes die, and what `reap` does about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import cli
+from scalescope import leases, reaping
+from scalescope.clusters.jobqueue import slurm_jobs
+from scalescope.reaping import Fate
+
+OWNER = """
+import subprocess, sys, time
+from scalescope import leases
+from scalescope.clusters.jobqueue import slurm_jobs
+
+run = slurm_jobs.commands()
+lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=run), limit_s=3600)
+for options in sys.argv[1:]:
+    script = f"#!/bin/bash\\n#SBATCH -J {lease.label} --comment={lease.label} -o /dev/null {options}\\nsleep 600\\n"
+    done = run(("sbatch", "--parsable"), script)
+    print(done.stdout.strip(), flush=True)
+print(lease.label, flush=True)
+time.sleep(600)
+"""
+
+Start = Callable[..., tuple["subprocess.Popen[str]", str, list[str]]]
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    return tmp_path / "leases"
+
+
+@pytest.fixture
+def start(in_slurm: Any) -> Iterator[Start]:
+    """Starts a process that holds a lease and jobs with these options; returns it, the label and the jobs."""
+    started = []
+
+    def begin(*options: str) -> tuple[subprocess.Popen[str], str, list[str]]:
+        process = subprocess.Popen([sys.executable, "-c", OWNER, *options], stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        jobs = [process.stdout.readline().strip() for _ in options]
+        label = process.stdout.readline().strip()
+        assert all(jobs)
+        assert label
+        return process, label, jobs
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()  # SIGKILL: it can clear nothing up
+    process.wait()
+
+
+def states(slurm: Any, *jobs: str) -> dict[str, str]:
+    rows = slurm.run("squeue", "-h", "-o", "%i %T").splitlines()
+    queue = dict(row.split() for row in rows)
+    return {job: queue.get(job, "gone") for job in jobs}
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to pass"
+        time.sleep(0.1)
+
+
+def ours(slurm: Any, label: str) -> str:
+    return str(slurm.run("squeue", "-h", "-n", label))
+
+
+def test_a_living_owner_keeps_its_jobs(in_slurm: Any, start: Start) -> None:
+    _, label, jobs = start("", "--hold")
+    (result,) = reaping.reap()
+    assert (result.label, result.fate, result.removed) == (label, Fate.OWNED, ())
+    assert "gone" not in states(in_slurm, *jobs).values()
+
+
+def test_after_sigkill_of_the_owner_no_job_is_left_and_foreign_jobs_run_on(in_slurm: Any, start: Start) -> None:
+    process, label, jobs = start("", "-N2", "--hold", "--begin=now+1hour", "-N16 --exclusive --nice=1000")
+    foreign = [
+        in_slurm.submit("-J", name, f"--comment={comment}")
+        for name, comment in (
+            (label + "0", label + "0"),
+            (label[:-1], label[:-1]),
+            (label.upper(), label.upper()),
+            ("scalescope-000000000000", "scalescope-000000000000"),
+            (label, "scalescope-000000000000"),  # its name is ours, its comment is not
+            (label, label + " "),
+            ("somebody-else", label),
+        )
+    ]
+    until(lambda: states(in_slurm, *foreign) == dict.fromkeys(foreign, "RUNNING"))
+    assert sorted(states(in_slurm, *jobs).values()) == ["PENDING", "PENDING", "PENDING", "RUNNING", "RUNNING"]
+    kill(process)
+
+    (told,) = reaping.reap(dry_run=True)
+    assert (told.fate, sorted(told.removed)) == (Fate.WOULD_REMOVE, sorted(jobs))
+    assert "gone" not in states(in_slurm, *jobs).values()
+
+    (result,) = reaping.reap()
+    assert (result.fate, sorted(result.removed)) == (Fate.REMOVED, sorted(jobs))
+    assert set(states(in_slurm, *jobs).values()) == {"gone"}
+    assert states(in_slurm, *foreign) == dict.fromkeys(foreign, "RUNNING")
+    assert foreign[4] in result.words
+    assert "not touched" in result.words
+    assert leases.list_leases() == []
+    assert reaping.reap() == []
+
+
+def test_a_job_that_was_submitted_while_its_owner_died_is_found(in_slurm: Any, start: Start) -> None:
+    """The owner's sbatch outlives it: the job comes a moment after the reaper has looked for the first time."""
+    process, label, jobs = start("")
+    kill(process)
+    late = f"sleep 1; sbatch -J {label} --comment={label} -o /dev/null --hold --wrap 'sleep 600'"
+    with subprocess.Popen(["sh", "-c", late], env={**os.environ}, stdout=subprocess.DEVNULL) as submitting:
+        (result,) = reaping.reap()
+        assert submitting.wait() == 0
+    assert len(result.removed) == 2
+    assert set(jobs) < set(result.removed)
+    assert ours(in_slurm, label) == ""
+
+
+def test_jobs_that_ended_some_other_way(in_slurm: Any, start: Start) -> None:
+    """On a node that died they are reaped; cancelled, or ended by their time limit, they leave only a lease."""
+    first, gone, (cancelled, limited) = start("", "")
+    second, stuck, _ = start("-w n5", "-w n6")
+    until(lambda: ours(in_slurm, stuck).count(" R ") == 2 and ours(in_slurm, gone).count(" R ") == 2)
+    in_slurm.run("scancel", cancelled)
+    soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 1))
+    in_slurm.run("scontrol", "update", f"JobId={limited}", f"EndTime={soon}")
+    in_slurm.stop_node("n5")
+    kill(second)
+
+    fates = {result.label: result.fate for result in reaping.reap()}
+    assert fates == {stuck: Fate.REMOVED, gone: Fate.OWNED}
+    assert ours(in_slurm, stuck) == ""
+
+    until(lambda: ours(in_slurm, gone) == "", 45)
+    kill(first)
+    (result,) = reaping.reap()
+    assert (result.fate, result.removed) == (Fate.REMOVED, ())
+    assert "nothing left" in result.words
+    assert leases.list_leases() == []
+
+
+def test_leases_of_another_slurm_are_left_alone(in_slurm: Any, start: Start, ledger: Path) -> None:
+    process, label, jobs = start("")
+    kill(process)
+    path = ledger / f"{label}.json"
+    lease = json.loads(path.read_text())
+    lease["details"]["cluster"] = "another"
+    path.write_text(json.dumps(lease))
+    (result,) = reaping.reap()
+    assert (result.fate, result.removed) == (Fate.ELSEWHERE, ())
+    assert "another" in result.next_step
+    assert "gone" not in states(in_slurm, *jobs).values()
+    assert path.exists()
+
+
+def test_where_slurm_does_not_answer_the_lease_is_kept(in_slurm: Any, start: Start, tmp_path: Path) -> None:
+    process, label, _ = start("")
+    kill(process)
+    nowhere = tmp_path / "slurm.conf"
+    text = in_slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #")
+    nowhere.write_text(text + "MessageTimeout=1\n")
+    (result,) = reaping.reap(run=slurm_jobs.commands({"SLURM_CONF": str(nowhere)}, timeout_s=3))
+    assert result.fate is Fate.FAILED
+    assert "Slurm does not answer" in result.words
+    assert [lease.label for lease in leases.list_leases()] == [label]
+
+
+def test_commands(in_slurm: Any, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    process, label, jobs = start("")
+    assert cli.run(["leases", "--json"]) == cli.OK
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["label"], told["owned"], told["backend"]) == (label, True, "slurm")
+    kill(process)
+    assert cli.run(["leases"]) == cli.OK
+    shown = capsys.readouterr()
+    assert "is dead" in shown.out
+    assert "1 without an owner" in shown.err
+    assert cli.run(["reap", "--dry-run"]) == cli.OK
+    assert "would remove" in capsys.readouterr().out
+    assert cli.run(["reap", "--json"]) == cli.OK
+    (done,) = json.loads(capsys.readouterr().out)
+    assert (done["fate"], done["removed"]) == ("removed", jobs)
+    assert cli.run(["reap"]) == cli.OK
+    assert "no lease" in capsys.readouterr().err

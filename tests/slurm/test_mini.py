@@ -1,0 +1,166 @@
+"""The Slurm of the tests: it runs jobs, and leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest_plugins = "pytester"
+
+SCRIPT = Path(__file__).parents[2] / "infra/slurm/mini.py"
+
+
+def until(done: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "too slow"
+        time.sleep(0.05)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of processes that have the folder in their arguments or environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (entry / "cmdline").read_bytes()
+            known = arguments + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(folder) in known and int(entry.name) != os.getpid():
+            found.append(arguments.replace(b"\0", b" ").decode())
+    return found
+
+
+class TestRuns:
+    def test_many_nodes_are_idle(self, slurm: Any) -> None:
+        assert len(slurm.nodes) >= 16
+        assert slurm.run("sinfo", "-h", "-p", "main", "-o", "%D %t") == f"{len(slurm.nodes)} idle"
+        assert "UP" in slurm.run("scontrol", "ping")
+
+    def test_a_job_gets_its_gpus(self, slurm: Any, tmp_path: Path) -> None:
+        output = tmp_path / "out"
+        job = slurm.submit("--gres=gpu:2", f"-o{output}", "--wait", command="echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_ID")
+        assert output.read_text().split() == ["0,1", job]
+
+    def test_gpus_are_counted(self, slurm: Any) -> None:
+        jobs = [slurm.submit("--gres=gpu:2", "-wn1") for _ in range(2)]
+        until(lambda: slurm.run("squeue", "-h", "-o%i %T", "-j", jobs[0]) == f"{jobs[0]} RUNNING")
+        until(lambda: "Resources" in slurm.run("squeue", "-h", "-o%r", "-j", jobs[1]))
+
+    def test_a_command_that_fails_says_why(self, slurm: Any, mini: ModuleType) -> None:
+        with pytest.raises(mini.MiniSlurmError, match="invalid partition"):
+            slurm.submit("-p", "nowhere")
+
+
+class TestReset:
+    def test_jobs_that_ignore_signals_are_gone(self, slurm: Any, tmp_path: Path) -> None:
+        slurm.submit(command=f"trap '' TERM; touch {tmp_path}/up; while true; do sleep 0.1; done")
+        slurm.submit("-p", "closed")
+        until((tmp_path / "up").exists)
+        slurm.reset()
+        assert slurm.run("squeue", "-h") == ""
+        until(lambda: not slurm.strays())
+
+    def test_nodes_partitions_and_reservations_are_as_before(self, slurm: Any) -> None:
+        slurm.stop_node("n1")
+        slurm.run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
+        slurm.run("scontrol", "update", "PartitionName=main", "State=DOWN")
+        user = slurm.run("id", "-un")
+        reservation = ("Nodes=n3", "StartTime=now+60", "Duration=60", "Flags=MAINT", f"Users={user}")
+        slurm.run("scontrol", "create", "reservation", "ReservationName=service", *reservation)
+        slurm.reset()
+        assert slurm.run("sinfo", "-h", "-p", "main", "-o", "%a %D %t") == f"up {len(slurm.nodes)} idle"
+        assert "service" not in slurm.run("scontrol", "show", "reservation")
+
+    def test_a_node_that_loses_its_power_takes_its_jobs_along(self, slurm: Any, tmp_path: Path) -> None:
+        for node in ("n1", "n2"):
+            slurm.submit("-w", node, command=f"touch {tmp_path}/{node}; sleep 600")
+        until(lambda: len(list(tmp_path.iterdir())) == 2)
+        slurm.stop_node("n1")
+        until(lambda: not slurm.strays("n1"))
+        assert slurm.strays("n2")
+
+
+class TestEnds:
+    @pytest.fixture
+    def served(self, slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Popen[str], Path]:
+        """A small cluster of the command line with a job that ignores SIGTERM and one in a session of its own."""
+        folder = tmp_path_factory.mktemp("s")
+        command = [sys.executable, str(SCRIPT), "--nodes", "2", "--gpus", "1", "--folder", str(folder)]
+        served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert served.stdout is not None
+        line = served.stdout.readline().strip()
+        assert line == f"export SLURM_CONF={folder}/slurm.conf"
+        stubborn = f"trap '' TERM; setsid sleep 601 & touch {folder}/up; while true; do sleep 0.1; done"
+        subprocess.run(
+            ["bash", "-c", f'{line}; sbatch -o /dev/null --gres=gpu:1 --wrap "$0"', stubborn],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        until((folder / "up").exists)
+        assert len(processes_of(folder)) > 5
+        return served, folder
+
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+    def test_nothing_is_left(self, served: tuple[subprocess.Popen[str], Path], how: signal.Signals) -> None:
+        process, folder = served
+        process.send_signal(how)
+        process.wait(30)
+        until(lambda: not processes_of(folder))
+        assert process.returncode == (-how if how is signal.SIGKILL else 0)
+
+    def test_its_keeper_killed(self, mini: ModuleType, slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+        folder = tmp_path_factory.mktemp("s")
+        with mini.MiniSlurm(folder, nodes=1, gpus=0) as cluster:
+            cluster.submit(command=f"touch {folder}/up; exec sleep 600")
+            until((folder / "up").exists)
+            cluster._keeper.kill()
+        until(lambda: not processes_of(folder))
+
+    def test_a_daemon_that_cannot_start_says_why(
+        self, mini: ModuleType, slurm: Any, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        folder = tmp_path_factory.mktemp("s")
+        with pytest.raises(mini.MiniSlurmError, match="Nonsense"):
+            mini.MiniSlurm(folder, nodes=1, extra="Nonsense=1").start()
+        until(lambda: not processes_of(folder))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"nodes": 0}, "nodes = 0"), ({"gpus": 9}, "0 to 6"), ({"folder": "/tmp/" + "x" * 80}, "too long")],
+)
+def test_bad_arguments(mini: ModuleType, tmp_path: Path, given: dict[str, Any], words: str) -> None:
+    with pytest.raises(mini.MiniSlurmError, match=words):
+        mini.MiniSlurm(**{"folder": tmp_path, **given})
+
+
+@pytest.mark.parametrize(("required", "outcome"), [("", "skipped"), ("postgresql slurm", "errors")])
+def test_without_slurm(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcome: str) -> None:
+    """Skipped with one clear line where there is no Slurm; a failure where it is required."""
+    monkeypatch.setenv("SCALESCOPE_REQUIRE", required)
+    monkeypatch.setenv("PATH", "/nowhere")
+    source = (Path(__file__).with_name("conftest.py")).read_text()
+    root = f"ROOT = __import__('pathlib').Path({str(SCRIPT.parents[2])!r})"
+    pytester.makeconftest(source.replace("ROOT = Path(__file__).parents[2]", root))
+    pytester.makepyfile(
+        """
+        import pytest
+        @pytest.fixture(autouse=True)
+        def nothing(mini, monkeypatch):
+            monkeypatch.setattr(mini, "_SEARCH_PATH", "/nowhere")
+        def test_it(nothing, request):
+            request.getfixturevalue("slurm")
+        """
+    )
+    result = pytester.runpytest("-rsE")
+    result.assert_outcomes(**{"skipped" if outcome == "skipped" else "failed": 1})
+    result.stdout.fnmatch_lines(["*no Slurm on this machine: slurmctld*apt-get install slurm-wlm*"])

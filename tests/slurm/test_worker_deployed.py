@@ -1,0 +1,191 @@
+"""Flows deployed to a work pool of type slurm: each runs in a Slurm job, submitted by a worker process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.objects import FlowRun
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Cancelling, Scheduled
+
+from flows.slurm.configuration import SlurmJobConfiguration, job_name
+from scalescope.model.cluster import cluster_spec
+
+pytestmark = pytest.mark.timeout(200)
+PATIENCE_S = 90.0
+ROOT = Path(__file__).parents[2]
+POOL = "slurm-deployed"
+DEPLOYMENTS = ("scale-sweep/scale-sweep-slurm", "scale-sweep/nightly-slurm", "reap/reap-slurm")
+FLOWS = """\
+import os, time
+from pathlib import Path
+from prefect import flow, get_run_logger
+
+HERE = Path(__file__).parent
+
+@flow
+def greet(name: str):
+    print("printed on", os.environ["SLURMD_NODENAME"], "with GPU", os.environ["CUDA_VISIBLE_DEVICES"])
+    get_run_logger().info("logged for %s, token of %d letters", name, len(os.environ["TOKEN"]))
+
+@flow
+def fail():
+    raise ValueError("of no use")
+
+@flow
+def wait(name: str):
+    (HERE / f"{name}-up").touch()
+    try:
+        while not (HERE / f"{name}-go").exists():
+            time.sleep(0.1)
+        print("printed by", name)
+    finally:
+        (HERE / f"{name}-down").touch()
+"""
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+    return found
+
+
+class Site:
+    """A Slurm, a Prefect server, deployed flows, and workers."""
+
+    def __init__(self, slurm: Any, folder: Path, client: SyncPrefectClient) -> None:
+        self.slurm, self.folder, self.client = slurm, folder, client
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._log = folder / "worker.log"
+        (folder / "deployed.py").write_text(FLOWS)
+
+    def start_worker(self) -> None:
+        command = ["worker", "start", "--type", "slurm", "--pool", POOL, "--name", "login-1"]
+        with self._log.open("ab") as log:
+            self._worker = subprocess.Popen(
+                [sys.executable, "-m", "prefect", *command], env=self._environ(), stdout=log, stderr=log
+            )
+        wait_for(lambda: b"started!" in self._log.read_bytes(), "the worker does not start")
+
+    def prefect(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
+        return subprocess.run(command, cwd=ROOT, env=self._environ(), text=True, capture_output=True, check=True).stdout
+
+    def _environ(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            **self.slurm.environment,
+            "PREFECT_API_URL": str(PREFECT_API_URL.value()),
+            "PREFECT_HOME": str(self.folder / "prefect"),
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_LOGGING_TO_API_ENABLED": "true",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def end_worker(self, how: signal.Signals) -> None:
+        if self._worker is not None:
+            self._worker.send_signal(how)
+            self._worker.wait(30)
+            self._worker = None
+
+    def submit(self, flow: str, **parameters: Any) -> UUID:
+        variables = {"gres": "gpu:1", "memory": "1G", "poll_seconds": 0.5, "env": {"TOKEN": "hush"}}
+        deployment = self.client.create_deployment(
+            self.client.create_flow_from_name(flow),
+            name=f"{flow}-{time.time_ns()}",
+            work_pool_name=POOL,
+            job_variables=variables,
+            entrypoint=f"deployed.py:{flow}",
+            pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": str(self.folder)}}],
+        )
+        return self.client.create_flow_run_from_deployment(deployment, parameters=parameters, state=Scheduled()).id
+
+    def ended(self, run: UUID) -> FlowRun:
+        def final() -> FlowRun | None:
+            found = self.client.read_flow_run(run)
+            return found if found.state is not None and found.state.is_final() else None
+
+        found: FlowRun = wait_for(final, f"the flow run does not end:\n{self._log.read_text()}")
+        return found
+
+    def logs(self, run: UUID) -> list[str]:
+        found = self.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))
+        return [log.message for log in found]
+
+    def job_state(self, run: UUID) -> str:
+        return str(self.slurm.run("squeue", "-h", "-t", "all", "-n", job_name(run), "-o", "%T"))
+
+
+@pytest.fixture(scope="module")
+def site(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with get_client(sync_client=True) as client:
+        made = Site(slurm, tmp_path_factory.mktemp("site"), client)
+        made.start_worker()
+        yield made
+        made.end_worker(signal.SIGTERM)
+
+
+def test_runs_end_as_their_flows_do(site: Site) -> None:
+    good, bad = site.submit("greet", name="Ada"), site.submit("fail")
+    ended = site.ended(good)
+    assert ended.state is not None
+    assert ended.state.is_completed(), site.logs(good)
+    ended = site.ended(bad)
+    assert ended.state is not None
+    assert ended.state.name == "Failed"
+    assert "of no use" in str(ended.state.message)
+
+    wait_for(lambda: site.job_state(good) == "COMPLETED", "the job does not end")
+    wait_for(lambda: any(line.startswith("printed on n") for line in site.logs(good)), "its output is not streamed")
+    told = site.logs(good)
+    assert next(line for line in told if line.startswith("printed on"))[-1] in "01"
+    assert [line for line in told if "logged for Ada" in line] == ["logged for Ada, token of 4 letters"]
+
+
+def test_a_worker_that_is_killed_and_started_again_watches_and_cancels(site: Site) -> None:
+    stays, goes = site.submit("wait", name="stays"), site.submit("wait", name="goes")
+    for name in ("stays", "goes"):
+        wait_for((site.folder / f"{name}-up").exists, f"{name} does not start")
+    site.end_worker(signal.SIGKILL)
+    assert [site.job_state(run) for run in (stays, goes)] == ["RUNNING", "RUNNING"]
+    site.start_worker()
+    for run in (stays, goes):
+        wait_for(lambda run=run: any("from now on" in line for line in site.logs(run)), "not adopted")  # type: ignore[misc]
+
+    site.client.set_flow_run_state(goes, Cancelling())
+    assert site.ended(goes).state_name == "Cancelled"
+    assert (site.folder / "goes-down").exists()  # it could clean up
+    (site.folder / "stays-go").touch()
+    assert site.ended(stays).state_name == "Completed"
+    wait_for(lambda: "printed by stays" in site.logs(stays), "its output is not streamed")
+    for run in (stays, goes):
+        wait_for(lambda run=run: site.job_state(run) not in ("RUNNING", "COMPLETING"), "the job does not end")  # type: ignore[misc]
+
+
+def test_the_deployments_of_the_repository(site: Site) -> None:
+    site.prefect("work-pool", "create", "--type", "slurm", "scalescope-slurm")
+    shown = site.prefect("deploy", "--all", "--prefect-file", "deployments/slurm.yaml")
+    assert shown.count("successfully created") == 3
+    found = {name: site.client.read_deployment_by_name(name) for name in DEPLOYMENTS}
+    for deployment in found.values():
+        assert deployment.work_pool_name == "scalescope-slurm"
+        assert deployment.pull_steps == []
+        SlurmJobConfiguration(**(deployment.job_variables or {}))
+    sweep = found["scale-sweep/nightly-slurm"]
+    assert sweep.parameters["cluster"]["kind"] == "slurm"
+    assert cluster_spec(sweep.parameters["cluster"]).kind == "slurm"
+    assert (sweep.job_variables or {})["time_limit"] == "12:00:00"
+    assert [schedule.slug for schedule in sweep.schedules] == ["nightly"]

@@ -1,0 +1,207 @@
+"""What the work pool's worker is made of, without a Slurm or a Prefect server: configuration, texts, output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prefect.workers.base import BaseWorker
+from pydantic import ValidationError
+
+from flows.slurm import output, sbatch
+from flows.slurm.configuration import SlurmJobConfiguration, job_name
+from flows.slurm.output import Output
+from flows.slurm.worker import SlurmWorker
+from scalescope.clusters.jobqueue.slurm_jobs import Job
+
+RUN = UUID("12345678-1234-5678-1234-567812345678")
+
+
+def configured(**given: Any) -> SlurmJobConfiguration:
+    configuration = SlurmJobConfiguration(**given)
+    flow_run = SimpleNamespace(id=RUN, name="eager-otter", flow_id=None, deployment_id=None)
+    flow_run.model_dump = lambda **_: {}
+    configuration.prepare_for_flow_run(flow_run)  # type: ignore[arg-type]
+    return configuration
+
+
+class TestConfiguration:
+    def test_prefect_finds_the_worker(self) -> None:
+        assert BaseWorker.get_worker_class_from_type("slurm") is SlurmWorker
+
+    def test_the_template_offers_every_field(self) -> None:
+        template = SlurmWorker.get_default_base_job_template()
+        wanted = {"partition", "account", "qos", "gres", "time_limit", "memory", "cpus", "nodes", "constraint", "env"}
+        assert wanted <= set(template["variables"]["properties"])
+        assert template["job_configuration"]["gres"] == "{{ gres }}"
+        ours = set(SlurmJobConfiguration.__annotations__)
+        assert all(template["variables"]["properties"][name]["description"] for name in ours)
+
+    def test_defaults_ask_for_little(self) -> None:
+        options = configured().options(RUN)
+        assert f"--job-name={job_name(RUN)}" in options
+        assert f"--comment=prefect:{RUN} eager-otter" in options
+        assert {"--time=04:00:00", "--mem=2G", "--cpus-per-task=1", "--export=ALL", "--no-requeue"} <= set(options)
+        assert not [o for o in options if o.startswith(("--partition", "--account", "--qos", "--gres", "--chdir"))]
+
+    def test_everything_reaches_sbatch(self, tmp_path: Path) -> None:
+        given = {"partition": "p", "account": "a", "qos": "q", "gres": "gpu:1", "constraint": "x&y", "memory": "3G"}
+        given |= {"time_limit": "1-00:00:00", "log_directory": str(tmp_path), "working_dir": "/srv"}
+        options = configured(**given, cpus=4, nodes=2, directives=["--mail-user=a@b", "-w 'n1 n2'"]).options(RUN)
+        shown = ["partition=p", "account=a", "qos=q", "gres=gpu:1", "constraint=x&y", "mem=3G", "time=1-00:00:00"]
+        shown += ["cpus-per-task=4", "nodes=2", "chdir=/srv", f"output={tmp_path}/{RUN}-%j.log"]
+        assert {f"--{each}" for each in shown} < set(options)
+        assert options[-3:] == ["--mail-user=a@b", "-w", "n1 n2"]
+
+    def test_a_percent_sign_in_a_path_is_no_pattern(self) -> None:
+        assert f"--output=/a%%b/{RUN}-%j.log" in configured(log_directory="/a%b").options(RUN)
+
+    def test_the_script_ends_as_the_flow(self) -> None:
+        lines = configured(prologue=["module load cuda"]).script().splitlines()
+        assert lines[:2] == ["#!/bin/bash", "module load cuda"]
+        assert lines[-1].startswith("exec /")
+        assert lines[-1].endswith(" -m prefect flow-run execute")
+        assert configured(command="sleep 1").script().splitlines()[-1] == "exec sleep 1"
+
+    def test_secrets_stand_in_the_environment_alone(self) -> None:
+        configuration = configured(env={"TOKEN": "hush", "GONE": None})
+        assert "hush" not in configuration.script() + " ".join(configuration.options(RUN))
+        inherited = {"HOME": "/h", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "1", "SLURM_CONF": "/c"}
+        environ = sbatch.submission_environment(inherited, configuration.env)
+        assert environ["TOKEN"] == "hush"
+        assert environ["PREFECT__FLOW_RUN_ID"] == str(RUN)
+        assert environ["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] == "reschedule"
+        assert {"HOME", "SLURM_CONF"} <= set(environ)
+        assert not {"SLURM_JOB_ID", "SLURM_MEM_PER_CPU", "GONE"} & set(environ)
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"time_limit": "soon"},
+            {"memory": "much"},
+            {"cpus": 0},
+            {"nodes": 0},
+            {"directives": ["gres=gpu:1"]},
+            {"directives": ["--qos=a\nrm -r /"]},
+            {"directives": ["--array=1-9"]},
+            {"directives": ["--wait"]},
+            {"directives": ["-o/dev/null"]},
+            {"directives": ["-J x"]},
+        ],
+    )
+    def test_what_cannot_be_right_is_refused(self, given: dict[str, Any]) -> None:
+        with pytest.raises(ValidationError):
+            SlurmJobConfiguration(**given)
+
+    def test_options_that_only_look_like_taken_ones(self) -> None:
+        SlurmJobConfiguration(directives=["--export-none-such", "--wait-all-nodes=1", "-A x", "--exclusive"])
+
+
+class TestEnds:
+    def test_in_order(self) -> None:
+        assert sbatch.end(Job(id="1", name="x", state="COMPLETED", exit_code="0:0")).status == 0
+
+    @pytest.mark.parametrize(
+        ("state", "exit_code", "status", "words"),
+        [
+            ("TIMEOUT", "0:15", 124, "`time_limit`"),
+            ("OUT_OF_MEMORY", "0:125", 137, "`memory`"),
+            ("CANCELLED", "0:15", 143, "without Prefect"),
+            ("NODE_FAIL", "0:0", 75, "node died"),
+            ("PREEMPTED", "0:0", 75, "priority"),
+            ("FAILED", "3:0", 3, "exit status 3"),
+            ("FAILED", "127:0", 127, "`prologue`"),
+            ("FAILED", "0:9", 137, "`memory`"),
+            ("FAILED", "0:53", 181, "`log_directory`"),
+            ("FAILED", "", 1, "exit status 1"),
+            (sbatch.FORGOTTEN, "", 1, "no longer knows"),
+        ],
+    )
+    def test_every_other_says_what_to_do(self, state: str, exit_code: str, status: int, words: str) -> None:
+        how = sbatch.end(Job(id="12", name="x", state=state, exit_code=exit_code, nodes="n3"))
+        assert how.status == status
+        assert how.text.startswith(f"Slurm job 12 on n3 ended: {state}")
+        assert words in how.text
+        assert "Next: " in how.text
+
+
+class TestWaiting:
+    @pytest.mark.parametrize("reason", ["", "Resources", "Priority", "PartitionDown", "JobHeldUser", "BeginTime"])
+    def test_what_may_start(self, reason: str) -> None:
+        job = Job(id="1", name="x", state="PENDING", reason=reason, partition="p")
+        assert sbatch.cannot_start(job) == ""
+        assert sbatch.progress(job).startswith("Slurm job 1 waits in partition p")
+
+    def test_what_never_starts(self) -> None:
+        text = sbatch.cannot_start(Job(id="1", name="x", state="PENDING", reason="PartitionTimeLimit"))
+        assert "PartitionTimeLimit" in text
+        assert "lower `time_limit`, or set another `partition`" in text
+        assert "cluster." not in text
+
+    def test_what_runs(self) -> None:
+        job = Job(id="1", name="x", state="RUNNING", reason="PartitionTimeLimit", nodes="n1")
+        assert sbatch.cannot_start(job) == ""
+        assert sbatch.progress(job) == "Slurm job 1 is RUNNING on n1"
+
+
+class TestOutput:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return tmp_path / "run-1.log"
+
+    def test_lines_as_they_come(self, path: Path) -> None:
+        told: list[str] = []
+        follower = Output(path, told.append)
+        follower.follow()
+        path.write_text("one\ntwo\nthr")
+        follower.follow()
+        assert told == ["one", "two"]
+        path.write_text("one\ntwo\nthree\nlast")
+        follower.follow()
+        follower.follow(to_end=True)
+        assert told == ["one", "two", "three", "last"]
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_another_goes_on_where_the_first_was(self, path: Path) -> None:
+        path.write_text("one\n")
+        Output(path, lambda line: None).follow()
+        path.write_text("one\ntwo\n")
+        told: list[str] = []
+        Output(path, told.append).follow()
+        assert told == ["two"]
+
+    def test_what_the_flow_logged_itself_is_not_told_twice(self, path: Path) -> None:
+        lines = ["12:00:00.123 | INFO    | Flow run 'otter' - hello", "12:00:00.123 | INFO    | prefect.x - other"]
+        lines += ["12:00:00.123 | ERROR   | Task run 'a-1' - no", "printed", "", "bytes \udcff"]
+        path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
+        told: list[str] = []
+        Output(path, told.append).follow(to_end=True)
+        assert told == [lines[1], "printed", "bytes \N{REPLACEMENT CHARACTER}"]
+
+    def test_nor_are_its_tracebacks(self, path: Path) -> None:
+        own = ["12:00:00.123 | ERROR   | Flow run 'otter' - Encountered an exception"]
+        own += ["Traceback (most recent call last):", '  File "x"', "    raise", "ValueError: no", ""]
+        own += ["During handling of the above exception, another exception occurred:", ""]
+        own += ["Traceback (most recent call last):", '  File "x"', "KeyError: 1"]
+        others = ["printed", "  indented", "Traceback (most recent call last):", '  File "y"', "OSError: gone"]
+        path.write_text("\n".join(own + others))
+        told: list[str] = []
+        Output(path, told.append).follow(to_end=True)
+        assert told == others
+
+    def test_it_ends_somewhere(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(output, "MOST_BYTES", 1000)
+        monkeypatch.setattr(output, "_AT_ONCE", 300)
+        path.write_text("0123456789\n" * 1000)
+        told: list[str] = []
+        Output(path, told.append).follow(to_end=True)
+        assert len(told) < 120
+        assert str(path) in told[-1]
+
+    def test_the_tail(self, path: Path) -> None:
+        assert Output(path, print).tail() == ""
+        path.write_text("".join(f"line {i}\n\n" for i in range(5000)))
+        assert Output(path, print).tail(2) == "line 4998\nline 4999"

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.analysis.cost import Budget, Cost, Prices, cost, estimate, spent
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import SlurmSpec, cluster_spec
+from scalescope.model.sweep import PlannedTrial, Point, Sweep
+from scalescope.model.trial import Trial, TrialState
+
+PRICES = Prices({"gpu": 3.0, "cpu": 0.1}, "EUR")
+SWEEP = Sweep("mine", cluster=SlurmSpec(partition="gpu"), trial_timeout_s=360.0)
+HOUR = Point(10)
+
+
+def trial(point: Point, seconds: float, repeat: int = 0, state: TrialState = TrialState.VALID) -> Trial:
+    return Trial(f"{point.id}-r{repeat}", point, repeat, False, state, reason="x", real_s=seconds)
+
+
+def planned(*points: Point) -> list[PlannedTrial]:
+    return [PlannedTrial(i, point, 0) for i, point in enumerate(points)]
+
+
+def test_an_hour_of_ten_workers() -> None:
+    assert cost(SWEEP.cluster, HOUR, 3600, PRICES) == Cost(1, 3600, 10, 10, 30)
+
+
+def test_cores_are_those_of_the_threads_or_those_asked_for() -> None:
+    assert cost(SlurmSpec(partition="gpu"), Point(10, 4), 3600, PRICES).core_hours == 40
+    spec = SlurmSpec(partition="gpu", cores=32, workers_per_job=4)
+    assert cost(spec, Point(10, 4), 3600, PRICES).core_hours == 80
+
+
+@pytest.mark.parametrize("kind", ["simulated", "virtual", "local"])
+def test_workers_on_this_machine_cost_time_alone(kind: str) -> None:
+    assert cost(cluster_spec(kind), Point(300), 60, Prices()) == Cost(1, 60, 0, 0, 0)
+
+
+def test_a_price_that_is_not_known_is_said() -> None:
+    unknown = cost(SlurmSpec(partition="new"), HOUR, 3600, PRICES)
+    assert unknown.money is None
+    assert "price not known" in (unknown + Cost()).sentence(PRICES)
+    assert PRICES.of(SlurmSpec(partition="cpu,gpu")) == 3.0
+    assert PRICES.of(SlurmSpec(partition="cpu,new")) is None
+    assert Prices({"default": 1.0}).of(SlurmSpec(partition="cpu,new")) == 1.0
+    assert Prices({"slurm": 2.0}).of(SlurmSpec()) == 2.0
+
+
+def test_trials_cost_whatever_came_of_them() -> None:
+    done = [trial(HOUR, 1800), trial(HOUR, 1800, 1, TrialState.INVALID)]
+    assert spent(SWEEP, done, PRICES) == Cost(2, 3600, 10, 10, 30)
+    assert spent(SWEEP, [], PRICES) == Cost()
+
+
+def test_before_anything_was_measured_an_estimate_is_a_bound() -> None:
+    found = estimate(SWEEP, planned(Point(10), Point(20)), PRICES)
+    assert found.cost == Cost(2, 720, 3, 3, 9)
+    assert found.sentence(SWEEP, PRICES) == (
+        "at most 3.0 core-hours, 9.00 EUR, 0.2 h for 2 trials (each is counted with the limit of 360 s)"
+    )
+
+
+def test_points_that_were_measured_count_with_their_mean() -> None:
+    done = [trial(Point(10), 30), trial(Point(10), 42, 1)]
+    found = estimate(SWEEP, planned(Point(10), Point(20)), PRICES, done)
+    assert found.cost.time_s == 36 + 360
+    assert "1 that were never measured" in found.sentence(SWEEP, PRICES)
+    assert estimate(SWEEP, planned(Point(10)), PRICES, done).sentence(SWEEP, PRICES).startswith("about 0.1 core-hours")
+
+
+@given(st.lists(st.tuples(st.integers(1, 500), st.floats(0, 1e5)), max_size=8))
+def test_the_cost_of_all_is_the_sum_of_each(shapes: list[tuple[int, float]]) -> None:
+    done = [trial(Point(workers), seconds, i) for i, (workers, seconds) in enumerate(shapes)]
+    total = spent(SWEEP, done, PRICES)
+    assert total.trials == len(done)
+    assert total.worker_hours == pytest.approx(sum(w * s for w, s in shapes) / 3600)
+    assert total.money == pytest.approx(3 * total.worker_hours)
+
+
+# ------------------------------------------------------------------ budgets
+
+
+@pytest.mark.parametrize(
+    ("limits", "stops"),
+    [
+        ({}, ""),
+        ({"core_hours": 100}, ""),
+        ({"core_hours": 5}, "5 of 5 core-hours"),
+        ({"core_hours": 9}, "5 of 9 core-hours are spent, and the next trial takes about 5"),
+        ({"money": 14}, "15 of 14 EUR"),
+        ({"hours": 0.5}, "0.5 of 0.5 h"),
+        ({"hours": 0}, "0.5 of 0 h"),
+    ],
+)
+def test_a_budget_stops_what_would_exceed_it(limits: dict[str, float], stops: str) -> None:
+    budget = Budget.from_mapping(limits, PRICES, [SWEEP.cluster])
+    reason = budget.stops(SWEEP, [trial(HOUR, 1800)], planned(HOUR)[0])
+    assert reason.startswith(stops) if stops else reason == ""
+
+
+def test_a_trial_of_a_new_point_may_run_while_anything_is_left() -> None:
+    budget = Budget.from_mapping({"core_hours": 5.01}, PRICES)
+    assert budget.stops(SWEEP, [trial(HOUR, 1800)], planned(Point(500))[0]) == ""
+    assert budget.stops(SWEEP, [], planned(HOUR)[0]) == ""
+    assert Budget.from_mapping({"core_hours": 0}, PRICES).stops(SWEEP, [], planned(HOUR)[0]) != ""
+
+
+@pytest.mark.parametrize("data", [{"cores": 1}, {"money": -1}, {"hours": "1"}, [1], {"core_hours": float("nan")}])
+def test_what_is_no_budget(data: Any) -> None:
+    with pytest.raises(InvalidField, match="budget"):
+        Budget.from_mapping(data, PRICES)
+
+
+def test_a_budget_of_money_needs_prices() -> None:
+    with pytest.raises(InvalidField, match="a worker-hour of new has a price"):
+        Budget.from_mapping({"money": 1}, PRICES, [SlurmSpec(partition="new")])
+    Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("virtual")])
+
+
+@pytest.mark.parametrize(
+    "data", [{"worker_hour": {"gpu": -1}}, {"worker_hour": [1]}, {"hourly": {}}, {"currency": 1}, None]
+)
+def test_what_is_no_price_table(data: Any) -> None:
+    with pytest.raises(InvalidField, match="prices"):
+        Prices.from_mapping(data)

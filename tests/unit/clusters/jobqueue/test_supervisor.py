@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+
+import distributed
+import pytest
+
+from scalescope.clusters.jobqueue import supervisor
+from scalescope.clusters.jobqueue.supervisor import Supervisor
+from scalescope.errors import JobsEnded
+
+
+@pytest.fixture
+def cluster() -> Iterator[distributed.LocalCluster]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, host="127.0.0.1", protocol="tcp", dashboard_address=":0"
+    ) as cluster:
+        yield cluster
+
+
+def close_one(client: distributed.Client) -> None:
+    address = next(iter(client.nthreads()))
+    client.retire_workers([address], close_workers=True, remove=True)
+    while len(client.nthreads()) > 1:
+        time.sleep(0.01)
+
+
+def test_nothing_happens_while_nothing_is_lost(cluster: distributed.LocalCluster) -> None:
+    asked: list[int] = []
+    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, asked.append) as watching:
+        assert client.submit(sum, [1, 2]).result(timeout=10) == 3
+    assert watching.lost == ""
+    assert asked == []
+
+
+def test_a_lost_worker_ends_the_trial_with_the_reason(cluster: distributed.LocalCluster) -> None:
+    def explain(arrived: int) -> None:
+        raise JobsEnded(f"Slurm job 7 was cancelled, {arrived} is left")
+
+    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, explain) as watching:
+        never = client.submit(distributed.Event("never").wait, 3.0, key="never")
+        close_one(client)
+        with pytest.raises(CancelledError):
+            never.result(timeout=20)
+    assert watching.lost == "1 of 2 workers were lost: Slurm job 7 was cancelled, 1 is left"
+
+
+def test_the_reason_is_not_waited_for_without_end(
+    cluster: distributed.LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "REASON_TIMEOUT_S", 0.3)
+    asked: list[int] = []
+    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, asked.append) as watching:
+        close_one(client)
+        while not watching.lost:
+            time.sleep(0.01)
+    assert watching.lost == "1 of 2 workers were lost; their batch system does not say why"
+    assert set(asked) == {1}

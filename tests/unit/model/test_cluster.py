@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import (
+    KINDS,
+    ClusterSpec,
+    CustomSpec,
+    HTCondorSpec,
+    JobQueueSpec,
+    PbsSpec,
+    SchedulerSpec,
+    SlurmSpec,
+    SshSpec,
+    cluster_spec,
+)
+from scalescope.model.sweep import Sweep
+from scalescope.workloads import load
+
+SPECS: list[ClusterSpec] = [
+    SlurmSpec(
+        partition="gpu,long",
+        account="team",
+        qos="high",
+        walltime="1-02:30:00",
+        memory_mb=64_000,
+        gpus=4,
+        gres="gpu:h200,nvme:1",
+        constraint="ib&[a100*2|h100]",
+        exclude="n[1-3],gpu7",
+        interface="ib0",
+        local_directory="${SCRATCH}/dask",
+        prologue=("module load cuda", "source /opt/env/bin/activate"),
+        directives_add=("--nice=100",),
+        lifetime_s=3600,
+        lifetime_stagger_s=600,
+    ),
+    PbsSpec(memory_mb=4_000, queue="workq", resource_spec="select=1:ncpus=4:mem=4gb"),
+    HTCondorSpec(memory_mb=4_000, directives_add=("+Group = physics",)),
+    SshSpec(hosts=("node1", "node2", "10.0.0.7"), username="me", port=2222),
+    SchedulerSpec(address="tls://10.0.0.7:8786", tls_ca_file="ca.pem", tls_cert="c.pem", tls_key="k.pem"),
+    CustomSpec(cluster_class="a.b:Cluster", arguments={"n": [1, {"x": None}]}, secrets={"token": "MY_TOKEN"}),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_json_carries_a_specification(spec: ClusterSpec) -> None:
+    assert cluster_spec(json.loads(json.dumps(spec.to_mapping()))) == spec
+
+
+def test_every_kind_has_a_name_of_its_own() -> None:
+    assert {name: spec.kind for name, spec in KINDS.items()} == {name: name for name in KINDS}
+
+
+def test_lists_can_be_given_as_one_text() -> None:
+    assert cluster_spec({"kind": "slurm", "prologue": "module load a\nmodule load b"}) == SlurmSpec(
+        prologue=("module load a", "module load b")
+    )
+    assert cluster_spec({"kind": "ssh", "hosts": "a,b"}) == SshSpec(hosts=("a", "b"))
+    assert cluster_spec({"kind": "custom", "cluster_class": "a:B", "arguments": '{"n": 1}'}) == CustomSpec(
+        cluster_class="a:B", arguments={"n": 1}
+    )
+    assert SlurmSpec(account=4711).account == "4711"  # type: ignore[arg-type]  # as a command line gives it
+
+
+@pytest.mark.parametrize(
+    ("walltime", "seconds"),
+    [
+        ("30", 1800),
+        ("30:15", 1815),
+        ("2:30:00", 9000),
+        ("100:00:00", 360_000),
+        ("2-12", 216_000),
+        ("1-02:03", 93_780),
+        ("1-02:03:04", 93_784),
+    ],
+)
+def test_walltime_as_slurm_reads_it(walltime: str, seconds: float) -> None:
+    assert SlurmSpec(walltime=walltime).walltime_s == seconds
+
+
+@given(st.integers(1, 10**7))
+def test_every_time_can_be_written_for_every_system(seconds: int) -> None:
+    clock = f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
+    assert SlurmSpec(walltime=clock).walltime_s == PbsSpec(memory_mb=1, walltime=clock).walltime_s == seconds
+
+
+@pytest.mark.parametrize("walltime", ["", "soon", "0", "00:00:00", "1:2:3:4", "1-25:00:00", "10:61", "-5", 36000, None])
+def test_a_walltime_that_slurm_would_not_read(walltime: Any) -> None:
+    with pytest.raises(InvalidField, match=r"cluster\.walltime"):
+        SlurmSpec(walltime=walltime)
+
+
+def test_a_number_as_walltime_is_refused_with_the_trap_of_yaml() -> None:
+    with pytest.raises(InvalidField, match="in YAML, in quotes"):
+        SlurmSpec(walltime=36000)  # type: ignore[arg-type]
+
+
+HOSTILE = ["a b", "a;rm -rf ~", "$(reboot)", "`id`", "a\nb", "a'b", 'a"b', "-x", "a>b"]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("partition", "account", "qos", "gres", "constraint", "exclude", "interface", "scheduler_interface"),
+        *("local_directory", "shared_directory", "python"),
+    ],
+)
+def test_nothing_that_a_shell_or_sbatch_would_read_otherwise(name: str, value: str) -> None:
+    with pytest.raises(InvalidField, match=rf"cluster\.{name}"):
+        SlurmSpec(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"gpus": 2, "workers_per_job": 8}, "every worker has a GPU of its own"),
+        ({"gpus": 2, "processes": 1}, "a process sees only the GPU of its worker"),
+        ({"gres": "gpu:2"}, "cluster.gpus says how many"),
+        ({"gres": "gpu:h200:2", "gpus": 2}, "cluster.gpus says how many"),
+        ({"gres": "gpu:h200"}, "cluster.gpus = 0"),
+        ({"workers_per_job": 2, "processes": 4}, "a process without a worker has nothing to do"),
+        ({"lifetime_s": 3600, "walltime": "30"}, "at most the walltime, 1800 s"),
+        ({"lifetime_s": 10, "lifetime_stagger_s": 20}, "at most cluster.lifetime_s"),
+        ({"memory_mb": -1}, "cluster.memory_mb"),
+        ({"workers_per_job": 1.5}, "a whole number"),
+        ({"prologue": [""]}, "a line of text"),
+        ({"directives_add": ["--nice=1\n#SBATCH --exclusive"]}, "a line of text"),
+        ({"tls": "yes"}, "true or false"),
+        ({"queue": "gpu"}, "known: account"),
+        ({"partion": "gpu"}, "did you mean 'partition'"),
+    ],
+)
+def test_what_slurm_clusters_cannot_be(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        cluster_spec({"kind": "slurm", **fields})
+    assert says in str(caught.value)
+
+
+def test_workers_of_a_job() -> None:
+    assert SlurmSpec().job_workers == 1
+    assert SlurmSpec(gpus=4).job_workers == 4
+    assert SlurmSpec(workers_per_job=8).job_workers == 8
+    assert SlurmSpec().arrival_limit_s == 3600 + 180
+
+
+def test_other_systems_must_say_how_much_memory() -> None:
+    with pytest.raises(InvalidField, match="jobs of pbs must say how much they need"):
+        PbsSpec()
+    with pytest.raises(InvalidField, match="NAME = VALUE"):
+        HTCondorSpec(memory_mb=1, directives_add=("x",))
+
+
+def test_more_threads_than_cores_are_refused_before_anything_is_submitted() -> None:
+    spec: JobQueueSpec = SlurmSpec(workers_per_job=4, cores=8)
+    spec.check_size(100, 2)
+    with pytest.raises(InvalidField, match="at least 12: a job has 4 workers of 3 threads"):
+        spec.check_size(100, 3)
+    sweep = Sweep.from_mapping(
+        {
+            "workload": "futures-map",
+            "cluster": spec.to_mapping(),
+            "axes": {"workers": [4], "threads_per_worker": [2, 3]},
+        }
+    )
+    with pytest.raises(InvalidField, match=r"cluster\.cores"):
+        sweep.expand(load("futures-map"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"kind": "ssh"}, "at least one machine"),
+        ({"kind": "ssh", "hosts": ["a b"]}, "names or addresses"),
+        ({"kind": "ssh", "hosts": ["a"], "port": 70_000}, "cluster.port"),
+        ({"kind": "ssh", "hosts": ["a"], "python": "python; reboot"}, "cluster.python"),
+        ({"kind": "scheduler"}, "or else cluster.scheduler_file"),
+        ({"kind": "scheduler", "address": "tcp://a:1", "scheduler_file": "f"}, "or else cluster.scheduler_file"),
+        ({"kind": "scheduler", "address": "10.0.0.7"}, "PROTOCOL://HOST:PORT"),
+        ({"kind": "scheduler", "address": "tls://a:1", "tls_cert": "c"}, "all three files of TLS"),
+        ({"kind": "custom"}, "package.module:Class"),
+        ({"kind": "custom", "cluster_class": "os.system"}, "package.module:Class"),
+        ({"kind": "custom", "cluster_class": "a:B", "arguments": "{"}, "a mapping that JSON can carry"),
+        ({"kind": "custom", "cluster_class": "a:B", "arguments": [1]}, "a mapping"),
+        ({"kind": "custom", "cluster_class": "a:B", "arguments": {"password": "x"}}, "looks like a secret"),
+        ({"kind": "custom", "cluster_class": "a:B", "secrets": {"t": "two words"}}, "environment variable"),
+        ({"kind": "custom", "cluster_class": "a:B", "arguments": {"t": 1}, "secrets": {"t": "T"}}, "not in"),
+    ],
+)
+def test_what_given_clusters_cannot_be(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        cluster_spec(fields)
+    assert says in str(caught.value)
+
+
+def test_a_secret_is_not_shown_where_it_is_refused() -> None:
+    with pytest.raises(InvalidField) as caught:
+        CustomSpec(cluster_class="a:B", arguments={"api_token": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+    assert "cluster.secrets.api_token" in caught.value.next_step

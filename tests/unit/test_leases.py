@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scalescope import leases, reaping
+from scalescope.errors import StoreError
+from scalescope.owner import Owner
+from scalescope.reaping import Fate
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "leases"
+    monkeypatch.setenv(leases.VARIABLE, str(folder))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return folder
+
+
+def elsewhere(lease: leases.Lease) -> leases.Lease:
+    return dataclasses.replace(lease, owner=Owner("other-host pid:[1]", 1, 1.0))
+
+
+# ------------------------------------------------------------------ the ledger
+
+
+def test_a_lease_is_written_for_its_user_alone_and_read_back(ledger: Path) -> None:
+    lease = leases.intend("slurm", leases.new_label(), {"cluster": "mini"}, limit_s=60)
+    path = ledger / f"{lease.label}.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert ledger.stat().st_mode & 0o777 == 0o700
+    assert leases.list_leases() == [lease]
+    assert lease.owner == Owner.current()
+    assert lease.limit_at == pytest.approx(lease.created_at + 60)
+    assert leases.is_owned(lease) is True
+    assert os.listdir(ledger) == [path.name]
+
+
+def test_labels_are_what_job_names_and_comments_can_hold() -> None:
+    label = leases.new_label()
+    assert label.startswith("scalescope-")
+    assert len(label) == len("scalescope-") + 12
+    assert leases.new_label() != label
+    for wrong in ("", "scalescope-", "scalescope-../../etc/x", "scalescope-0123456789abc", "other-0123456789ab"):
+        with pytest.raises(ValueError, match="is not a label"):
+            leases.intend("slurm", wrong)
+
+
+def test_a_released_lease_is_gone_and_may_be_released_again() -> None:
+    kept, gone = (leases.intend("slurm", leases.new_label()) for _ in range(2))
+    leases.release(gone)
+    leases.release(gone)
+    assert leases.list_leases() == [kept]
+
+
+def test_a_renewed_lease_keeps_what_it_had() -> None:
+    lease = leases.intend("slurm", leases.new_label(), {"a": 1}, limit_s=5)
+    renewed = leases.renew(lease, limit_s=1000, b=2)
+    assert leases.list_leases() == [renewed]
+    assert renewed.details == {"a": 1, "b": 2}
+    assert renewed.limit_at is not None
+    assert renewed.limit_at > time.time() + 900
+    assert leases.renew(renewed).limit_at == renewed.limit_at
+
+
+def test_file_and_folder_are_on_the_disk_before_the_resource_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    lease = leases.intend("slurm", leases.new_label())
+    assert synced == [f".{lease.label}.json.{os.getpid()}.part", "leases"]
+
+
+def test_no_ledger_is_no_lease() -> None:
+    assert leases.list_leases() == []
+    assert reaping.reap() == []
+
+
+def test_a_full_disk_is_a_clear_error_and_leaves_nothing(ledger: Path) -> None:
+    """A limit on the size of files stands for the full disk: the write itself fails, as it does there."""
+    code = """
+        import resource, signal, sys
+        from scalescope import leases
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        leases.intend("slurm", leases.new_label())
+    """
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] != 10
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert "a lease could not be written: File too large; so nothing was asked of slurm" in done.stderr
+    assert os.listdir(ledger) == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(ledger: Path) -> None:
+    ledger.write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match="a lease could not be written") as found:
+        leases.intend("slurm", leases.new_label())
+    assert leases.VARIABLE in found.value.next_step
+    with pytest.raises(StoreError, match="the leases cannot be read"):
+        leases.list_leases()
+
+
+def test_a_broken_lease_is_told_and_hides_no_other(ledger: Path) -> None:
+    whole = leases.intend("slurm", leases.new_label())
+    broken = leases.new_label()
+    (ledger / f"{broken}.json").write_text('{"label": ')
+    (ledger / "notes.txt").write_text("not ours")
+    found, problems = leases.read_all()
+    assert found == [whole]
+    assert [f"squeue --name {broken}" in problem.next_step for problem in problems] == [True]
+    with pytest.raises(StoreError, match="a lease cannot be read"):
+        leases.list_leases()
+    fates = {result.label: result.fate for result in reaping.reap()}
+    assert fates == {whole.label: Fate.OWNED, broken: Fate.FAILED}
+    assert (ledger / f"{broken}.json").exists()
+
+
+# ------------------------------------------------------------------ who is dead
+
+
+def test_an_owner_on_another_host_cannot_be_judged_before_its_time_limit() -> None:
+    unlimited = elsewhere(leases.intend("slurm", leases.new_label()))
+    assert leases.is_owned(unlimited) is None
+    assert leases.is_owned(dataclasses.replace(unlimited, limit_at=time.time() + 60)) is None
+    assert leases.is_owned(dataclasses.replace(unlimited, limit_at=time.time() - 1)) is False
+    owned, words = reaping.explain(unlimited)
+    assert owned is None
+    assert "other-host" in words
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "owned"), [("RUNNING\n", 0, True), ("TIMEOUT\n", 0, False), ("", 1, False)]
+)
+def test_of_an_owner_in_a_slurm_job_on_another_host_slurm_tells(answer: str, status: int, owned: bool) -> None:
+    lease = dataclasses.replace(elsewhere(leases.intend("slurm", leases.new_label())), owner_job="77")
+    asked = []
+
+    def run(command: object, stdin: str) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess([], status, answer, "slurm_load_jobs error: Invalid job id specified")
+
+    assert reaping.explain(lease, run=run)[0] is owned
+    assert "77" in str(asked)
+
+
+def test_where_slurm_does_not_answer_nobody_is_dead() -> None:
+    lease = dataclasses.replace(elsewhere(leases.intend("slurm", leases.new_label())), owner_job="77")
+
+    def run(command: object, stdin: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller")
+
+    owned, words = reaping.explain(lease, run=run)
+    assert owned is None
+    assert "Unable to contact slurm controller" in words
+
+
+# ------------------------------------------------------------------ what dead owners left here
+
+
+OWNER = f"""
+import os, subprocess, sys, time
+from scalescope import leases, reaping
+lease = leases.intend("local", leases.new_label())
+for label in (lease.label, lease.label[:-1], lease.label + "0", "another"):
+    child = subprocess.Popen(
+        [sys.executable, "-S", "-c", "import time; time.sleep(600)"],
+        env={{**os.environ, {leases.MARK!r}: label}}, stdout=subprocess.DEVNULL, start_new_session=True,
+    )
+    print(child.pid, flush=True)
+print(lease.label, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def owner(ledger: Path) -> Iterator[tuple[subprocess.Popen[str], str, list[psutil.Process]]]:
+    """A process with a lease and four children, of which one carries its label; the label; the children."""
+    process = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    children = [psutil.Process(int(process.stdout.readline())) for _ in range(4)]
+    label = process.stdout.readline().strip()
+    yield process, label, children
+    process.kill()
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_what_a_living_owner_started_is_left_alone(
+    owner: tuple[subprocess.Popen[str], str, list[psutil.Process]],
+) -> None:
+    _, label, children = owner
+    (result,) = reaping.reap()
+    assert (result.label, result.fate, result.removed) == (label, Fate.OWNED, ())
+    assert all(child.is_running() for child in children)
+
+
+def test_what_a_dead_owner_started_is_ended_and_nothing_else(
+    owner: tuple[subprocess.Popen[str], str, list[psutil.Process]],
+) -> None:
+    process, _, children = owner
+    process.kill()
+    process.wait()
+    (told,) = reaping.reap(dry_run=True)
+    assert (told.fate, told.removed) == (Fate.WOULD_REMOVE, (str(children[0].pid),))
+    assert children[0].is_running()
+    (result,) = reaping.reap()
+    assert (result.fate, result.removed) == (Fate.REMOVED, (str(children[0].pid),))
+    assert [alive(child) for child in children] == [False, True, True, True]
+    assert leases.list_leases() == []
+
+
+def alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_backend_that_cannot_be_reaped_is_named(ledger: Path) -> None:
+    lease = leases.intend("kubernetes", leases.new_label())
+    assert [result.fate for result in reaping.reap()] == [Fate.OWNED]
+    dead = json.loads((ledger / f"{lease.label}.json").read_text())
+    dead["owner"]["process_started"] = 1.0
+    (ledger / f"{lease.label}.json").write_text(json.dumps(dead))
+    (result,) = reaping.reap()
+    assert result.fate is Fate.ELSEWHERE
+    assert "kubernetes" in result.words
+    assert json.loads((ledger / f"{lease.label}.json").read_text())["backend"] == "kubernetes"
