@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
+import numpy as np
+
 from scalescope.analysis.threshold.question import Question, Spot, Table
 
 SUPPORT, REACH, NEAR = 6, 2.0, 6
@@ -32,7 +34,7 @@ POWER = 2.0
 estimates counts."""
 ROUNDS = 3
 """Of taking a doubtful break back and looking again; the last word has the doubt."""
-_LARGEST = 700.0
+_LARGEST, _TERMS = 700.0, 3
 Scale = Callable[[float], float]
 _SCALES: tuple[tuple[Scale, Scale, Scale], ...] = (
     (float, float, float),
@@ -168,9 +170,15 @@ def is_free(gap: Gap, table: Table) -> bool:
     return any(index not in table.broken for index in range(gap.left.index + 1, gap.right.index))
 
 
+def untried(gap: Gap, table: Table) -> list[int]:
+    """Values between two spots, neighbours or not, that have not been measured and still can be."""
+    known = {spot.index for spot in table.spots} | table.broken
+    return [index for index in range(gap.left.index + 1, gap.right.index) if index not in known]
+
+
 def is_grain(curve: Curve, gap: Gap) -> bool:
     """Whether jumps follow each other so closely around a gap that they make up a curve rather than regimes."""
-    near = range(gap.left.index - 2 * GRAIN, gap.right.index + 2 * GRAIN + 1)
+    near = range(gap.left.index - GRAIN, gap.right.index + GRAIN + 1)
     return sum(step in near for step in curve.steps) > 1
 
 
@@ -330,15 +338,27 @@ def _between(a: Spot, b: Spot, left: Line, right: Line, scale: float, noise: flo
 def _beyond(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
     """How far a spot lies off the curve through others on one side of it, and the error of that in trials.
 
-    With nothing on its other side, steep and smooth (1/x near the lowest x) is told from a jump by the scale on which
-    the curve is straight: linear, over 1/x (Amdahl's law), over log x, log y over x (an exponential), or log y over
-    log x (a power law), whichever fits best.
+    With nothing on its other side, steep and smooth (1/x near the lowest x) is told from a jump by the family that fits
+    best: straight, straight over 1/x (Amdahl's law), over log x, log y over x (an exponential), log y over log x (a
+    power law), or a + b/x + c x (times under the universal scalability law of Gunther, 1993).
     """
     everything = (*spots, target)
-    scales = _SCALES[:1]
-    if min(spot.x for spot in everything) > 0:
-        scales = _SCALES if min(spot.y for spot in everything) > 0 else _SCALES[:3]
-    return min(_residual(spots, target, *scale) for scale in scales)
+    if min(spot.x for spot in everything) <= 0:
+        return _residual(spots, target, *_SCALES[0])
+    scales = _SCALES if min(spot.y for spot in everything) > 0 else _SCALES[:3]
+    found = [_residual(spots, target, *scale) for scale in scales]
+    if len(spots) >= _TERMS:
+        found.append(_scalability_residual(spots, target))
+    return min(found)
+
+
+def _scalability_residual(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
+    xs = np.array([spot.x for spot in spots])
+    root = np.sqrt([spot.count for spot in spots])
+    terms, row = np.stack([np.ones_like(xs), 1 / xs, xs], axis=1), np.array([1, 1 / target.x, target.x])
+    weights = row @ np.linalg.pinv(terms * root[:, None])
+    predicted = float(weights @ (root * [spot.y for spot in spots]))
+    return abs(predicted - target.y), math.sqrt(float(weights @ weights) + 1 / target.count)
 
 
 def _residual(spots: Sequence[Spot], target: Spot, of_x: Scale, of_y: Scale, back: Scale) -> tuple[float, float]:

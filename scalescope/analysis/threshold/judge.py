@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +11,18 @@ from enum import StrEnum
 from typing import Any
 
 from scalescope.analysis.summary import plural
-from scalescope.analysis.threshold.curve import GRAIN, Curve, Gap, is_certain, is_free, is_grain, ramps, study, visible
+from scalescope.analysis.threshold.curve import (
+    GRAIN,
+    Curve,
+    Gap,
+    is_certain,
+    is_free,
+    is_grain,
+    ramps,
+    study,
+    untried,
+    visible,
+)
 from scalescope.analysis.threshold.place import interval
 from scalescope.analysis.threshold.question import Question, Reading, Spot, Table, tabulate
 from scalescope.analysis.threshold.search import DETOUR, further, loose
@@ -55,7 +67,7 @@ class Jump:
         right: Value of the axis after it; one step on where it is exact.
         before: Metric at `left`.
         after: Metric at `right`.
-        ratio: after / before; None where before is 0 or the sign changes.
+        ratio: after / before; None where before is 0, or next to it, or the sign changes.
         exact: Whether left and right are one step apart, and noise leaves no doubt.
         why_not_exact: Empty where it is.
         points: Different values that had been measured when both of these first were.
@@ -191,7 +203,9 @@ def _sort_out(
         else:
             doubts.append((left, right, noise))
     for gap in ramps(question, table, curve):
-        if all(gap.right.x <= jump.left or jump.right <= gap.left.x for jump in jumps):
+        if untried(gap, table):
+            doubts.append((gap.left, gap.right, budget))
+        elif all(gap.right.x <= jump.left or jump.right <= gap.left.x for jump in jumps):
             jumps.append(_jump(gap.left, gap.right, f"it takes {gap.width} steps", readings))
     return tuple(sorted(jumps, key=lambda jump: jump.left)), _merge(doubts)
 
@@ -230,7 +244,7 @@ def _between(question: Question, gap: Gap) -> str:
 
 
 def _jump(left: Spot, right: Spot, why: str, readings: Sequence[Reading]) -> Jump:
-    ratio = right.y / left.y if left.y and (left.y > 0) == (right.y > 0) else None
+    ratio = right.y / left.y if left.y and (left.y > 0) == (right.y > 0) else math.inf
     seen: set[float] = set()
     points = 0
     for reading in readings:
@@ -238,7 +252,7 @@ def _jump(left: Spot, right: Spot, why: str, readings: Sequence[Reading]) -> Jum
         if left.x in seen and right.x in seen:
             points = len(seen)
             break
-    return Jump(left.x, right.x, left.y, right.y, ratio, not why, why, points)
+    return Jump(left.x, right.x, left.y, right.y, ratio if math.isfinite(ratio) else None, not why, why, points)
 
 
 def _merge(doubts: list[tuple[Spot, Spot, str]]) -> tuple[Unresolved, ...]:

@@ -7,7 +7,18 @@ import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
-from scalescope.analysis.threshold.curve import Curve, Gap, is_certain, is_free, is_grain, quantile, study, visible
+from scalescope.analysis.threshold.curve import (
+    Curve,
+    Gap,
+    is_certain,
+    is_free,
+    is_grain,
+    quantile,
+    ramps,
+    study,
+    untried,
+    visible,
+)
 from scalescope.analysis.threshold.place import interval
 from scalescope.analysis.threshold.question import Question, Reading, Table, tabulate
 
@@ -109,6 +120,9 @@ def _pin_down(question: Question, table: Table, curve: Curve) -> list[int]:
             wanted = _weakest(question, table, (low, high))
         if wanted:
             return wanted
+    for ramp in ramps(question, table, curve):
+        if inside := untried(ramp, table):
+            return _new(question, table, inside[0])
     return []
 
 

@@ -113,7 +113,8 @@ def test_a_staircase_over_items_in_pieces_of_128() -> None:
 
 def test_a_wave_is_recognised_and_what_is_not_resolved_is_said() -> None:
     threshold = found(lambda workers: math.ceil(100 / workers), 1, 120)
-    assert places(threshold)[-4:] == [(24, 25), (33, 34), (49, 50), (99, 100)]
+    assert [(jump.left, jump.right) for jump in threshold.jumps][-3:] == [(33, 34), (49, 50), (99, 100)]
+    assert all(math.ceil(100 / jump.left) > math.ceil(100 / jump.right) for jump in threshold.jumps)
     assert threshold.shape is Shape.WAVE
     assert not threshold.resolved
     assert threshold.points == 40
