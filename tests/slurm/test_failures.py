@@ -27,6 +27,8 @@ from scalescope.model.cluster import SlurmSpec
 
 LIMIT_S = 60.0
 BARE = "BARE"
+FAILED_JOB = "FAILED-JOB"
+"""Stands for the id of a job that has failed."""
 """Stands for an interpreter without installed packages."""
 
 BEGIN = "<!-- written by tests/slurm/test_failures.py -->"
@@ -109,7 +111,7 @@ ROWS = (
     Row(
         "dependency that can never be satisfied",
         ("DependencyNeverSatisfied", "--dependency"),
-        {"directives_add": ("--dependency=afterok:1",)},
+        {"directives_add": (f"--dependency=afterok:{FAILED_JOB}",)},
     ),
     Row(
         "interpreter missing on the nodes",
@@ -220,21 +222,20 @@ def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, table: Table) -> 
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         setting = Setting(slurm, tmp_path_factory.mktemp("jobs"), f"tcp://127.0.0.1:{listener.getsockname()[1]}")
-        slurm.submit(command="false")  # job 1, on which another depends
-        found = dict(_watch_all(setting, run))
+        found = dict(_watch_all(setting, run, failed=slurm.submit(command="false")))
     for row in ROWS:
         told = found[row.cause]
         table.add(row.cause, told.error, told.seconds, told.known_s)
     return found
 
 
-def _watch_all(setting: Setting, run: slurm_jobs.Run) -> Iterator[tuple[str, Seen]]:
+def _watch_all(setting: Setting, run: slurm_jobs.Run, *, failed: str) -> Iterator[tuple[str, Seen]]:
     open_rows: dict[str, tuple[Row, Watch, str, float, list[Waiting]]] = {}
     for row in ROWS:
         row.prepare(setting.slurm)
         label = new_label()
         text = setting.script(label, change=row.change, address=row.address, **row.spec)
-        done = run(("sbatch", "--parsable"), text)
+        done = run(("sbatch", "--parsable"), text.replace(FAILED_JOB, str(failed)))
         assert done.returncode == 0, (row.cause, done.stderr)
         job = done.stdout.strip()
         watch = Watch(label, log_directory=setting.folder / label / "logs", run=run)
