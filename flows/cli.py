@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
     from scalescope.store.store import Store, SweepRun
 
-OK, FINDING, USAGE, INFRASTRUCTURE, INTERRUPTED = 0, 1, 2, 3, 130
+OK, FINDING, USAGE, INFRASTRUCTURE, BUDGET_SPENT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 STATUSES = (
     "Exit status: 0 fine; 1 a finding of severity high; 2 the request cannot be right; "
-    "3 the machine misbehaved, or an unexpected error; 130 or 143 stopped by a signal."
+    "3 the machine misbehaved, or an unexpected error; 4 a budget ended it early; 130 or 143 stopped by a signal."
 )
 
 app: typer.Typer = typer.Typer(
@@ -192,6 +192,16 @@ def sweep(
             metavar="N", help="Add up to N points until it is known where throughput stops growing (default 0)."
         ),
     ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--budget",
+            metavar="NAME=LIMIT",
+            help="What the run may cost: core_hours=100, hours=2 (of measuring), or money=50, for which "
+            "$SCALESCOPE_PRICES names a price table. Can be given several times.",
+        ),
+    ] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Say what it would cost, and start nothing.")] = False,
     report: ReportOption = None,
     store: StoreOption = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; do not continue a stopped run.")] = False,
@@ -203,10 +213,12 @@ def sweep(
     Ctrl-C stops a sweep; the same command continues it.
     """
     data = syntax.read_file(file) if file else {}
+    syntax.merge(data, "budget", syntax.params("--budget", budget or ()))
     asked = {
         "store": store or data.pop("store", ""),
         "parallel_clusters": data.pop("parallel_clusters", 1) if parallel_clusters is None else parallel_clusters,
         "refine": data.pop("refine", 0) if refine is None else refine,
+        "budget": data.pop("budget", {}),
         "fresh": fresh,
     }
     given = {
@@ -221,12 +233,35 @@ def sweep(
     syntax.merge_environments(data, environment or ())
     syntax.merge(data, "params", syntax.params("--param", param or ()))
     syntax.merge_cluster(data, cluster, syntax.params("--cluster-option", cluster_option or ()))
-    run = _sweep(data, asked, verbose=verbose, report=report)
-    _show.show_run(run, as_json=as_json)
+    if estimate:
+        _estimate(data, asked)
+        return
+    run, ended_early = _sweep(data, asked, verbose=verbose, report=report)
+    status = _show.show_run(run, as_json=as_json)
+    if ended_early:
+        say_error(ended_early)
+    raise typer.Exit(BUDGET_SPENT if ended_early else status)
 
 
-def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool, report: Path | None = None) -> SweepRun:
-    """Carry a sweep out, as a flow in this process."""
+def _estimate(data: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Say what a sweep would cost, trials that an earlier attempt has finished included."""
+    from flows import engine
+
+    if syntax.names_block(data.get("cluster")) or syntax.names_store(asked["store"]):
+        _start_prefect(verbose=False)
+        from flows.sweep import resolve
+
+        request = resolve(data, **asked)
+    else:
+        request = engine.check(data, **asked)
+    with request.open_store() as opened:
+        print(engine.expected_cost(request, request.plan, opened))
+
+
+def _sweep(
+    data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool, report: Path | None = None
+) -> tuple[SweepRun, str]:
+    """Carry a sweep out, as a flow in this process; returns the run, and why a budget ended it early, if one did."""
     if report:
         _check_report(report)
     from flows import engine
@@ -246,7 +281,7 @@ def _sweep(data: Mapping[str, Any], asked: Mapping[str, Any], *, verbose: bool, 
         say("Stopped. Finished trials are kept; the same command continues.", "yellow")
         raise typer.Exit(INTERRUPTED) from None
     with request.open_store() as opened:
-        return opened.run(result.run_id)
+        return opened.run(result.run_id), result.ended_early
 
 
 def _without_password(store: str) -> str:
@@ -422,7 +457,7 @@ def demo(
 
     def carry(data: Mapping[str, Any]) -> SweepRun:
         clusters = 1 if data is demonstration.REAL else max(1, len(quiet.cores()))
-        return _sweep(data, {"store": store, "parallel_clusters": clusters, "fresh": True}, verbose=False)
+        return _sweep(data, {"store": store, "parallel_clusters": clusters, "fresh": True}, verbose=False)[0]
 
     shown = demonstration.show(Console(highlight=False), carry)
     if report:

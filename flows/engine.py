@@ -21,7 +21,7 @@ from flows import prices, quiet
 from scalescope import environments, workloads
 from scalescope.analysis import causes
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.cost import Budget
+from scalescope.analysis.cost import Budget, estimate
 from scalescope.analysis.knee import further
 from scalescope.analysis.measure import measure_attempts
 from scalescope.analysis.observation import Observation
@@ -42,6 +42,9 @@ from scalescope.store.store import HEARTBEAT_LIMIT_S, Store, SweepRun
 
 MAX_LOSSES = 3
 """Drivers that may die one after the other, without a trial that ended well in between, before the sweep gives up."""
+
+EARLIER_RUNS = 10
+"""Most runs of the same sweep from which an estimate takes how long its trials take."""
 
 MAX_REFINED = 1000
 """Most points that a sweep may be refined by."""
@@ -650,16 +653,34 @@ def grown(request: Request, store: Store, run_id: str) -> list[PlannedTrial]:
     return waiting
 
 
-def analyse(store: Store, run_id: str) -> Verdict:
-    """Judge a run whose trials have all finished, and record the verdict.
+def analyse(store: Store, run_id: str, *, state: RunState = RunState.COMPLETE) -> Verdict:
+    """Judge a run by the trials that have finished, and record the verdict.
+
+    Args:
+        store: Where it is kept.
+        run_id: Of the run.
+        state: `STOPPED` where a budget ended it before all its trials had run.
 
     Raises:
         StoreError: The store refuses.
     """
     run = store.run(run_id)
     verdict = diagnose(run.sweep, run.trials)
-    store.finish(run_id, RunState.COMPLETE, verdict)
+    store.finish(run_id, state, verdict)
     return verdict
+
+
+def expected_cost(request: Request, trials: Sequence[PlannedTrial], store: Store) -> str:
+    """What trials of a sweep will cost, in a sentence; earlier runs of the same sweep tell how long they take.
+
+    Raises:
+        InvalidField: The price table is wrong.
+        StoreError: The store refuses.
+    """
+    earlier = store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS)
+    done = [trial for run in earlier for trial in run.trials]
+    table = prices.load()
+    return estimate(request.sweep, trials, table, done).sentence(request.sweep, table)
 
 
 def abort(store: Store, run_id: str, error: BaseException) -> None:

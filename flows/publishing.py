@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from scalescope.model.finding import Verdict
 from scalescope.model.study import Study
-from scalescope.model.sweep import digest
+from scalescope.model.sweep import Sweep, digest
 from scalescope.report import export, links
 from scalescope.report.rows import markdown_text
 from scalescope.report.studies import export as studies
@@ -44,6 +45,20 @@ def publish_study(study: Study, runs: Sequence[SweepRun], report: str = "") -> N
     text = studies.to_markdown(study, runs) + _report(report, study.id)
     key = f"scalescope-{study.kind}-{digest(study.question)}"
     _create(key, text, studies.to_rows(study, runs), headline(study))
+
+
+def publish_job_script(sweep: Sweep, kind: str, script: str) -> None:
+    """Show what will be submitted, before it is.
+
+    Args:
+        sweep: For which the cluster is.
+        kind: Of the cluster.
+        script: The job script of its workers.
+    """
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", script)), default=0))
+    text = f"{fence}bash\n{script}\n{fence}\n"
+    line = f"The job script of the workers, before any is submitted on the {kind} cluster"
+    create_markdown_artifact(text, key=f"scalescope-{sweep.id}-job-script", description=line)
 
 
 def _create(key: str, text: str, rows: list[dict[str, str]], line: str) -> None:

@@ -115,7 +115,7 @@ def _run(store: Store, study: Study, request: Any) -> SweepRun:
         run = store.run(run_id)
         if run.sweep.id == request.sweep.id and run.finished_at and run.verdict is not None:
             return run
-    run, _, _ = carry_out(replace(request, study=study.id), store)
+    run, *_ = carry_out(replace(request, study=study.id), store)
     return run
 
 

@@ -26,18 +26,20 @@ from flows.engine import Request, Session
 from flows.local import local_flow
 from flows.progress import Listener, Meter, Progress, current_listener, current_meter
 from flows.syntax import names_block, names_store
-from scalescope.errors import ClusterError, InfrastructureError
+from scalescope.analysis.cost import HERE
+from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import html
+from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
 START_TIMEOUT_S, BUILD_TIMEOUT_S, CLEAR_UP_S = 900.0, 3600.0, 420.0
 """Seconds for a cluster to start, with its environment where that is new; seconds to build all environments that are
-known beforehand; seconds that a trial may take beyond its own limit, which the driver enforces, to
-scale the cluster and to take in the records. Prefect's timeouts come after all those of the driver."""
+known beforehand; seconds that a trial may take beyond its own limit and that of its workers' arrival, which the driver
+enforces, to scale the cluster and to take in the records. Prefect's timeouts come after all those of the driver."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class SweepResult:
         invalid: Trials in which the machine misbehaved.
         resumed: Trials among these that an earlier attempt had finished.
         store: Address of the store, without password.
+        ended_early: Why a budget ended it before all trials had run; empty where it did not.
     """
 
     run_id: str
@@ -63,6 +66,7 @@ class SweepResult:
     invalid: int
     resumed: int
     store: str
+    ended_early: str = ""
 
 
 # ------------------------------------------------------------------ tasks
@@ -102,8 +106,14 @@ def _provision_name() -> str:
 )
 def provision(session: Session, point: Point) -> Mapping[str, Any]:
     """Start a driver with its cluster."""
-    facts = engine.provision(session, point)
-    get_run_logger().info("%s cluster: %s", session.request.sweep.cluster_of(point).kind, facts)
+    facts = dict(engine.provision(session, point))
+    logger, kind = get_run_logger(), session.request.sweep.cluster_of(point).kind
+    if script := facts.pop("job_script", ""):
+        try:
+            publishing.publish_job_script(session.request.sweep, kind, script)
+        except (httpx.HTTPError, PrefectException) as error:  # it is in the facts of every trial as well
+            logger.warning("The job script could not be published as an artifact: %s", error)
+    logger.info("%s cluster: %s", kind, facts)
     return facts
 
 
@@ -139,9 +149,9 @@ def teardown(session: Session) -> None:
 
 
 @task(task_run_name="analyse {run_id}", timeout_seconds=600, cache_policy=NO_CACHE, persist_result=False)
-def analyse(store: Store, run_id: str) -> Verdict:
+def analyse(store: Store, run_id: str, state: RunState = RunState.COMPLETE) -> Verdict:
     """Judge the run."""
-    return engine.analyse(store, run_id)
+    return engine.analyse(store, run_id, state=state)
 
 
 @task(
@@ -176,6 +186,7 @@ class Share:
         run_id: Of the run.
         index: Which share, from 0.
         count: How many there are.
+        budget: Of the whole run; none if empty.
     """
 
     sweep: Mapping[str, Any]
@@ -184,6 +195,7 @@ class Share:
     run_id: str
     index: int
     count: int
+    budget: Mapping[str, float] = field(default_factory=dict)
 
 
 @task(task_run_name="cluster {share.index}", cache_policy=NO_CACHE, persist_result=False)
@@ -192,7 +204,7 @@ def run_share(share: Share) -> int:
 
     All of it is one task because a driver belongs to the process that started it. The cores are its own.
     """
-    request = engine.check(share.sweep, store=share.store, records=share.records)
+    request = engine.check(share.sweep, store=share.store, records=share.records, budget=share.budget)
     cores = quiet.cores()[share.index :: share.count]
     if not cores:
         raise ClusterError(
@@ -210,9 +222,10 @@ def _run_trials(
     request: Request, run_id: str, store: Store, trials: Sequence[PlannedTrial], cores: Sequence[int] = ()
 ) -> None:
     meter = current_meter.get() or Meter(request, done=0, logger=get_run_logger())
-    timeout_s = request.sweep.trial_timeout_s + CLEAR_UP_S
 
     def measured(session: Session, planned: PlannedTrial) -> Trial:
+        arrival_s = request.sweep.cluster_of(planned.point).arrival_limit_s or 0.0
+        timeout_s = request.sweep.trial_timeout_s + arrival_s + CLEAR_UP_S
         named = measure.with_options(
             task_run_name=lambda: f"measure {meter.titles[planned.key]}", timeout_seconds=timeout_s
         )
@@ -258,6 +271,7 @@ def scale_sweep(
     fresh: SkipValidation[bool] = False,
     parallel_clusters: SkipValidation[int] = 1,
     refine: SkipValidation[int] = 0,
+    budget: SkipValidation[dict[str, float]] = {},  # noqa: B006
     report: SkipValidation[str] = "",
 ) -> SweepResult:
     """Measure a workload at every point of some axes, and say where it stops scaling and why.
@@ -286,6 +300,9 @@ def scale_sweep(
         fresh: Begin a new run, even where one can be continued.
         parallel_clusters: Simulated clusters that share the trials and run at the same time, each on cores of its own.
         refine: Points that may be added, between those asked for, until it is known where throughput stops growing.
+        budget: What the run may cost: any of core_hours, hours (of measuring), and money, which needs a price table
+            (the environment variable SCALESCOPE_PRICES names it). No trial begins that would exceed it; what has
+            finished is judged, and the same sweep with a larger budget continues.
         report: Where to write the result as one HTML file, on the machine that runs the flow; nowhere if empty.
 
     Returns:
@@ -313,6 +330,7 @@ def scale_sweep(
         fresh=fresh,
         parallel_clusters=parallel_clusters,
         refine=refine,
+        budget=budget,
     )
     if report:
         html.check(Path(report))
@@ -320,7 +338,7 @@ def scale_sweep(
     labels = [f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"]
     with request.open_store() as opened, tags(*labels):
         label_flow_run(labels)
-        run, verdict, resumed = carry_out(request, opened)
+        run, verdict, resumed, ended_early = carry_out(request, opened)
         reported = write_report(opened, run, report, return_state=True) if report else None
         written = report if reported and reported.is_completed() else ""
         published = publish(run, verdict, written, return_state=True)
@@ -338,12 +356,11 @@ def scale_sweep(
         invalid=states[TrialState.INVALID],
         resumed=resumed,
         store=run.where,
+        ended_early=ended_early,
     )
 
 
-def resolve(
-    sweep: Mapping[str, Any], *, store: object, fresh: object, parallel_clusters: object, refine: object = 0
-) -> Request:
+def resolve(sweep: Mapping[str, Any], *, store: object, **asked: object) -> Request:
     """Load the saved blocks that parameters name, and check everything.
 
     Raises:
@@ -355,30 +372,42 @@ def resolve(
     records = ""
     if names_store(store):
         store, records = blocks.store(str(store))
-    return engine.check(
-        sweep, store=store, records=records, fresh=fresh, parallel_clusters=parallel_clusters, refine=refine
-    )
+    return engine.check(sweep, store=store, records=records, **asked)
 
 
-def carry_out(request: Request, store: Store) -> tuple[SweepRun, Verdict, int]:
+def carry_out(request: Request, store: Store) -> tuple[SweepRun, Verdict, int, str]:
     """Run the trials that a run lacks and those by which it grows, and judge it.
 
     Returns:
-        The run, its verdict, and how many of its trials an earlier attempt had finished.
+        The run, its verdict, how many of its trials an earlier attempt had finished, and why a budget ended it early,
+        if one did.
     """
     says = _says(current_listener.get())
     if any(planned.point.environment for planned in request.plan):
         prepare(request, says)
     run, waiting = engine.begin(request, store)
     plan = engine.whole_plan(request, store.finished(run.id))
+    if waiting and (request.budget is not None or not HERE.issuperset(_kinds(request))):
+        says(f"Estimate: {engine.expected_cost(request, waiting, store)}")
+    ended_early = ""
     try:
-        _measure_all(request, run, store, plan, waiting)
-        verdict = analyse(store, run.id)
+        try:
+            _measure_all(request, run, store, plan, waiting)
+        except BudgetSpent as error:
+            engine.stop(run.id)  # other shares of it
+            ended_early = str(error)
+            get_run_logger().warning("%s", ended_early)
+        verdict = analyse(store, run.id, RunState.STOPPED if ended_early else RunState.COMPLETE)
     except BaseException as error:
         engine.stop(run.id)
         engine.abort(store, run.id, error)
         raise
-    return store.run(run.id), verdict, len(plan) - len(waiting)
+    return store.run(run.id), verdict, len(plan) - len(waiting), ended_early
+
+
+def _kinds(request: Request) -> set[str]:
+    """Kinds of the clusters that a sweep uses."""
+    return {cluster.kind for cluster in request.sweep.clusters(planned.point for planned in request.plan)}
 
 
 def _says(listener: Listener | None) -> Callable[[str], None]:
@@ -412,8 +441,9 @@ def _measure_all(
             _run_trials(request, run.id, store, waiting)
             return
         count = request.parallel_clusters
+        sweep, budget = request.sweep.to_mapping(), request.budget.limits if request.budget else {}
         futures = [
-            run_share.submit(Share(request.sweep.to_mapping(), request.store, request.records, run.id, index, count))
+            run_share.submit(Share(sweep, request.store, request.records, run.id, index, count, budget))
             for index in range(count)
         ]
         for future in futures:

@@ -148,6 +148,8 @@ class StoreError(ScalescopeError):
 class BudgetSpent(ScalescopeError):
     """A sweep has cost what it may cost: its finished trials are kept, and it can be continued."""
 
+    exit_status: ClassVar[int] = 4
+
 
 class WrongAnswer(ScalescopeError):
     """A workload finished, but what it computed is false."""

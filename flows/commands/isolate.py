@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from flows.isolation import Isolated
 
 CONFIRMED, UNCONFIRMED = 0, 1
+_ASKED: dict[str, Any] = {"parallel_clusters": 1, "refine": 0, "budget": {}}
+"""What a file may say besides the sweep itself, and what holds where it does not."""
 STATUSES = (
     "Exit status: 0 there is a script that was seen to show the symptom; 1 there is none; 2 the request cannot be "
     "right, or the run has no such symptom; 3 the machine misbehaved, or an unexpected error; 130 or 143 stopped by a "
@@ -84,8 +86,8 @@ def isolate(
     sweep = _sweep(run, workload, axis, param, cluster, cluster_option)
     if sweep:
         asked = {"store": store or sweep.pop("store", ""), "fresh": fresh}
-        asked |= {name: sweep.pop(name, default) for name, default in (("parallel_clusters", 1), ("refine", 0))}
-        finished = cli._sweep(sweep, asked, verbose=verbose)
+        asked |= {name: sweep.pop(name, default) for name, default in _ASKED.items()}
+        finished, _ = cli._sweep(sweep, asked, verbose=verbose)
         run, store = finished.id, str(asked["store"])
         if not as_json:
             _print_run(finished)

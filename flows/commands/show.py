@@ -57,11 +57,11 @@ def show(
             show_study(study, [opened.run(each) for each in study.runs], as_json=as_json)
         else:
             found = opened.run(run)
-            show_run(found, opened.studies.following(found.id), as_json=as_json)
+            raise typer.Exit(show_run(found, opened.studies.following(found.id), as_json=as_json))
 
 
-def show_run(run: SweepRun, followed_by: tuple[str, ...] = (), *, as_json: bool) -> None:
-    """Show a run, and end with its status."""
+def show_run(run: SweepRun, followed_by: tuple[str, ...] = (), *, as_json: bool) -> int:
+    """Show a run; returns the exit status that it deserves."""
     from scalescope.analysis.verdict import diagnose
     from scalescope.report import links
 
@@ -79,7 +79,7 @@ def show_run(run: SweepRun, followed_by: tuple[str, ...] = (), *, as_json: bool)
         print_run(Console(highlight=False), run)
         _print_links(links.of_run(run, followed_by))
         say(f"\nRun {run.id} in {run.where}", "dim")
-    raise typer.Exit(cli.FINDING if verdict.severity is Severity.HIGH else cli.OK)
+    return cli.FINDING if verdict.severity is Severity.HIGH else cli.OK
 
 
 def show_study(study: Study, runs: list[SweepRun], *, as_json: bool) -> None:

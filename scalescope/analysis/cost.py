@@ -212,6 +212,12 @@ class Budget:
                 )
         return cls(**limits, prices=prices)
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those that hold, as `from_mapping` takes them."""
+        given = {"core_hours": self.core_hours, "money": self.money, "hours": self.hours}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
     def stops(self, sweep: Sweep, done: Sequence[Trial], planned: PlannedTrial) -> str:
         """Why a trial must not run any more; an empty string where it may.
 

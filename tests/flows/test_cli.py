@@ -177,6 +177,46 @@ def test_a_sweep_from_a_file_with_options(
 
 
 @pytest.mark.usefixtures("prefect_server")
+def test_a_budget_has_a_status_of_its_own(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
+    assert cli.run([*command, "--budget", "hours=1e-12"]) == 4
+    output = capsys.readouterr()
+    assert "the budget ends the sweep" in output.err
+    assert "larger budget continues" in output.err
+    assert "workers" in output.out
+    assert cli.run(command) in (0, 1)
+
+
+def test_an_estimate_starts_nothing(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "sweep",
+        "-w",
+        "futures-map",
+        "-a",
+        "workers=1,2,4",
+        "-c",
+        "slurm",
+        "--timeout",
+        "360",
+        "--store",
+        address,
+    ]
+    assert cli.run([*command, "--estimate"]) == 0
+    assert capsys.readouterr().out.startswith("at most 0.7 core-hours, price not known, 0.3 h for 3 trials")
+    assert fake.started == []
+    cli.run(command)
+    capsys.readouterr()
+    assert cli.run([*command, "--estimate"]) == 0
+    assert capsys.readouterr().out.startswith("about 0.0 core-hours")
+
+
+@pytest.mark.parametrize("budget", ["hours", "weeks=1", "hours=-1", "money=1"])
+def test_what_is_no_budget(budget: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sweep", "-w", "futures-map", "-a", "workers=1", "-c", "slurm", "--store", address, "--budget", budget]
+    assert cli.run(command) == 2
+    assert "budget" in capsys.readouterr().err
+
+
 def test_ctrl_c_says_how_to_go_on(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     fake.script = {1: KeyboardInterrupt()}
     arguments = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]

@@ -117,6 +117,55 @@ def test_a_stopped_sweep_continues(fake: Any, address: str) -> None:
     assert len(fake.begun) == 7  # the one that was interrupted began twice
 
 
+def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: str) -> None:
+    spent = scale_sweep(**SWEEP, store=address, budget={"hours": 1e-12})
+    assert spent.valid == 1
+    assert "the budget ends the sweep" in spent.ended_early
+    assert flow_run().state_name == "Completed"
+    with Store.open(address) as store:
+        run = store.run(spent.run_id)
+        assert (run.state, run.verdict is not None) == (RunState.STOPPED, True)
+    assert spent.verdict.split(".")[0] in artifacts(run.sweep.id)["markdown"]["data"]
+    rest = scale_sweep(**SWEEP, store=address, budget={"hours": 1})
+    assert (rest.run_id, rest.valid, rest.resumed, rest.ended_early) == (spent.run_id, 3, 1, "")
+
+
+def test_clusters_side_by_side_share_a_budget(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.quiet, "cores", lambda: [0, 1])
+    result = scale_sweep(**SWEEP, store=address, parallel_clusters=2, budget={"hours": 1e-12})
+    assert 1 <= result.valid <= 2
+    assert result.ended_early
+
+
+SLURM: dict[str, Any] = {**SWEEP, "cluster": {"kind": "slurm", "queue_timeout_s": 5000}}
+
+
+def test_the_job_script_is_an_artifact_before_anything_is_measured(fake: Any, address: str) -> None:
+    fake.job_script = "#!/bin/bash\n#SBATCH -n 1\necho ```"
+    result = scale_sweep(**SLURM, store=address)
+    with get_client(sync_client=True) as client:
+        found = client.request("POST", "/artifacts/filter", json={}).json()
+    with Store.open(address) as store:
+        sweep = store.run(result.run_id).sweep
+    [script] = [each for each in found if each["key"] == f"scalescope-{sweep.id}-job-script"]
+    assert script["data"].startswith("````bash\n#!/bin/bash")
+    provisioned = next(run for run in task_runs() if run.name == "provision slurm")
+    assert script["task_run_id"] == str(provisioned.id)
+
+
+def test_a_trial_may_wait_for_its_workers_in_a_queue(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = []
+    original = type(measure).with_options
+
+    def with_options(self: Any, **options: Any) -> Any:
+        limits.append(options["timeout_seconds"])
+        return original(self, **options)
+
+    monkeypatch.setattr(type(measure), "with_options", with_options)
+    scale_sweep(**SLURM, store=address, trial_timeout_s=100)
+    assert min(limits) > 5000 + 100
+
+
 def test_a_fresh_sweep_does_not(fake: Any, address: str) -> None:
     fake.script = {2: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
