@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The files of tests are shared out among processes; each starts its own servers where it needs some.
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check bench constraints clean
@@ -21,14 +23,14 @@ demo: $(INSTALLED) ## Find out why 300 workers are no faster than 2 (about a min
 	$(BIN)/scalescope demo
 
 test: $(INSTALLED) ## Run all tests that this machine can run
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(INSTALLED) ## Formatting, lint, types, import contracts, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
 	$(BIN)/python tests/benchmarks/run_all.py

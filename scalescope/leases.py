@@ -61,6 +61,11 @@ def new_label() -> str:
     return f"{PREFIX}{secrets.token_hex(6)}"
 
 
+def is_label(text: str) -> bool:
+    """Whether this is a label of ours."""
+    return _LABEL.fullmatch(text) is not None
+
+
 def folder() -> Path:
     """Where the leases of this user are kept, by the XDG base directory specification."""
     if given := os.environ.get(VARIABLE, ""):
@@ -162,7 +167,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
             next_step=f"mend the rights of that folder, or set {VARIABLE} to the right one",
         ) from error
     for name in names:
-        if not (name.endswith(_SUFFIX) and _LABEL.fullmatch(name.removesuffix(_SUFFIX))):
+        if not (name.endswith(_SUFFIX) and is_label(name.removesuffix(_SUFFIX))):
             continue
         try:
             found.append(_read(where / name))
@@ -189,7 +194,7 @@ def is_owned(lease: Lease) -> bool | None:
 
 
 def _path(label: str) -> Path:
-    if not _LABEL.fullmatch(label):
+    if not is_label(label):
         raise ValueError(f"{label!r} is not a label; `new_label` makes one")
     return folder() / f"{label}{_SUFFIX}"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,6 +20,22 @@ from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
 from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
+
+Missing = Callable[[str, str], NoReturn]
+
+
+@pytest.fixture(scope="session")
+def missing() -> Missing:
+    """What a test does that needs a part which is not here: `missing("slurm", why)` skips it.
+
+    It fails instead where the environment variable SCALESCOPE_REQUIRE names the part: `SCALESCOPE_REQUIRE=slurm,ssh`.
+    """
+
+    def end(part: str, why: str) -> NoReturn:
+        required = os.environ.get("SCALESCOPE_REQUIRE", "").replace(",", " ").split()
+        (pytest.fail if part in required else pytest.skip)(why)
+
+    return end
 
 
 @pytest.fixture(scope="session", autouse=True)

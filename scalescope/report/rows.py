@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scalescope.analysis.knee import Knee, of_sweep
-from scalescope.analysis.summary import Estimate, PointSummary, label, order, percent, settings, summarise, varied
+from scalescope.analysis.summary import Estimate, PointSummary, label, order, percent, plural, settings, summarise, varied
 from scalescope.analysis.verdict import cause_of
 from scalescope.analysis.worker_time import TITLES
 from scalescope.model.fields import Scalar
@@ -247,13 +247,28 @@ def compare(left: Run, right: Run) -> Comparison:
 
 
 def cluster_lines(sweep: Sweep, trials: Iterable[Trial]) -> tuple[str, ...]:
-    """What the trials ran on, what that can show and what it cannot; a line for each that differs."""
-    lines: dict[str, None] = {}
-    for trial in trials:
-        cluster = trial.facts.get("cluster")
-        if isinstance(cluster, Mapping):
-            lines[_cluster(cluster, sweep)] = None
-    return tuple(lines) or (f"Cluster: {sweep.cluster.kind}.",)
+    """What the trials ran on, what that can show and what it cannot; a line for each that differs. Then their jobs."""
+    found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
+    lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found))
+    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found))
+
+
+def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What a batch system knows of the jobs of all trials; nothing where there were none."""
+    clusters = [facts for facts in clusters if "slurm" in facts]
+    each = {job["id"]: job for facts in clusters for job in facts["slurm"]["jobs"]}
+    if not each:
+        return ()
+    most = max(len(facts["jobs"]) for facts in clusters)
+    nodes = {job["nodes"] for job in each.values() if job.get("nodes")}
+    waits = [job["queue_wait_s"] for job in each.values() if job.get("queue_wait_s") is not None]
+    text = f"Jobs: up to {most} at a time, {len(each)} in all, on {plural(len(nodes), 'node')}"
+    text += f"; the longest waited {seconds(max(waits))} s in the queue" if waits else ""
+    replaced: dict[str, int] = {}  # each cluster counts on from trial to trial
+    for facts in clusters:
+        replaced[facts["label"]] = max(facts["jobs_replaced"], replaced.get(facts["label"], 0))
+    text += f"; replaced after losses: {sum(replaced.values())}" if any(replaced.values()) else ""
+    return (f"{text}.",)
 
 
 def _cluster(facts: Mapping[str, Any], sweep: Sweep) -> str:

@@ -6,7 +6,6 @@ SCALESCOPE_REQUIRE names environments.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -99,13 +98,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, places: Callable[[str, str], Place]) -> Place:
+def place(request: pytest.FixtureRequest, places: Callable[[str, str], Place], missing: Any) -> Place:
     environment, kind = request.param
     try:
         return places(environment, kind)
     except EnvironmentUnavailable as error:
-        missing = pytest.fail if "environments" in os.environ.get("SCALESCOPE_REQUIRE", "") else pytest.skip
-        missing(f"{error.what}: {(error.cause.splitlines() or [error.next_step])[0]}")
+        missing("environments", f"{error.what}: {(error.cause.splitlines() or [error.next_step])[0]}")
 
 
 @pytest.fixture(scope="module")

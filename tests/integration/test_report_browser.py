@@ -101,16 +101,18 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[Browser]:
     """Chromium without a network, or a skip (a failure if SCALESCOPE_REQUIRE names browser)."""
-    missing = pytest.fail if "browser" in os.environ.get("SCALESCOPE_REQUIRE", "") else pytest.skip
     programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
     if None in programs:
-        missing("no browser: chromium and chromedriver are not on PATH (apt-get install chromium chromium-driver)")
+        missing(
+            "browser",
+            "no browser: chromium and chromedriver are not on PATH (apt-get install chromium chromium-driver)",
+        )
     try:
         from selenium import webdriver
     except ModuleNotFoundError:
-        missing("no browser: pip install selenium")
+        missing("browser", "no browser: pip install selenium")
     options = webdriver.ChromeOptions()
     options.binary_location = programs[0]
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import importlib.util
 import os
 import shutil
 import signal
@@ -24,9 +25,6 @@ from scalescope.errors import ClusterError
 from scalescope.model.cluster import SshSpec
 
 SSHD = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
-pytest.importorskip("asyncssh", reason="asyncssh is not installed")
-if SSHD is None:
-    pytest.skip("there is no sshd here (apt-get install openssh-server)", allow_module_level=True)
 
 
 @dataclass
@@ -50,7 +48,12 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[Server]:
+    """A real server, or a skip (a failure if SCALESCOPE_REQUIRE names ssh)."""
+    if SSHD is None:
+        missing("ssh", "no sshd on this machine (apt-get install openssh-server)")
+    if importlib.util.find_spec("asyncssh") is None:
+        missing("ssh", 'no SSH client: pip install "scalescope[ssh]"')
     folder = tmp_path_factory.mktemp("sshd")
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)

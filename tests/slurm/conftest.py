@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -34,15 +33,14 @@ def mini() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def slurm(mini: ModuleType) -> Iterator[Any]:
+def slurm(mini: ModuleType, missing: Any) -> Iterator[Any]:
     """A real Slurm of 16 nodes with two fake GPUs each, or a skip (a failure if SCALESCOPE_REQUIRE names slurm).
 
     A process reaches it with `slurm.environment` in its own environment. After each test all jobs are cancelled, all
     nodes are started again and all partitions are as they were.
     """
-    if missing := mini.missing_programs():
-        give_up = pytest.fail if "slurm" in os.environ.get("SCALESCOPE_REQUIRE", "").split() else pytest.skip
-        give_up(f"no Slurm on this machine: {', '.join(missing)} missing (apt-get install slurm-wlm)")
+    if programs := mini.missing_programs():
+        missing("slurm", f"no Slurm on this machine: {', '.join(programs)} missing (apt-get install slurm-wlm)")
     with (
         tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder,
         mini.MiniSlurm(folder) as cluster,

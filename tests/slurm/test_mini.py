@@ -143,24 +143,31 @@ def test_bad_arguments(mini: ModuleType, tmp_path: Path, given: dict[str, Any], 
         mini.MiniSlurm(**{"folder": tmp_path, **given})
 
 
-@pytest.mark.parametrize(("required", "outcome"), [("", "skipped"), ("postgresql slurm", "errors")])
+WITHOUT = """
+import pytest
+
+@pytest.fixture(autouse=True)
+def nothing(mini, monkeypatch):
+    monkeypatch.setattr(mini, "_SEARCH_PATH", "/nowhere")
+
+def test_it(nothing, request):
+    request.getfixturevalue("slurm")
+"""
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"), [("", "skipped"), ("postgresql,slurm", "failed"), ("slurm", "failed")]
+)
 def test_without_slurm(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcome: str) -> None:
     """Skipped with one clear line where there is no Slurm; a failure where it is required."""
     monkeypatch.setenv("SCALESCOPE_REQUIRE", required)
     monkeypatch.setenv("PATH", "/nowhere")
-    source = (Path(__file__).with_name("conftest.py")).read_text()
+    pytester.makeconftest(Path(__file__).parents[1].joinpath("conftest.py").read_text())
+    folder = pytester.mkdir("slurm")
+    source = Path(__file__).with_name("conftest.py").read_text()
     root = f"ROOT = __import__('pathlib').Path({str(SCRIPT.parents[2])!r})"
-    pytester.makeconftest(source.replace("ROOT = Path(__file__).parents[2]", root))
-    pytester.makepyfile(
-        """
-        import pytest
-        @pytest.fixture(autouse=True)
-        def nothing(mini, monkeypatch):
-            monkeypatch.setattr(mini, "_SEARCH_PATH", "/nowhere")
-        def test_it(nothing, request):
-            request.getfixturevalue("slurm")
-        """
-    )
-    result = pytester.runpytest("-rsE")
-    result.assert_outcomes(**{"skipped" if outcome == "skipped" else "failed": 1})
+    (folder / "conftest.py").write_text(source.replace("ROOT = Path(__file__).parents[2]", root))
+    (folder / "test_it.py").write_text(WITHOUT)
+    result = pytester.runpytest("-rsE", "--import-mode=importlib")
+    result.assert_outcomes(**{outcome: 1})
     result.stdout.fnmatch_lines(["*no Slurm on this machine: slurmctld*apt-get install slurm-wlm*"])

@@ -14,18 +14,20 @@ from uuid import UUID
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.filters import ArtifactFilter, LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelling, Scheduled
 
 from flows.slurm.configuration import SlurmJobConfiguration, job_name
 from scalescope.model.cluster import cluster_spec
+from scalescope.model.trial import TrialState
+from scalescope.store.store import Store
 
 pytestmark = pytest.mark.timeout(200)
 PATIENCE_S = 90.0
 ROOT = Path(__file__).parents[2]
-POOL = "slurm-deployed"
+POOL = "scalescope-slurm"
 DEPLOYMENTS = ("scale-sweep/scale-sweep-slurm", "scale-sweep/nightly-slurm", "reap/reap-slurm")
 FLOWS = """\
 import os, time
@@ -138,6 +140,12 @@ def site(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFact
         made.end_worker(signal.SIGTERM)
 
 
+@pytest.fixture(scope="module")
+def deployed(site: Site) -> str:
+    """What is said when the deployments of the repository are made."""
+    return site.prefect("deploy", "--all", "--prefect-file", "deployments/slurm.yaml")
+
+
 def test_runs_end_as_their_flows_do(site: Site) -> None:
     good, bad = site.submit("greet", name="Ada"), site.submit("fail")
     ended = site.ended(good)
@@ -175,13 +183,11 @@ def test_a_worker_that_is_killed_and_started_again_watches_and_cancels(site: Sit
         wait_for(lambda run=run: site.job_state(run) not in ("RUNNING", "COMPLETING"), "the job does not end")  # type: ignore[misc]
 
 
-def test_the_deployments_of_the_repository(site: Site) -> None:
-    site.prefect("work-pool", "create", "--type", "slurm", "scalescope-slurm")
-    shown = site.prefect("deploy", "--all", "--prefect-file", "deployments/slurm.yaml")
-    assert shown.count("successfully created") == 3
+def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
+    assert deployed.count("successfully created") == len(DEPLOYMENTS)
     found = {name: site.client.read_deployment_by_name(name) for name in DEPLOYMENTS}
     for deployment in found.values():
-        assert deployment.work_pool_name == "scalescope-slurm"
+        assert deployment.work_pool_name == POOL
         assert deployment.pull_steps == []
         SlurmJobConfiguration(**(deployment.job_variables or {}))
     sweep = found["scale-sweep/nightly-slurm"]
@@ -189,3 +195,43 @@ def test_the_deployments_of_the_repository(site: Site) -> None:
     assert cluster_spec(sweep.parameters["cluster"]).kind == "slurm"
     assert (sweep.job_variables or {})["time_limit"] == "12:00:00"
     assert [schedule.slug for schedule in sweep.schedules] == ["nightly"]
+
+
+def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, deployed: str) -> None:
+    """As the Prefect UI starts it: through the API, with parameters and job variables of this run alone."""
+    store = site.folder / "results.db"
+    own = {"XDG_STATE_HOME": str(site.folder / "state"), "SCALESCOPE_LEASES": str(site.folder / "leases")}
+    flow_run = site.client.create_flow_run_from_deployment(
+        site.client.read_deployment_by_name(DEPLOYMENTS[0]).id,
+        parameters={
+            "workload": "futures-map",
+            "axes": {"workers": [1, 4]},
+            "params": {"items": 8, "seconds": 0.1},
+            "cluster": {"kind": "slurm", "workers_per_job": 2, "processes": 1, "memory_mb": 500},
+            "store": str(store),
+        },
+        job_variables={"memory": "1500M", "poll_seconds": 0.5, "env": own},
+        state=Scheduled(),
+    )
+    ended = site.ended(flow_run.id)
+    assert ended.state is not None
+    assert ended.state.is_completed(), site.logs(flow_run.id)
+
+    with Store.open(str(store)) as opened:
+        trials = opened.run("latest").trials
+    assert [trial.state for trial in trials] == [TrialState.VALID] * 2, [trial.reason for trial in trials]
+    facts = next(trial.facts["cluster"] for trial in trials if trial.point.workers == 4)
+    assert [job["workers"] for job in facts["jobs"]] == [2, 2]
+    jobs = facts["slurm"]["jobs"]
+    assert {job["id"] for job in jobs} == {job["id"] for job in facts["jobs"]}
+    assert str(ended.infrastructure_pid) not in {job["id"] for job in jobs}
+    for job in jobs:
+        assert job["state"] == "RUNNING"
+        assert job["nodes"].startswith("n")
+        assert job["queue_wait_s"] >= 0
+        assert job["max_rss_bytes"] > 10_000_000
+        assert job["tres"]["cpu"] == "2"
+    assert list((site.folder / "leases").iterdir()) == []
+    shown = site.client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [flow_run.id]}))
+    keys = {artifact.key.rpartition("-")[2] for artifact in shown if artifact.key}
+    assert {"script", "table"} <= keys

@@ -179,6 +179,7 @@ class JobQueueCluster(Cluster):
             "jobs_replaced": self._replaced,
             "waited_for_workers_s": round(self._waited_s, 3),
             "job_script": self._script,
+            **self._system.facts(),
         }
 
     # ---------------------------------------------------------------- sizes
@@ -340,13 +341,22 @@ class JobQueueCluster(Cluster):
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the jobs; when workers are lost, say why, and end the trial: it would wait for them in vain."""
         supervisor = Supervisor(
-            self._cluster(), self._workers, lambda arrived: self._system.explain(self._workers, arrived)
+            self._cluster(),
+            self._workers,
+            lambda arrived: self._system.explain(self._workers, arrived),
+            self._incomplete,
         )
         self._lost = ""
         with supervisor:
             yield
         if supervisor.lost:
             self._failed, self._lost = True, supervisor.lost
+
+    def _incomplete(self) -> str:
+        """Jobs whose workers are not all there, with their nodes as far as these are known."""
+        present, nodes = self._present(), self._system.nodes()
+        lost = [job.id for job in self._jobs if present[job.name] != job.workers]
+        return ", ".join(f"job {number}" + (f" on {nodes[number]}" if nodes.get(number) else "") for number in lost)
 
     def losses(self) -> str:
         """Why workers were lost during the last trial."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import time
 from pathlib import Path
 
 import dask
 from distributed.security import Security
 
 import scalescope
+from scalescope import leases
 from scalescope.errors import ClusterError
+
+LOGS_KEPT_S = 30 * 86400.0
+"""Seconds for which the logs of a cluster that failed are kept."""
 
 _logger = logging.getLogger(__name__)
 
@@ -42,6 +47,7 @@ class ClusterFolder:
             ClusterError: It cannot be made, or there can be no credentials.
         """
         try:
+            self._prune()
             self.path.mkdir(parents=True, mode=0o700)
             self.logs.mkdir()
             importable = self.path / "importable"  # with nothing in it but this package
@@ -69,6 +75,16 @@ class ClusterFolder:
                 shutil.rmtree(self.path)
         except OSError as error:
             _logger.warning("the folder %s could not be removed: %s", self.path, error)
+
+    def _prune(self) -> None:
+        """Remove logs of clusters that failed long ago; of one that may still be there, nothing."""
+        oldest = time.time() - LOGS_KEPT_S
+        for path in self.path.parent.glob(f"{leases.PREFIX}*"):
+            try:
+                if leases.is_label(path.name) and os.listdir(path) == ["logs"] and path.stat().st_mtime < oldest:
+                    shutil.rmtree(path)
+            except OSError as error:  # somebody else removes it as well, or may not be asked
+                _logger.info("old logs in %s: %s", path, error)
 
     def _credentials(self) -> Security:
         try:

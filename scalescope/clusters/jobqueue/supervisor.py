@@ -36,16 +36,20 @@ class Supervisor:
         cluster: Of the scheduler.
         expected: Workers that should be there.
         explain: Called with the number of those that are; raises `ClusterError` with the reason once it is known.
+        missing: Says which jobs lack workers, and where they run.
 
     Attributes:
         lost: Why workers were lost; empty when none was.
     """
 
-    def __init__(self, cluster: SpecCluster, expected: int, explain: Callable[[int], object]) -> None:
+    def __init__(
+        self, cluster: SpecCluster, expected: int, explain: Callable[[int], object], missing: Callable[[], str]
+    ) -> None:
         self.lost = ""
         self._cluster = cluster
         self._expected = expected
         self._explain = explain
+        self._missing = missing
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="scalescope-supervisor", daemon=True)
 
@@ -85,7 +89,10 @@ class Supervisor:
                 return f"{lost}: {error}"
             # The trial may be over meanwhile: the reason is worth the wait.
             time.sleep(LOOK_INTERVAL_S)
-        return f"{lost}; their batch system does not say why"
+        return (
+            f"{lost}, of {self._missing()}; their batch system does not say why within {REASON_TIMEOUT_S:g} s. "
+            "A node that died is noticed late"
+        )
 
 
 async def _cancel_everything(scheduler: Scheduler) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalescope.clusters.jobqueue import script, slurm_jobs
 from scalescope.clusters.jobqueue.watch import Watch
@@ -102,6 +102,14 @@ class System(ABC):
     def await_none(self, timeout_s: float) -> str:
         """Wait until no job of this cluster is left; returns which are, as far as the system can be asked."""
 
+    def nodes(self) -> dict[str, str]:
+        """Where jobs run, by their number, as far as the system was asked."""
+        return {}
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What the system knows of the jobs: where they ran, how long they waited, what they used. JSON."""
+
     @abstractmethod
     def explain(self, expected: int, arrived: int) -> Waiting | None:
         """Why workers are missing; None when none is.
@@ -125,6 +133,7 @@ class Slurm(System):
     def __init__(self, spec: JobQueueSpec, label: str, log_directory: str) -> None:
         super().__init__(spec, label, log_directory)
         self._run = slurm_jobs.commands()
+        self._submitted: set[str] = set()
         self._watch = Watch(label, log_directory=log_directory, run=self._run, queue_timeout_s=spec.queue_timeout_s)
 
     def check(self) -> None:
@@ -159,6 +168,7 @@ class Slurm(System):
             try:
                 for size, job, future in zip(sizes, jobs, futures, strict=True):
                     if number := future.result():
+                        self._submitted.add(number)
                         self._watch.expect([number])
                         yield size, job, number
             finally:
@@ -181,17 +191,28 @@ class Slurm(System):
         slurm_jobs.cancel(job_ids, self.label, run=self._run)
 
     def cancel_all(self) -> None:
-        """Cancel all jobs of the label."""
-        done = self._run(("scancel", "--name", self.label), "")
-        if done.returncode:
-            _logger.warning("scancel --name %s: %s", self.label, slurm_jobs.plain(done.stderr))
+        """Cancel all jobs of the label; where Slurm does not answer, that is logged and left to `scalescope reap`."""
+        try:
+            slurm_jobs.cancel([job.id for job in self._left()], self.label, run=self._run)
+        except ClusterError as error:
+            _logger.warning("jobs of %s could not be cancelled: %s", self.label, error)
+
+    def _left(self) -> list[slurm_jobs.Job]:
+        """Jobs that have not ended: of this user, with our name, and with our comment or a number that we were given.
+
+        Raises:
+            ClusterError: Slurm does not answer.
+        """
+        found = slurm_jobs.find([self.label], run=self._run)
+        ours = (job for job in found if job.comment == self.label or job.id in self._submitted)
+        return [job for job in ours if not job.has_ended]
 
     def await_none(self, timeout_s: float) -> str:
         """Wait until the queue has none of the label; cancels again what was submitted meanwhile."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                left = [job for job in slurm_jobs.find([self.label], run=self._run) if not job.has_ended]
+                left = self._left()
             except ClusterError as error:
                 return str(error)
             if not left or time.monotonic() > deadline:
@@ -200,6 +221,14 @@ class Slurm(System):
             if any(job.is_pending for job in left):
                 self.cancel_all()
             time.sleep(0.2)
+
+    def nodes(self) -> dict[str, str]:
+        """As Slurm said when it was last asked."""
+        return {job.id: job.nodes for job in self._watch.jobs()}
+
+    def facts(self) -> dict[str, Any]:
+        """What Slurm says, under its name; nothing before the first job."""
+        return {"slurm": self._watch.facts()} if self._submitted else {}
 
     def explain(self, expected: int, arrived: int) -> Waiting | None:
         """What Slurm says.
@@ -289,6 +318,10 @@ class Other(System):
     def await_none(self, timeout_s: float) -> str:
         """Nothing: there is no way to ask that all systems share."""
         return ""
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing, for the same reason."""
+        return {}
 
     def explain(self, expected: int, arrived: int) -> Waiting | None:
         """The number of missing workers: whether their jobs wait or run is not known here."""

@@ -111,7 +111,7 @@ class Watch:
 
     def facts(self) -> dict[str, Any]:
         """What Slurm knows of the jobs, without those that were dismissed; see `job_facts`."""
-        return job_facts(self.label, run=self._run, job_ids=[job.id for job in self._ours()])
+        return job_facts(self.label, run=self._run, job_ids=(self._expected | self._jobs.keys()) - self._dismissed)
 
     def check(self, expected_workers: int, arrived: int) -> Waiting | None:
         """Say why workers are missing. To be called as often as one likes; Slurm is asked only when it is time to.

@@ -94,6 +94,19 @@ def test_clusters_that_differ_have_a_line_each(trial, finished):
     )
 
 
+def test_jobs_are_counted_over_all_trials(trial, finished):
+    def facts(replaced, *jobs):
+        known = [{"id": name, "nodes": node, "queue_wait_s": wait} for name, node, wait in jobs]
+        cluster = {"kind": "slurm", "label": "scalescope-0", "jobs_replaced": replaced, "jobs": known}
+        return {"cluster": {**cluster, "slurm": {"jobs": known}}}
+
+    one, two, three = ("1", "n1", 2.0), ("2", "n1", 75.0), ("3", "n2", None)
+    run = finished(trial(1, 1, 1, facts=facts(0, one, two)), trial(2, 2, 2, facts=facts(1, one, three)))
+    assert rows.cluster_lines(run.sweep, run.trials)[-1] == (
+        "Jobs: up to 2 at a time, 3 in all, on 2 nodes; the longest waited 75.0 s in the queue; replaced after losses: 1."
+    )
+
+
 def test_markdown_text_cannot_be_misread():
     assert rows.markdown_text("a|b\n<img> *x* [y](z) `c`") == r"a\|b &lt;img&gt; \*x\* \[y\](z) \`c\`"
 

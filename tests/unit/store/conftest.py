@@ -114,18 +114,19 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Server]:
+def postgresql(missing: Any) -> Iterator[Server]:
     """A real server on a free port of loopback, or a skip (a failure if SCALESCOPE_REQUIRE names postgresql)."""
-    required = "postgresql" in os.environ.get("SCALESCOPE_REQUIRE", "")
-    missing = pytest.fail if required else pytest.skip
     try:
         import psycopg  # noqa: F401
     except ModuleNotFoundError:
-        missing('no PostgreSQL driver: pip install "scalescope[postgresql]"')
+        missing("postgresql", 'no PostgreSQL driver: pip install "scalescope[postgresql]"')
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     found = shutil.which("initdb") or (str(programs[-1]) if programs else None)
     if found is None:
-        missing("no PostgreSQL server: initdb is not on PATH nor in /usr/lib/postgresql (apt-get install postgresql)")
+        missing(
+            "postgresql",
+            "no PostgreSQL server: initdb is not on PATH nor in /usr/lib/postgresql (apt-get install postgresql)",
+        )
     with contextlib.ExitStack() as stack:
         yield _start(Path(found), stack)
 

@@ -162,6 +162,22 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert "cluster.shared_directory" in caught.value.next_step
 
 
+def test_logs_of_long_ago_go_and_nothing_else_does(folder: ClusterFolder) -> None:
+    old, recent, alive = (ClusterFolder(f"scalescope-{n:012x}", str(folder.path.parent)) for n in range(3))
+    strange = folder.path.parent / "scalescope-notes"
+    for each in (old, recent, alive):
+        each.create(tls=False)
+        (each.logs / "1.err").write_text("broken")
+    for each in (old, recent):
+        each.remove(keep_logs=True)
+    (strange / "logs").mkdir(parents=True)
+    for path in (old.path, alive.path, strange):
+        os.utime(path, (0, 0))
+    folder.create(tls=False)
+    left = {path.name for path in folder.path.parent.iterdir()}
+    assert left == {each.name for each in (recent.path, alive.path, strange, folder.path)}
+
+
 def test_the_scheduler_is_reached_or_not(folder: ClusterFolder, capsys: pytest.CaptureFixture[str]) -> None:
     folder.create(tls=True)
     files = [str(folder.path / "tls" / name) for name in ("ca.pem", "cert.pem", "key.pem")]

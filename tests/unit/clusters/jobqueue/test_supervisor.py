@@ -29,7 +29,10 @@ def close_one(client: distributed.Client) -> None:
 
 def test_nothing_happens_while_nothing_is_lost(cluster: distributed.LocalCluster) -> None:
     asked: list[int] = []
-    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, asked.append) as watching:
+    with (
+        distributed.Client(cluster, set_as_default=False) as client,
+        Supervisor(cluster, 2, asked.append, lambda: "job 7 on n1") as watching,
+    ):
         assert client.submit(sum, [1, 2]).result(timeout=10) == 3
     assert watching.lost == ""
     assert asked == []
@@ -39,7 +42,7 @@ def test_a_lost_worker_ends_the_trial_with_the_reason(cluster: distributed.Local
     def explain(arrived: int) -> None:
         raise JobsEnded(f"Slurm job 7 was cancelled, {arrived} is left")
 
-    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, explain) as watching:
+    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, explain, str) as watching:
         never = client.submit(distributed.Event("never").wait, 3.0, key="never")
         close_one(client)
         with pytest.raises(CancelledError):
@@ -52,9 +55,12 @@ def test_the_reason_is_not_waited_for_without_end(
 ) -> None:
     monkeypatch.setattr(supervisor, "REASON_TIMEOUT_S", 0.3)
     asked: list[int] = []
-    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, asked.append) as watching:
+    with (
+        distributed.Client(cluster, set_as_default=False) as client,
+        Supervisor(cluster, 2, asked.append, lambda: "job 7 on n1") as watching,
+    ):
         close_one(client)
         while not watching.lost:
             time.sleep(0.01)
-    assert watching.lost == "1 of 2 workers were lost; their batch system does not say why"
+    assert watching.lost.startswith("1 of 2 workers were lost, of job 7 on n1; their batch system does not say why")
     assert set(asked) == {1}

@@ -1,0 +1,240 @@
+"""Nodes, jobs, drivers and flows that die in the middle of a sweep on a real Slurm, all at the same time.
+
+Of each sweep only the trial that was hit is invalid, with the reason; the sweep comes to its end, at once or when the
+same command is given again; and after `scalescope reap` no job and no process of it is left.
+
+    SCALESCOPE_FAULT_ROUNDS=4 pytest tests/slurm/test_faults.py -s
+
+runs each fault four times and shows what each said.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from flows import engine
+from scalescope.errors import UsageError
+from scalescope.model.trial import Trial, TrialState
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+pytestmark = pytest.mark.timeout(900)
+ROUNDS = int(os.environ.get("SCALESCOPE_FAULT_ROUNDS", "1"))
+PATIENCE_S = 150.0
+COMMAND = "from flows.cli import main; main()"
+NODES_EACH = 3
+
+
+class Site:
+    """One sweep on nodes of its own, with a store, leases and logs of its own.
+
+    Its second trial is the long one, which is to be hit.
+    """
+
+    def __init__(self, slurm: Any, folder: Path, nodes: list[str], server: str, seconds: float) -> None:
+        self.slurm, self.folder, self.nodes = slurm, folder, nodes
+        folder.mkdir()
+        self.store = str(folder / "results.db")
+        self.environ = {
+            **os.environ,
+            **slurm.environment,
+            "PREFECT_API_URL": server,
+            "XDG_STATE_HOME": str(folder / "state"),
+            "SCALESCOPE_LEASES": str(folder / "leases"),
+            "SCALESCOPE_STORE": self.store,
+        }
+        others = ",".join(name for name in slurm.nodes if name not in nodes)
+        cluster = {"kind": "slurm", "workers_per_job": 2, "processes": 1, "memory_mb": 600, "exclude": others}
+        points = [{"workers": 4, "seconds": length} for length in (0.2, seconds, 0.3)]
+        sweep = {"workload": "futures-map", "params": {"items": 8}, "points": points, "cluster": cluster}
+        seed = next(seed for seed in range(100) if _lengths({**sweep, "seed": seed})[1] == seconds)
+        (folder / "sweep.yaml").write_text(yaml.safe_dump({**sweep, "seed": seed}))
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", COMMAND, *arguments], env=self.environ, stdout=log, stderr=log
+            )
+
+    def sweep(self) -> subprocess.Popen[bytes]:
+        return self.start("sweep", str(self.folder / "sweep.yaml"))
+
+    def run(self) -> SweepRun:
+        with Store.open(self.store) as store:
+            return store.run("latest")
+
+    def trials(self) -> tuple[Trial, ...]:
+        """Those that are saved."""
+        try:
+            return self.run().trials if Path(self.store).exists() else ()
+        except UsageError:
+            return ()
+
+    def labels(self) -> set[str]:
+        """Names of jobs on our nodes."""
+        rows = self.slurm.run("squeue", "-h", "-o", "%j", "-w", ",".join(self.nodes)).split()
+        return set(rows)
+
+    def job(self) -> tuple[str, str]:
+        """A job that runs, and its node."""
+        rows = self.slurm.run("squeue", "-h", "-t", "R", "-o", "%i %N", "-w", ",".join(self.nodes)).splitlines()
+        number, node = rows[0].split()
+        return number, node
+
+    def driver(self, flow: psutil.Process) -> psutil.Process:
+        return next(
+            child for child in flow.children(recursive=True) if "scalescope.driver" in " ".join(child.cmdline())
+        )
+
+    def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"{what}:\n{(self.folder / 'log').read_text()}"
+            time.sleep(0.2)
+        return found
+
+
+def _lengths(sweep: dict[str, Any]) -> list[Any]:
+    return [planned.point.params["seconds"] for planned in engine.check(sweep).plan]
+
+
+# ------------------------------------------------------------------ faults
+
+
+def stop_node(site: Site, flow: psutil.Process) -> None:
+    site.slurm.stop_node(site.job()[1])
+
+
+def cancel_job(site: Site, flow: psutil.Process) -> None:
+    site.slurm.run("scancel", site.job()[0])
+
+
+def end_walltime(site: Site, flow: psutil.Process) -> None:
+    soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 2))
+    site.slurm.run("scontrol", "update", f"JobId={site.job()[0]}", f"EndTime={soon}")
+
+
+def kill_driver(site: Site, flow: psutil.Process) -> None:
+    site.driver(flow).send_signal(signal.SIGKILL)
+
+
+def kill_flow(site: Site, flow: psutil.Process) -> None:
+    flow.send_signal(signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done in the long trial, how long that would be, and what its reason must say.
+
+    Without a reason it is run again, when the same command is given again.
+    """
+
+    act: Callable[[Site, psutil.Process], None]
+    seconds: float
+    reason: str
+
+
+FAULTS = {
+    "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"),
+    "job cancelled": Fault(cancel_job, 20.0, "CANCELLED"),
+    "walltime reached": Fault(end_walltime, 60.0, "TimeLimit"),
+    "driver killed": Fault(kill_driver, 20.0, "signal 9 (SIGKILL)"),
+    "flow killed": Fault(kill_flow, 5.0, ""),
+}
+
+
+@dataclass
+class Seen:
+    """What came of a sweep."""
+
+    site: Site
+    status: int
+    run: SweepRun
+    resumed: int
+    seconds: float
+    left: list[str]
+
+    @property
+    def hit(self) -> Trial:
+        """The long trial."""
+        return max(self.run.trials, key=lambda trial: float(str(trial.point.params["seconds"])))
+
+
+def endure(site: Site, fault: Fault) -> Seen:
+    """Run a sweep, have the fault happen in its second trial, and clear up."""
+    began = time.monotonic()
+    process = site.sweep()
+    try:
+        site.wait_for(lambda: site.trials() or process.poll() is not None, "no trial ends")
+        time.sleep(2.0)
+        assert process.poll() is None, (site.folder / "log").read_text()
+        fault.act(site, psutil.Process(process.pid))
+        resumed = 0
+        if not fault.reason:
+            process.wait(10)
+            resumed = len(site.trials())
+            process = site.sweep()
+        site.wait_for(lambda: process.poll() is not None, "the sweep does not end")
+    finally:
+        process.kill()
+        process.wait()
+    reaper = site.start("reap")
+    assert reaper.wait(PATIENCE_S) == 0, (site.folder / "log").read_text()
+    run = site.run()
+    leases = [path.name for path in (site.folder / "leases").iterdir()]
+    jobs = sorted(site.labels())
+    return Seen(site, process.returncode, run, resumed, time.monotonic() - began, [*leases, *jobs])
+
+
+@pytest.fixture(scope="module")
+def seen(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Seen]]:
+    """All faults at the same time, round after round."""
+    from prefect.settings import PREFECT_API_URL
+
+    folder, server = tmp_path_factory.mktemp("faults"), str(PREFECT_API_URL.value())
+    found: dict[str, list[Seen]] = {name: [] for name in FAULTS}
+    for turn in range(ROUNDS):
+        with ThreadPoolExecutor(len(FAULTS)) as pool:
+            running = {}
+            for number, (name, fault) in enumerate(FAULTS.items()):
+                nodes = slurm.nodes[NODES_EACH * number : NODES_EACH * (number + 1)]
+                site = Site(slurm, folder / f"{number}-{turn}", nodes, server, fault.seconds)
+                running[name] = pool.submit(endure, site, fault)
+            for name, future in running.items():
+                found[name].append(future.result())
+        slurm.reset()
+    for name, runs in found.items():
+        for one in runs:
+            print(f"\n--- {name}, {one.seconds:.0f} s, exit status {one.status}, left: {one.left}\n{one.hit.reason}")
+    return found
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[str, list[Seen]], name: str) -> None:
+    fault = FAULTS[name]
+    assert len(seen[name]) == ROUNDS
+    for one in seen[name]:
+        log = (one.site.folder / "log").read_text()
+        assert one.status in (0, 1), log
+        assert one.run.state is RunState.COMPLETE, log
+        states = {trial.key: trial.state for trial in one.run.trials}
+        expected = TrialState.INVALID if fault.reason else TrialState.VALID
+        assert states.pop(one.hit.key) is expected, one.hit.reason
+        assert list(states.values()) == [TrialState.VALID] * 2, [trial.reason for trial in one.run.trials]
+        assert fault.reason in one.hit.reason
+        assert one.left == []
+        if not fault.reason:
+            assert one.resumed == 1
