@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scalescope.analysis.knee import Knee, of_sweep
-from scalescope.analysis.summary import Estimate, PointSummary, label, order, percent, plural, settings, summarise, varied
+from scalescope.analysis.summary import (
+    Estimate,
+    PointSummary,
+    label,
+    order,
+    percent,
+    plural,
+    settings,
+    summarise,
+    varied,
+)
 from scalescope.analysis.verdict import cause_of
 from scalescope.analysis.worker_time import TITLES
 from scalescope.model.fields import Scalar

@@ -59,6 +59,9 @@ KINDS: dict[str, type[ClusterSpec]] = {
     )
 }
 
+_ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs", "maximum_jobs"})
+"""What Dask's adaptive scaling is asked for with."""
+
 
 def cluster_spec(data: object) -> ClusterSpec:
     """Build a specification from a kind (`"virtual"`) or a mapping with `kind` and fields.
@@ -75,5 +78,14 @@ def cluster_spec(data: object) -> ClusterSpec:
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidField("cluster.kind", kind, fields.suggest(str(kind), KINDS))
     spec = KINDS[kind]
-    fields.reject_unknown("cluster", given, [item.name for item in dataclass_fields(spec)])
+    known = [item.name for item in dataclass_fields(spec)]
+    if adaptive := [name for name in given if name in _ADAPTIVE and name not in known]:
+        raise InvalidField(
+            f"cluster.{adaptive[0]}",
+            given[adaptive[0]],
+            "not given: a point has exactly the workers that it says, for that is what is measured; and with several "
+            "workers per job, adaptive scaling ends jobs whose workers hold results",
+            next_step="give the sizes to measure as the axis `workers`",
+        )
+    fields.reject_unknown("cluster", given, known)
     return spec(**given)

@@ -205,3 +205,12 @@ def test_a_secret_is_not_shown_where_it_is_refused() -> None:
         CustomSpec(cluster_class="a:B", arguments={"api_token": "hunter2"})
     assert "hunter2" not in str(caught.value)
     assert "cluster.secrets.api_token" in caught.value.next_step
+
+
+@pytest.mark.parametrize("name", ["adaptive", "minimum_jobs"])
+@pytest.mark.parametrize("kind", ["slurm", "pbs", "local"])
+def test_adaptive_scaling_is_refused_with_the_reason(kind: str, name: str) -> None:
+    with pytest.raises(InvalidField, match="exactly the workers") as caught:
+        cluster_spec({"kind": kind, name: 4, "memory_mb": 100})
+    assert caught.value.field == f"cluster.{name}"
+    assert "axis `workers`" in caught.value.next_step

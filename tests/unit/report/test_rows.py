@@ -103,7 +103,8 @@ def test_jobs_are_counted_over_all_trials(trial, finished):
     one, two, three = ("1", "n1", 2.0), ("2", "n1", 75.0), ("3", "n2", None)
     run = finished(trial(1, 1, 1, facts=facts(0, one, two)), trial(2, 2, 2, facts=facts(1, one, three)))
     assert rows.cluster_lines(run.sweep, run.trials)[-1] == (
-        "Jobs: up to 2 at a time, 3 in all, on 2 nodes; the longest waited 75.0 s in the queue; replaced after losses: 1."
+        "Jobs: up to 2 at a time, 3 in all, on 2 nodes; the longest waited 75.0 s in the queue; "
+        "replaced after losses: 1."
     )
 
 
