@@ -37,9 +37,10 @@ from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
 START_TIMEOUT_S, BUILD_TIMEOUT_S, CLEAR_UP_S = 900.0, 3600.0, 420.0
-"""Seconds for a cluster to start, with its environment where that is new; seconds to build all environments that are
-known beforehand; seconds that a trial may take beyond its own limit and that of its workers' arrival, which the driver
-enforces, to scale the cluster and to take in the records. Prefect's timeouts come after all those of the driver."""
+"""Seconds for a driver to start, with its environment where that is new, beyond what its cluster may take to open;
+seconds to build all environments that are known beforehand; seconds that a trial may take beyond its own limit and that
+of its workers' arrival, which the driver enforces, to scale the cluster and to take in the records. Prefect's timeouts
+come after all those of the driver."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,6 @@ def _provision_name() -> str:
 @task(
     task_run_name=_provision_name,
     **retried(InfrastructureError),
-    timeout_seconds=START_TIMEOUT_S,
     cache_policy=NO_CACHE,
     persist_result=False,
 )
@@ -237,10 +237,15 @@ def _run_trials(
         meter.add(added)
         return added
 
+    def provisioned(session: Session, point: Point) -> Mapping[str, Any]:
+        limit_s = START_TIMEOUT_S + request.sweep.cluster_of(point).open_limit_s
+        facts: Mapping[str, Any] = provision.with_options(timeout_seconds=limit_s)(session, point)
+        return facts
+
     engine.run_trials(
         Session(request, run_id, store, says=meter.says, cores=cores),
         trials,
-        steps=engine.Steps(provision=provision, measure=measured, teardown=teardown),
+        steps=engine.Steps(provision=provisioned, measure=measured, teardown=teardown),
         finished=meter.finished,
         more=more,
     )

@@ -163,7 +163,7 @@ class Driver:
             environ: Environment variables besides those of this process.
             dask_config: Dask configuration of the first trial, so that the cluster need not be opened twice.
             on_progress: Called with a sentence whenever the driver begins something.
-            start_timeout_s: Real seconds until the driver runs, and again until the cluster is open.
+            start_timeout_s: Real seconds until the driver runs; how long the cluster may take is its own.
 
         Raises:
             DriverError: The process did not start, or died, or was not ready in time.
@@ -181,7 +181,7 @@ class Driver:
         driver = cls(process, folder=folder, on_progress=on_progress, lease=lease)
         try:
             driver._greet(python, start_timeout_s)
-            driver._open(spec, seed, dict(dask_config or {}), start_timeout_s)
+            driver._open(spec, seed, dict(dask_config or {}))
         except BaseException:
             driver.close(timeout_s=2)
             raise
@@ -282,9 +282,10 @@ class Driver:
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
 
-    def _open(self, spec: ClusterSpec, seed: int, dask_config: dict[str, Any], timeout_s: float) -> None:
+    def _open(self, spec: ClusterSpec, seed: int, dask_config: dict[str, Any]) -> None:
         self._send(Open(spec.to_mapping(), str(self._folder), seed, dask_config))
-        self.facts = dict(self._expect(Opened, timeout_s, timeout_s).facts)
+        limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # its own error comes first, then the driver's
+        self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
     def _run(
         self, planned: PlannedTrial, workload: str, timeout_s: float, options: dict[str, Any], spool: Path

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OPEN_LIMIT_S, LOAD_LIMIT_S, RECORD_LIMIT_S, CLEAR_LIMIT_S = 150.0, 120.0, 300.0, 60.0
-"""Real seconds for what is not the workload's: open or scale a cluster (where its specification has no limit of its
-own), import a workload, take in the records, clear up."""
+SCALE_LIMIT_S, LOAD_LIMIT_S, RECORD_LIMIT_S, CLEAR_LIMIT_S = 150.0, 120.0, 300.0, 60.0
+"""Real seconds for what is not the workload's: scale a cluster (where its specification has no limit of its own),
+import a workload, take in the records, clear up."""
 
 LIMIT_MARGIN_S = 30.0
 """Added to the limit of a specification, so that the cluster's own error comes first."""
@@ -99,7 +99,7 @@ class Session:
             raise DriverError("a trial was asked for before a cluster was opened", where="driver protocol")
         self.close()
         spec = cluster_spec(self._request.cluster)
-        limit = (spec.arrival_limit_s or OPEN_LIMIT_S) + LIMIT_MARGIN_S
+        limit = spec.open_limit_s + LIMIT_MARGIN_S
         self._enter("opening", limit, f"opening the {spec.kind} cluster")
         self._config = config
         self._cluster = clusters.build(spec, seed=self._request.seed)
@@ -182,7 +182,7 @@ class Session:
             self._open(dict(point.dask_config))
         cluster = self._cluster
         assert cluster is not None
-        limit = (cluster.spec.arrival_limit_s or OPEN_LIMIT_S) + LIMIT_MARGIN_S
+        limit = (cluster.spec.arrival_limit_s or SCALE_LIMIT_S) + LIMIT_MARGIN_S
         self._enter("scaling", limit, f"scaling to {point.workers} workers of {point.threads_per_worker} threads")
         if not cluster.spec.real_time:  # a simulated cluster starts a new scheduler whenever it is scaled
             self._disconnect()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+OPEN_LIMIT_S = 120.0
+"""Seconds in which a scheduler on this machine has started, however busy that is."""
+
 
 @dataclass(frozen=True)
 class ClusterSpec:
@@ -19,6 +22,11 @@ class ClusterSpec:
         """Seconds after which the cluster itself gives up waiting for workers; None where it has no such limit."""
         limit: float | None = getattr(self, "start_timeout_s", None)
         return limit
+
+    @property
+    def open_limit_s(self) -> float:
+        """Seconds that opening may take, before any point asks for workers."""
+        return max(OPEN_LIMIT_S, getattr(self, "start_timeout_s", 0.0))
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:
         """Refuse a point that this cluster can never have.

@@ -142,10 +142,12 @@ def test_a_driver_that_never_becomes_ready(fake: Fake, tmp_path: Path) -> None:
         start(fake("import time; time.sleep(60)"), tmp_path, start_timeout_s=0.5)
 
 
-def test_progress_does_not_extend_the_time_to_start(fake: Fake, tmp_path: Path) -> None:
+def test_progress_does_not_extend_the_time_to_open(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "SILENCE_MARGIN_S", 0.2)
+    monkeypatch.setattr(SimulatedSpec, "open_limit_s", 0.6)
     source = READY + 'while True: progress("opening", 60); time.sleep(0.05)'
     with pytest.raises(DriverError, match="went silent: no 'Opened'"):
-        start(fake(source), tmp_path, start_timeout_s=1.0)
+        start(fake(source), tmp_path)
 
 
 def test_a_driver_that_dies_in_a_trial_makes_it_invalid(fake: Fake, tmp_path: Path) -> None:
