@@ -3,8 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
 # The files of tests are shared out among processes; each starts its own servers where it needs some.
-PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check bench constraints clean
@@ -23,14 +24,16 @@ demo: $(INSTALLED) ## Find out why 300 workers are no faster than 2 (about a min
 	$(BIN)/scalescope demo
 
 test: $(INSTALLED) ## Run all tests that this machine can run
-	$(PYTEST)
+	$(PYTEST) -m "not quiet" $(SHARED)
+	$(PYTEST) -m quiet
 
 check: $(INSTALLED) ## Formatting, lint, types, import contracts, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST)
+	$(PYTEST) -m "not quiet" $(SHARED)
+	$(PYTEST) -m quiet
 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
 	$(BIN)/python tests/benchmarks/run_all.py

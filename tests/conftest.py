@@ -21,6 +21,12 @@ from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
 from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that mostly wait come first, so that processes that share the tests end together."""
+    items.sort(key=lambda item: "slurm" not in item.path.parts)
+
+
 Missing = Callable[[str, str], NoReturn]
 
 

@@ -47,7 +47,7 @@ class Parameter:
         if self.kind == "float":
             return fields.number(where, value, minimum=self.minimum)
         if self.kind == "str":
-            return fields.text(where, value)
+            return "" if value == self.default == "" else fields.text(where, value)
         if self.kind == "bool":
             return fields.boolean(where, value)
         return fields.scalar(where, value)

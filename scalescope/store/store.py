@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -48,7 +48,7 @@ class SweepRun:
         id: Sortable by time: `20261121-143005-ab12cd`, in UTC.
         sweep: The question.
         workload_version: Of the workload, when the run began.
-        state: Where it stands.
+        state: Where it stands; `stopped` as well where the process that ran it is dead.
         planned: Trials that it was to run.
         trials: Those that were saved, in that order; interrupted ones too.
         verdict: None until it has finished with one.
@@ -415,11 +415,13 @@ class Store:
         return row
 
     def _run(self, row: RunRow) -> SweepRun:
+        owner = Owner(row.host, row.pid, row.process_started)
+        killed = row.state == RunState.RUNNING and _is_abandoned(owner, row.heartbeat_at, datetime.now(UTC))
         return SweepRun(
             id=row.id,
             sweep=Sweep.from_mapping(row.spec),
             workload_version=row.workload_version,
-            state=RunState(row.state),
+            state=RunState.STOPPED if killed else RunState(row.state),
             planned=row.planned,
             trials=tuple(self._trial(trial) for trial in row.trials),
             verdict=rows.verdict(row),
@@ -461,13 +463,11 @@ def _take_over(session: Session, same: list[Any], ownership: Mapping[str, Any], 
     run = session.execute(newest).one_or_none()
     if run is None or run.state == RunState.COMPLETE:
         return None
-    if run.state == RunState.RUNNING:
-        owner = Owner(run.host, run.pid, run.process_started)
-        if owner.is_here:
-            if owner.is_alive() and owner.pid != taker.pid:
-                return None
-        elif ownership["heartbeat_at"] - run.heartbeat_at < timedelta(seconds=HEARTBEAT_LIMIT_S):
-            return None
+    owner = Owner(run.host, run.pid, run.process_started)
+    ours = (owner.host, owner.pid) == (taker.host, taker.pid)
+    abandoned = ours or _is_abandoned(owner, run.heartbeat_at, ownership["heartbeat_at"])
+    if run.state == RunState.RUNNING and not abandoned:
+        return None
     taken = session.execute(
         # of two that saw the same owner, the second changes no row
         update(RunRow)
@@ -479,6 +479,11 @@ def _take_over(session: Session, same: list[Any], ownership: Mapping[str, Any], 
     if taken:
         session.execute(delete(FindingRow).where(FindingRow.run_id == taken))
     return taken
+
+
+def _is_abandoned(owner: Owner, heard_at: datetime, now: datetime) -> bool:
+    """Whether whoever began or resumed a run is dead, or was not heard of for too long from another host."""
+    return not owner.is_alive() if owner.is_here else now - heard_at >= timedelta(seconds=HEARTBEAT_LIMIT_S)
 
 
 def _insert_missing(session: Session, row: EnvironmentRow | PointRow) -> None:

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -171,11 +172,9 @@ def _parameter(parameter: inspect.Parameter, help_: str) -> Parameter:
     required = parameter.default is parameter.empty
     default = None if required else parameter.default
     kind, optional = _kind(parameter.annotation, default)
-    described = Parameter(parameter.name, None, help_, kind, optional=optional or (default is None and not required))
-    if required:
-        return Parameter(parameter.name, None, help_, kind, optional=optional, required=True)
-    checked = described.check(default, section="workload")
-    return Parameter(parameter.name, checked, help_, kind, optional=described.optional)
+    optional = optional or (default is None and not required)
+    described = Parameter(parameter.name, default, help_, kind, optional=optional, required=required)
+    return described if required else replace(described, default=described.check(default, section="workload"))
 
 
 def _kind(annotation: object, default: object) -> tuple[str, bool]:

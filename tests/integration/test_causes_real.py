@@ -11,7 +11,7 @@ from flows import engine
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.trial import Trial
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.quiet]
 
 SCRIPT = """
 import os

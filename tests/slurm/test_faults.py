@@ -34,6 +34,15 @@ from scalescope.store.store import Store, SweepRun
 pytestmark = pytest.mark.timeout(900)
 ROUNDS = int(os.environ.get("SCALESCOPE_FAULT_ROUNDS", "1"))
 PATIENCE_S = 150.0
+WORKLOAD = """
+import time
+from pathlib import Path
+
+def hold(client, *, items: int = 8, seconds: float = 1.0, folder: str = ""):
+    futures = client.map(time.sleep, [seconds] * items, pure=False)
+    Path(folder, f"running-{seconds:g}").touch()
+    client.gather(futures)
+"""
 COMMAND = "from flows.cli import main; main()"
 NODES_EACH = 3
 
@@ -59,7 +68,9 @@ class Site:
         others = ",".join(name for name in slurm.nodes if name not in nodes)
         cluster = {"kind": "slurm", "workers_per_job": 2, "processes": 1, "memory_mb": 600, "exclude": others}
         points = [{"workers": 4, "seconds": length} for length in (0.2, seconds, 0.3)]
-        sweep = {"workload": "futures-map", "params": {"items": 8}, "points": points, "cluster": cluster}
+        (folder / "own.py").write_text(WORKLOAD)
+        own = {"workload": f"{folder / 'own.py'}:hold", "params": {"folder": str(folder)}}
+        sweep = {**own, "points": points, "cluster": cluster}
         seed = next(seed for seed in range(100) if _lengths({**sweep, "seed": seed})[1] == seconds)
         (folder / "sweep.yaml").write_text(yaml.safe_dump({**sweep, "seed": seed}))
 
@@ -151,7 +162,7 @@ FAULTS = {
     "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"),
     "job cancelled": Fault(cancel_job, 20.0, "CANCELLED"),
     "walltime reached": Fault(end_walltime, 60.0, "TimeLimit"),
-    "driver killed": Fault(kill_driver, 20.0, "signal 9 (SIGKILL)"),
+    "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL"),
     "flow killed": Fault(kill_flow, 5.0, ""),
 }
 
@@ -177,9 +188,10 @@ def endure(site: Site, fault: Fault) -> Seen:
     """Run a sweep, have the fault happen in its second trial, and clear up."""
     began = time.monotonic()
     process = site.sweep()
+    running = site.folder / f"running-{fault.seconds:g}"
     try:
-        site.wait_for(lambda: site.trials() or process.poll() is not None, "no trial ends")
-        time.sleep(2.0)
+        site.wait_for(lambda: running.exists() or process.poll() is not None, "the long trial does not begin")
+        time.sleep(1.0)
         assert process.poll() is None, (site.folder / "log").read_text()
         fault.act(site, psutil.Process(process.pid))
         resumed = 0

@@ -210,7 +210,7 @@ def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, 
             "cluster": {"kind": "slurm", "workers_per_job": 2, "processes": 1, "memory_mb": 500},
             "store": str(store),
         },
-        job_variables={"memory": "1500M", "poll_seconds": 0.5, "env": own},
+        job_variables={"memory": "1500M", "time_limit": "01:00:00", "poll_seconds": 0.5, "env": own},
         state=Scheduled(),
     )
     ended = site.ended(flow_run.id)

@@ -326,8 +326,11 @@ class Watch:
 
 
 def excerpt(text: str) -> str:
-    """The end of a log, and before it the errors that it tells of further up: the first of a chain is the cause."""
-    lines = text.strip().splitlines()
+    """The end of a log, and before it the errors that it tells of further up: the first of a chain is the cause.
+
+    What Dask only informs of is left out.
+    """
+    lines = [line for line in text.strip().splitlines() if " - INFO - " not in line]
     before, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
     errors = dict.fromkeys(line for line in before if _ERROR_LINE.match(line))
     return "\n".join([*list(errors)[-_SHOWN_ERRORS:], *(["..."] if errors else []), *end])[-_TAIL_CHARACTERS:]

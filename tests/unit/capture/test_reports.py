@@ -38,7 +38,7 @@ def test_report_and_profile_are_written_beside_the_spool(client: Client, capture
     pytest.importorskip("bokeh")
     with capture.trial(tmp_path / "trial.spool", performance_report=True, profile=True) as recording:
         assert "task-stream" in plugins(client)
-        client.gather(client.map(spin, [0.3] * 2, pure=False))
+        client.gather(client.map(spin, [1.5] * 2, pure=False))  # profiles are taken once a second
     assert (recording.complete, recording.warnings) == (True, [])
     assert recording.files == {
         "performance_report": str(tmp_path / "trial.performance-report.html"),

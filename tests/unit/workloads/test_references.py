@@ -130,6 +130,15 @@ def test_an_edited_file_is_read_again(user_file: Path) -> None:
     assert workloads.load(f"{user_file}:run").version == 8
 
 
+def test_text_may_be_empty_where_that_is_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text("def run(client, folder: str = '', name: str = 'Ada'): ...")
+    folder, name = workloads.load(f"{path}:run").parameters
+    assert (folder.default, folder.check(""), folder.check("x")) == ("", "", "x")
+    with pytest.raises(InvalidField):
+        name.check("")
+
+
 # ------------------------------------------------------------------------------------------- what cannot be
 
 

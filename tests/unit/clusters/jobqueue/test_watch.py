@@ -349,6 +349,7 @@ def test_the_excerpt_of_a_log_keeps_the_first_error_of_a_chain() -> None:
     assert excerpt(text).splitlines()[-1] == "RuntimeError: failed to start"
     assert excerpt("one\ntwo\n") == "one\ntwo"
     assert excerpt("") == ""
+    assert excerpt("12:00 - distributed.worker - INFO - Stopping worker\nKilled\n") == "Killed"
     assert len(excerpt("x" * 100_000)) <= 2000
 
 
