@@ -14,6 +14,8 @@ from prefect.utilities.processutils import get_sys_executable
 from prefect.workers.base import BaseJobConfiguration
 from pydantic import Field, field_validator
 
+from flows.slurm.sbatch import NAME_PREFIX
+
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
     from prefect.client.schemas.responses import DeploymentResponse
@@ -27,7 +29,7 @@ _TAKEN = re.compile(
 
 def job_name(flow_run_id: UUID) -> str:
     """The name of a flow run's job; the job is found by it where its number is not known."""
-    return f"prefect-{flow_run_id.hex[:12]}"
+    return f"{NAME_PREFIX}{flow_run_id.hex[:12]}"
 
 
 class SlurmJobConfiguration(BaseJobConfiguration):

@@ -18,6 +18,9 @@ from scalescope.errors import ClusterError, JobsEnded
 FORGOTTEN = "FORGOTTEN"
 """State, of our own, of a job that Slurm no longer knows."""
 
+NAME_PREFIX = "prefect-"
+"""Of the names of flow runs' jobs. A number alone may be another job's by now: Slurm begins to count anew at times."""
+
 SUBMIT_TIMEOUT_S = 60.0
 MISSES = 3
 """Looks in a row that do not show a job, before it is taken for forgotten."""
@@ -126,27 +129,32 @@ class Queue:
         return max(found, key=lambda job: int(job.id), default=None)
 
     async def final(self, job_id: str, last: Job | None) -> Job:
-        """A job that has ended, with its exit code; from the accounting where the controller has forgotten it.
+        """A flow run's job, with its exit code; from the accounting where the controller has forgotten it.
+
+        A job of another kind that has its number is not looked at: then ours is forgotten.
 
         Args:
             job_id: Its number.
             last: As it was last seen.
         """
         shown = await to_thread.run_sync(lambda: slurm_jobs.details(job_id, run=self._run))
+        if shown and not shown.get("JobName", "").startswith(NAME_PREFIX):
+            return Job(id=job_id, name="", state=FORGOTTEN)
         if shown:
-            base = last or Job(id=job_id, name=shown.get("JobName", ""), state=shown["JobState"])
+            base = last or Job(id=job_id, name=shown["JobName"], state=shown["JobState"])
             nodes = shown.get("NodeList", "") or base.nodes
             return replace(base, state=shown["JobState"], exit_code=shown.get("ExitCode", ""), nodes=nodes)
-        columns = "State,ExitCode,NodeList"
+        columns = "State,ExitCode,NodeList,JobName"
         asked = ("sacct", "-X", "-n", "-P", "-j", job_id, "-o", columns)
         try:
             done = await to_thread.run_sync(lambda: self._run(asked, ""))
         except ClusterError:  # no accounting here
             return Job(id=job_id, name="", state=FORGOTTEN)
-        rows = done.stdout.splitlines() if done.returncode == 0 else []
+        rows = [line.split("|", 3) for line in done.stdout.splitlines()] if done.returncode == 0 else []
+        rows = [row for row in rows if len(row) == 4 and row[3].startswith(NAME_PREFIX)]
         if not rows:
             return Job(id=job_id, name="", state=FORGOTTEN)
-        state, exit_code, nodes = [*rows[-1].split("|"), "", ""][:3]
+        state, exit_code, nodes, _ = rows[-1]
         return Job(id=job_id, name="", state=state.split()[0], exit_code=exit_code, nodes=nodes)
 
     async def signal(self, job_id: str) -> None:

@@ -348,8 +348,11 @@ class TestCancellation:
                 assert (b.folder / "clean").exists()  # three seconds: Slurm's own patience here is two
                 with pytest.raises(InfrastructureNotFound):
                     await worker.kill_infrastructure(job, configuration)
-                with pytest.raises(InfrastructureNotFound):
-                    await worker.kill_infrastructure("999999", configuration)
+                foreign = b.slurm.submit("--job-name=simulation")
+                for number in ("999999", foreign):  # its number may be another job's by now
+                    with pytest.raises(InfrastructureNotFound):
+                        await worker.kill_infrastructure(number, configuration)
+                assert b.slurm.run("squeue", "-h", "-t", "R,PD", "-j", foreign, "-o", "%j") == "simulation"
 
         bench(test)
 
