@@ -14,7 +14,7 @@ import pytest
 from scalescope.driver import process
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, DriverError, ScalescopeError, UsageError, WorkersMissing
-from scalescope.model.cluster import LocalSpec, SimulatedSpec
+from scalescope.model.cluster import ClusterSpec, LocalSpec, SimulatedSpec
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 
@@ -144,7 +144,7 @@ def test_a_driver_that_never_becomes_ready(fake: Fake, tmp_path: Path) -> None:
 
 def test_progress_does_not_extend_the_time_to_open(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SILENCE_MARGIN_S", 0.2)
-    monkeypatch.setattr(SimulatedSpec, "open_limit_s", 0.6)
+    monkeypatch.setattr(ClusterSpec, "open_limit_s", 0.6)
     source = READY + 'while True: progress("opening", 60); time.sleep(0.05)'
     with pytest.raises(DriverError, match="went silent: no 'Opened'"):
         start(fake(source), tmp_path)
