@@ -366,7 +366,7 @@ def _with_knee(series: Series, where: str, fits: tuple[Fit, ...], at: Interval) 
     if count is not None:
         line = _capped_line(series, count)
         return Knee(series, fits, fit, float(count), at.low, at.high, True, line, (), where)
-    if at.high >= last:
+    if at.high >= last or _is_slight(series, at):
         line = (
             f"No knee is certain up to {plural(last, series.unit)}: throughput may saturate from {_number(at.k)} on; "
             f"measure more {series.unit}s."
@@ -374,6 +374,12 @@ def _with_knee(series: Series, where: str, fits: tuple[Fit, ...], at: Interval) 
         return _without(series, where, line, fits, _near(series, at), fit)
     line = _saturates(series, fit, at)
     return Knee(series, fits, fit, at.k, at.low, at.high, False, line, _near(series, at), where)
+
+
+def _is_slight(series: Series, at: Interval) -> bool:
+    """Whether a knee rests on the last point alone, and that lies lower by no more than what a trial may be off."""
+    beyond = {threads for threads in series.threads if threads > at.k}
+    return len(beyond) == 1 and 1 - at.k / max(beyond) <= _tolerated(series)
 
 
 def _structural(series: Series, at: Interval) -> int | None:
