@@ -53,5 +53,5 @@ def sweep_progress() -> Iterator[Listener]:
 
 
 def _line(progress: SweepProgress) -> None:
-    if progress.trial is not None or progress.finished:
+    if progress.trial is not None or progress.notable:
         print(f"{progress.done}/{progress.total} {progress.text}", file=sys.stderr, flush=True)

@@ -153,7 +153,7 @@ class _Teller:
         line = notebook.line(step)
         self._logger.info("%d. %s", self.done, line)
         if self._listener is not None:
-            self._listener(Progress(self.done, self._total, line, finished=True))
+            self._listener(Progress(self.done, self._total, line, notable=True))
 
 
 def _report(store: Store, origin: SweepRun, folder: Path) -> tuple[str, ...]:

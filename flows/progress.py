@@ -25,6 +25,10 @@ from scalescope.model.trial import Trial, TrialState
 PROGRESS_EVERY_S = 2.0
 """Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
 
+LONG_S, AGAIN_S = 10.0, 300.0
+"""A silence before a sentence that makes it worth a line in the log: jobs wait in a queue, say; and how long it takes
+until the same sentence is worth another."""
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -35,14 +39,14 @@ class Progress:
         total: Trials planned.
         text: The trial that has just finished, in a few words, or else what happens now.
         trial: The one that has just finished, if one has.
-        finished: Whether something has just finished that is told by its text alone.
+        notable: Whether its text deserves a line of its own, without a trial.
     """
 
     done: int
     total: int
     text: str
     trial: Trial | None = None
-    finished: bool = False
+    notable: bool = False
 
 
 Listener = Callable[[Progress], None]
@@ -86,6 +90,8 @@ class Meter:
         self.titles = engine.titles(request, added)
         self._lock = threading.Lock()
         self._next_update = 0.0
+        self._said_at = time.monotonic()
+        self._noted, self._noted_at = "", 0.0
 
     def add(self, trials: Sequence[PlannedTrial]) -> None:
         """The sweep has grown."""
@@ -97,8 +103,14 @@ class Meter:
         return len(self._request.plan) + len(self._added)
 
     def says(self, text: str) -> None:
-        """The driver begins something."""
-        self._tell(text)
+        """The driver begins something, or waits; what it says after a long silence is for the log as well."""
+        now = time.monotonic()
+        silent_s, self._said_at = now - self._said_at, now
+        notable = silent_s > LONG_S and (text != self._noted or now - self._noted_at > AGAIN_S)
+        if notable:
+            self._noted, self._noted_at = text, now
+            self._logger.info("%s", text)
+        self._tell(text, notable=notable)
 
     def finished(self, trial: Trial) -> None:
         """A trial has ended, and is saved."""
@@ -114,11 +126,12 @@ class Meter:
         self._logger.log(level, "%d/%d %s", done, total, text)
         if due and self._artifact is not None:
             self._update(100 * done / total)
+        self._said_at = time.monotonic()
         self._tell(text, trial)
 
-    def _tell(self, text: str, trial: Trial | None = None) -> None:
+    def _tell(self, text: str, trial: Trial | None = None, *, notable: bool = False) -> None:
         if self._listener is not None:
-            self._listener(Progress(self._done, self._total, text, trial))
+            self._listener(Progress(self._done, self._total, text, trial, notable))
 
     def _update(self, percent: float) -> None:
         assert self._artifact is not None

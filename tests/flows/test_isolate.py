@@ -38,7 +38,7 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
     assert set(result.files) == {"notebook.md", "bug-report.md", "isolation.json", "reproducer.py", "report.html"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(result.files)
 
-    finished = [progress for progress in heard if progress.finished]
+    finished = [progress for progress in heard if progress.notable]
     assert [progress.done for progress in finished] == list(range(1, len(result.isolation.reduction.steps) + 1))
     assert {progress.total for progress in finished} == {50}
     with get_client(sync_client=True) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from prefect.client.schemas.objects import FlowRun, TaskRun
 from prefect.logging import disable_run_logger
 from prefect.utilities.callables import parameter_schema
 
-from flows import engine, scale_sweep
+from flows import engine, progress, scale_sweep
 from flows.local import LocalFlow
 from flows.progress import Progress, listening
 from flows.sweep import measure, provision, teardown
@@ -165,6 +166,28 @@ def test_a_trial_may_wait_for_its_workers_in_a_queue(fake: Any, address: str, mo
     monkeypatch.setattr(type(measure), "with_options", with_options)
     scale_sweep(**SLURM, store=address, trial_timeout_s=100)
     assert min(limits) > 5000 + 100
+
+
+def test_a_long_wait_is_worth_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    heard: list[Progress] = []
+    meter = progress.Meter(engine.check(SWEEP), done=0, logger=logging.getLogger("meter"), listener=heard.append)
+    waits = "1 Slurm job waiting (Resources)"
+    with caplog.at_level(logging.INFO, "meter"):
+        for seconds, text in (
+            (0, "scaling"),
+            (1, waits),
+            (15, waits),
+            (15, waits),
+            (300, waits),
+            (15, "running"),
+            (1, "x"),
+        ):
+            now[0] += seconds
+            meter.says(text)
+    assert caplog.messages == [waits, waits, "running"]
+    assert [each.notable for each in heard] == [False, False, True, False, True, True, False]
 
 
 def test_a_fresh_sweep_does_not(fake: Any, address: str) -> None:
