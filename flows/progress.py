@@ -25,9 +25,8 @@ from scalescope.model.trial import Trial, TrialState
 PROGRESS_EVERY_S = 2.0
 """Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
 
-LONG_S, AGAIN_S = 10.0, 300.0
-"""A silence before a sentence that makes it worth a line in the log: jobs wait in a queue, say; and how long it takes
-until the same sentence is worth another."""
+AGAIN_S = 300.0
+"""Seconds until a wait that goes on, for jobs in a queue say, is worth another line in the log."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,8 @@ class Meter:
         self.titles = engine.titles(request, added)
         self._lock = threading.Lock()
         self._next_update = 0.0
-        self._said_at = time.monotonic()
-        self._noted, self._noted_at = "", 0.0
+        self._said = self._noted = ""
+        self._noted_at = 0.0
 
     def add(self, trials: Sequence[PlannedTrial]) -> None:
         """The sweep has grown."""
@@ -103,10 +102,10 @@ class Meter:
         return len(self._request.plan) + len(self._added)
 
     def says(self, text: str) -> None:
-        """The driver begins something, or waits; what it says after a long silence is for the log as well."""
+        """The driver begins something, or waits; a wait is for the log as well: it is what is said again and again."""
+        again, self._said = text == self._said, text
         now = time.monotonic()
-        silent_s, self._said_at = now - self._said_at, now
-        notable = silent_s > LONG_S and (text != self._noted or now - self._noted_at > AGAIN_S)
+        notable = again and (text != self._noted or now - self._noted_at > AGAIN_S)
         if notable:
             self._noted, self._noted_at = text, now
             self._logger.info("%s", text)
@@ -126,7 +125,6 @@ class Meter:
         self._logger.log(level, "%d/%d %s", done, total, text)
         if due and self._artifact is not None:
             self._update(100 * done / total)
-        self._said_at = time.monotonic()
         self._tell(text, trial)
 
     def _tell(self, text: str, trial: Trial | None = None, *, notable: bool = False) -> None:

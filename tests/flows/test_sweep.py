@@ -175,19 +175,11 @@ def test_a_long_wait_is_worth_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch,
     meter = progress.Meter(engine.check(SWEEP), done=0, logger=logging.getLogger("meter"), listener=heard.append)
     waits = "1 Slurm job waiting (Resources)"
     with caplog.at_level(logging.INFO, "meter"):
-        for seconds, text in (
-            (0, "scaling"),
-            (1, waits),
-            (15, waits),
-            (15, waits),
-            (300, waits),
-            (15, "running"),
-            (1, "x"),
-        ):
+        for seconds, text in [(0, "scaling"), *[(15, waits)] * 3, (300, waits), (15, "running"), (60, "recording")]:
             now[0] += seconds
             meter.says(text)
-    assert caplog.messages == [waits, waits, "running"]
-    assert [each.notable for each in heard] == [False, False, True, False, True, True, False]
+    assert caplog.messages == [waits, waits]
+    assert [each.notable for each in heard] == [False, False, True, False, True, False, False]
 
 
 def test_a_fresh_sweep_does_not(fake: Any, address: str) -> None:
