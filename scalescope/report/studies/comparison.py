@@ -133,7 +133,7 @@ def _size(member: Member) -> float:
 
 
 def _table(shown: Sequence[Member], *, many: bool) -> Table:
-    heads = ("workload", "B / A", "interval", "p", *(("q",) if many else ()), "pairs", "would have seen", "B is")
+    heads = ("workload", "B / A", "interval", "p", *(("q",) if many else ()), "pairs", "detects", "B is")
     rows = []
     for each in shown:
         q = (_probability(each.q),) if many else ()
@@ -171,7 +171,10 @@ def _seen(member: Member) -> str:
 
 
 def _notes(study: Study, every: Sequence[Member], shown: Sequence[Member]) -> list[Note]:
-    notes = [Note(f"{every[0].b} against {every[0].a}, by {study.question['metric']}.")] if every else []
+    notes = []
+    if every:
+        line = f"{every[0].b} against {every[0].a}, by {study.question['metric']}."
+        notes.append(Note(f"{line} detects: the smallest difference that so many pairs would have shown."))
     counts = Counter(str(each.decision) for each in every if each not in shown)
     if counts:
         listed = ", ".join(f"{count} {decision}" for decision, count in counts.items())

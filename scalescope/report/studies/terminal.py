@@ -41,7 +41,11 @@ def _table(table: Table) -> RichTable:
     last = len(table.heads) - 1
     for i, head in enumerate(table.heads):
         made.add_column(
-            Text(head), justify="right" if i in table.numbers else "left", overflow="fold", no_wrap=0 < i < last
+            Text(head),
+            justify="right" if i in table.numbers else "left",
+            overflow="fold",
+            no_wrap=0 < i < last,
+            min_width=len(head) if i in (0, last) else None,
         )
     for row in table.rows:
         made.add_row(*map(Text, row.cells), style=STYLES[row.tone])
