@@ -265,8 +265,6 @@ class JobQueueCluster(Cluster):
         """Wait until exactly the workers of our jobs are there."""
         said, said_at, started_at = "", 0.0, time.monotonic()
         while (present := self._present()) != (expected := Counter({job.name: job.workers for job in self._jobs})):
-            if self._closing.is_set():
-                raise ClusterError(f"the {self.kind} cluster was closed while workers were waited for")
             arrived = sum((present & expected).values())
             now = time.monotonic()
             try:
@@ -282,7 +280,8 @@ class JobQueueCluster(Cluster):
                 self.report(waiting.words)
             if now - started_at > self._spec.start_timeout_s:
                 raise self._missing(arrived, waiting.words if waiting else "")
-            time.sleep(_POLL_S)
+            if self._closing.wait(_POLL_S):
+                raise ClusterError(f"the {self.kind} cluster was closed while workers were waited for")
         self._check_threads()
 
     def _replace(self, error: JobsEnded) -> None:

@@ -309,11 +309,10 @@ class Watch:
         text += f" ({reason}): {reasons.waiting(reason)}" if reason else f": {reasons.waiting(reason)}"
         if estimate is None:
             return f"{text}; Slurm gives no estimate of the start"
-        start_s = estimate - time.time()
-        text += f"; estimated start {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(estimate))}"
+        text += f"; estimated start {_minute(estimate)}"
         oldest_s = max(self._clock() - self._waiting_since.get(job.id, self._clock()) for job in alike)
-        left_s = self.queue_timeout_s - oldest_s
-        return f"{text}, after the {left_s:.0f} s that may still be waited" if 0 < left_s < start_s else text
+        until = time.time() + self.queue_timeout_s - oldest_s
+        return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
 
     def _starting(self, expected_workers: int, arrived: int) -> Waiting:
         missing = _count(expected_workers - arrived, "worker")
@@ -323,6 +322,11 @@ class Watch:
         if not running:
             return Waiting("", f"{missing} missing; Slurm has no job of {self.label} yet")
         return Waiting("", f"{missing} missing; {_count(len(running), 'job')} of them started", None, len(running))
+
+
+def _minute(moment: float) -> str:
+    """A sentence that is said again is the same: it has no seconds."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def excerpt(text: str) -> str:

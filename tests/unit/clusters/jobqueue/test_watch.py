@@ -106,7 +106,7 @@ def test_waiting_is_told_with_reason_and_estimated_start(watch: Watch, slurm: Sl
     assert (waiting.reason, waiting.jobs, waiting.since_s) == ("Priority", 2, 12)
     assert waiting.estimated_start == slurm_jobs.when("2099-01-01T10:00:00")
     assert "2 Slurm jobs waiting (Priority): jobs with a higher priority are ahead" in waiting.words
-    assert "2099-01-01 10:00:00, after the 588 s that may still be waited" in waiting.words
+    assert "estimated start 2099-01-01 10:00, but `cluster.queue_timeout_s` ends at 2" in waiting.words
 
 
 def test_a_limit_that_one_job_may_be_above_is_waiting_and_says_so(watch: Watch, slurm: Slurm) -> None:
