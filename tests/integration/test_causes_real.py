@@ -98,8 +98,8 @@ def test_a_poisonous_task_comes_first(run: Any, how: str, word: str, allowed: in
     assert verdict.line.endswith(f"Fix: {first.remedy}.")
     keys = keys_of(first)
     assert any(key.endswith("-7") for key in keys)
-    if allowed == 3:  # after four deaths no other task can have been there each time
-        assert len(keys) == 1
+    if allowed == 3:  # after four deaths, at most the one that waited behind it each time is suspected as well
+        assert len(keys) <= 2
     assert "worker-died" not in [finding.code for finding in trial.findings]
 
 
