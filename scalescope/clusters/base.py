@@ -68,7 +68,16 @@ class Cluster(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What a reader of the result must know of the cluster: layout, clock, costs, limits. JSON."""
+        """What a reader of the result must know of the cluster: layout, clock, costs, limits. JSON.
+
+        Each kind adds its own to this.
+        """
+        return {
+            "kind": self.kind,
+            "clock": "real" if self.spec.real_time else "virtual",
+            "shows": self.shows,
+            "cannot_show": self.cannot_show,
+        }
 
     def losses(self) -> str:
         """Why workers were lost during the last trial, as far as the cluster knows; empty when none was."""

@@ -105,10 +105,7 @@ class CustomCluster(Cluster):
     def facts(self) -> dict[str, Any]:
         """The class and its arguments; of secrets the names alone."""
         return {
-            "kind": self.kind,
-            "clock": "real",
-            "shows": self.shows,
-            "cannot_show": self.cannot_show,
+            **super().facts(),
             "layout": f"{self._spec.cluster_class}: {waiting.described(self._workers)}",
             "arguments": dict(self._spec.arguments),
             "secrets": sorted(self._spec.secrets),

@@ -127,10 +127,7 @@ class LocalCluster(Cluster):
         """Layout, and whether the workers have a core for each thread."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return {
-            "kind": self.kind,
-            "clock": "real",
-            "shows": self.shows,
-            "cannot_show": self.cannot_show,
+            **super().facts(),
             "layout": "one process per worker, with nannies; scheduler in the driver; tcp on loopback",
             "workers": self._workers,
             "threads_per_worker": self._threads,

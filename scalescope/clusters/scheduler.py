@@ -65,10 +65,7 @@ class SchedulerCluster(Cluster):
     def facts(self) -> dict[str, Any]:
         """Where it is and what it has."""
         return {
-            "kind": self.kind,
-            "clock": "real",
-            "shows": self.shows,
-            "cannot_show": self.cannot_show,
+            **super().facts(),
             "layout": f"somebody else's: {waiting.described(self._workers)}",
             "address": self._observer.scheduler.address if self._observer is not None else self._spec.address,
             "tls": bool(self._spec.tls_ca_file),

@@ -140,10 +140,7 @@ class SshCluster(Cluster):
     def facts(self) -> dict[str, Any]:
         """Layout."""
         return {
-            "kind": self.kind,
-            "clock": "real",
-            "shows": self.shows,
-            "cannot_show": self.cannot_show,
+            **super().facts(),
             "layout": f"one process per worker, with nannies, on {len(set(self._spec.hosts))} machines; plain tcp",
             "hosts": list(self._spec.hosts),
             "scheduler_host": self._spec.scheduler_host or self._spec.hosts[0],

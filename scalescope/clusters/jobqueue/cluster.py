@@ -165,10 +165,7 @@ class JobQueueCluster(Cluster):
     def facts(self) -> dict[str, Any]:
         """Layout, jobs, and the job script."""
         return {
-            "kind": self.kind,
-            "clock": "real",
-            "shows": self.shows,
-            "cannot_show": self.cannot_show,
+            **super().facts(),
             "layout": "jobs of "
             + f"{self._spec.job_workers} workers in {self._spec.processes or self._spec.job_workers} processes; "
             + f"scheduler in the driver; {'tls' if self._spec.tls else 'tcp'}",

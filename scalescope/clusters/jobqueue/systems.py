@@ -133,7 +133,6 @@ class Slurm(System):
     def __init__(self, spec: JobQueueSpec, label: str, log_directory: str) -> None:
         super().__init__(spec, label, log_directory)
         self._run = slurm_jobs.commands()
-        self._submitted: set[str] = set()
         self._watch = Watch(label, log_directory=log_directory, run=self._run, queue_timeout_s=spec.queue_timeout_s)
 
     def check(self) -> None:
@@ -168,7 +167,6 @@ class Slurm(System):
             try:
                 for size, job, future in zip(sizes, jobs, futures, strict=True):
                     if number := future.result():
-                        self._submitted.add(number)
                         self._watch.expect([number])
                         yield size, job, number
             finally:
@@ -204,7 +202,7 @@ class Slurm(System):
             ClusterError: Slurm does not answer.
         """
         found = slurm_jobs.find([self.label], run=self._run)
-        ours = (job for job in found if job.comment == self.label or job.id in self._submitted)
+        ours = (job for job in found if job.comment == self.label or job.id in self._watch.expected)
         return [job for job in ours if not job.has_ended]
 
     def await_none(self, timeout_s: float) -> str:
@@ -228,7 +226,7 @@ class Slurm(System):
 
     def facts(self) -> dict[str, Any]:
         """What Slurm says, under its name; nothing before the first job."""
-        return {"slurm": self._watch.facts()} if self._submitted else {}
+        return {"slurm": self._watch.facts()} if self._watch.expected else {}
 
     def explain(self, expected: int, arrived: int) -> Waiting | None:
         """What Slurm says.

@@ -67,6 +67,9 @@ class Watch:
         queue_timeout_s: Seconds that a job may wait for its start.
         clock: Seconds that only grow.
         rng: Of the jitter.
+
+    Attributes:
+        expected: Numbers of the jobs that were submitted.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class Watch:
         self._clock = clock
         self._rng = rng or random.Random()
         self._jobs: dict[str, Job] = {}
-        self._expected: set[str] = set()
+        self.expected: set[str] = set()
         self._dismissed: set[str] = set()
         self._waiting_since: dict[str, float] = {}
         self._ending_since: dict[str, float] = {}
@@ -96,8 +99,8 @@ class Watch:
 
     def expect(self, job_ids: Iterable[str]) -> None:
         """Tell which jobs were submitted: one that Slurm forgets before the first look is noticed all the same."""
-        new = set(job_ids) - self._expected
-        self._expected |= new
+        new = set(job_ids) - self.expected
+        self.expected |= new
         if new:
             self._hurry()
 
@@ -111,7 +114,7 @@ class Watch:
 
     def facts(self) -> dict[str, Any]:
         """What Slurm knows of the jobs, without those that were dismissed; see `job_facts`."""
-        return job_facts(self.label, run=self._run, job_ids=(self._expected | self._jobs.keys()) - self._dismissed)
+        return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
 
     def check(self, expected_workers: int, arrived: int) -> Waiting | None:
         """Say why workers are missing. To be called as often as one likes; Slurm is asked only when it is time to.
@@ -159,7 +162,7 @@ class Watch:
         known = {job.id for job in found}
         for job in found:
             self._jobs[job.id] = job
-        for number in (self._expected | self._jobs.keys()) - known:
+        for number in (self.expected | self._jobs.keys()) - known:
             self._jobs[number] = self._forgotten(number)
         waiting = {job.id for job in found if job.is_pending}
         self._waiting_since = {number: self._waiting_since.get(number, now) for number in waiting}

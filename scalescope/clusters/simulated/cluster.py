@@ -150,10 +150,7 @@ class SimulatedCluster(Cluster):
     def facts(self) -> dict[str, Any]:
         """What is charged, and how often the clock could not see what a task waited for."""
         return {
-            "kind": self.kind,
-            "clock": "virtual",
-            "shows": self.shows,
-            "cannot_show": self.cannot_show,
+            **super().facts(),
             "task_cost": self._spec.task_cost,
             **self._calibration.to_mapping(),
             "blocked_outside_clock": CLOCK.outside,

@@ -104,10 +104,7 @@ class VirtualCluster(Cluster):
     def facts(self) -> dict[str, Any]:
         """Layout and what it can show."""
         return {
-            "kind": self.kind,
-            "clock": "real",
-            "shows": self.shows,
-            "cannot_show": self.cannot_show,
+            **super().facts(),
             "host_processes": len(self._hosts),
             "limit": self._limit.to_mapping() if self._limit else None,
             "emulation": self._limit.sentence(self._workers) if self._limit else "not measured",
