@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from scalescope.analysis.causes import CAUSES
-from scalescope.analysis.causes.base import SEVERE, WORTH_A_WORD, Entry
-from scalescope.analysis.causes.sweeps import ENTRIES
+from scalescope.diagnosis.causes import CAUSES
+from scalescope.diagnosis.causes.base import SEVERE, WORTH_A_WORD, Entry
+from scalescope.diagnosis.causes.sweeps import ENTRIES
 
 PAGE = Path(__file__).with_name("causes.md")
 HEAD = f"""# Causes

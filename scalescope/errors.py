@@ -18,7 +18,7 @@ ScalescopeError                 exit status 3
 ```
 
 Each says what happened, where, the likely cause and the next step. The command line turns them into exit
-statuses in one place (`flows.cli`); nothing else in the package calls `sys.exit`.
+statuses in one place (`scalescope.cli.main`); nothing else in the package calls `sys.exit`.
 """
 
 from __future__ import annotations

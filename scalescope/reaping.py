@@ -18,10 +18,10 @@ from pathlib import Path
 import psutil
 
 from scalescope import leases
-from scalescope.clusters.jobqueue import slurm_jobs
-from scalescope.clusters.jobqueue.slurm_jobs import Job, Run
 from scalescope.errors import ClusterError, ScalescopeError, StoreError
 from scalescope.leases import MARK, Lease
+from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.jobs import Job, Run
 
 SETTLE_S = 1.5
 """Seconds after which jobs are looked for a second time: the process that was killed may have just submitted one."""

@@ -11,15 +11,19 @@ from typing import Any, NoReturn
 
 import pytest
 
-from scalescope.analysis import comparison, release, threshold
 from scalescope.analysis.measure import measure
-from scalescope.analysis.verdict import diagnose
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.records import TABLES
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
 from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
+from scalescope.studies import threshold
+from scalescope.studies.comparison import judge as comparison
+from scalescope.studies.release import search as release
+
+pytest_plugins = ["support.fake_driver", "support.round_trials", "support.small_records"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

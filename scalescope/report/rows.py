@@ -21,8 +21,8 @@ from scalescope.analysis.summary import (
     summarise,
     varied,
 )
-from scalescope.analysis.verdict import cause_of
 from scalescope.analysis.worker_time import TITLES
+from scalescope.diagnosis.verdict import cause_of
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import Point, Sweep

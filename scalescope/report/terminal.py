@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scalescope.analysis.summary import Estimate, PointSummary, label, settings, summarise, varied
-from scalescope.analysis.verdict import diagnose
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
@@ -50,7 +50,7 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
     Args:
         sweep: The question.
         trials: Everything that was run.
-        verdict: The answer (`scalescope.analysis.verdict.diagnose`).
+        verdict: The answer (`scalescope.diagnosis.verdict.diagnose`).
         width: Columns to fit into; None takes those of the terminal.
     """
     width = width or Console().width

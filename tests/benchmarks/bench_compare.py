@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from flows import engine
-from flows.studies import comparison
+from scalescope.run import engine
+from scalescope.studies.comparison import study as comparison
 
 SECONDS = 0.5
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.comparison import Decision, Question, further, judge, order
+from scalescope.studies.comparison.judge import Decision, Question, further, judge, order
 
 SHARED = 0.045
 """Spread of what both trials of a pair have in common."""

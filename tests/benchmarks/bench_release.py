@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.release import Mode, Question, Reading, further, judge
+from scalescope.studies.release.search import Mode, Question, Reading, further, judge
 
 LABELS = tuple(f"2.{minor}.0" for minor in range(50, 78))
 

@@ -16,7 +16,7 @@ import numpy as np
 from bench_analysis import WORKERS, tables
 
 from scalescope.analysis.measure import measure
-from scalescope.analysis.verdict import diagnose
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.records import TABLES
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState

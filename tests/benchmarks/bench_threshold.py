@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scalescope.analysis.threshold import Question, Reading, Threshold, further, judge
+from scalescope.studies.threshold import Question, Reading, Threshold, further, judge
 
 SEARCHES = 60
 Curve = Callable[[float], float]

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "causes"))
 import cases as labelled
 from matrix import Rates, Result, count, run, shows_its_label
 
-from scalescope.analysis import causes
-from scalescope.analysis.observation import Observation
-from scalescope.analysis.verdict import diagnose
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.observation import Observation
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.sweep import Sweep
 
 RECALL, FALSE_ALARMS = 0.95, 0.01

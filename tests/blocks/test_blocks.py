@@ -13,10 +13,10 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from pydantic import ValidationError
 
-import blocks
-from blocks.clusters import ClusterBlock
+import scalescope_blocks as blocks
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import KINDS, LocalSpec, SimulatedSpec, VirtualSpec
+from scalescope_blocks.clusters import ClusterBlock
 
 CLUSTERS: dict[str, type[ClusterBlock]] = {
     "simulated": blocks.SimulatedCluster,
@@ -154,7 +154,7 @@ def test_they_register_as_a_collection(prefect_server: None) -> None:
     from prefect.settings import PREFECT_API_URL
 
     shown = subprocess.run(
-        [sys.executable, "-m", "prefect", "block", "register", "-m", "blocks"],
+        [sys.executable, "-m", "prefect", "block", "register", "-m", "scalescope_blocks"],
         env={**os.environ, "PREFECT_API_URL": str(PREFECT_API_URL.value())},
         capture_output=True,
         text=True,

@@ -12,10 +12,10 @@ from typing import Any
 
 from cases import HEALTHY, Case
 
-from flows import engine
-from scalescope.analysis.verdict import diagnose
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Verdict
 from scalescope.model.trial import Trial
+from scalescope.run import engine
 
 BUSY_HOST = 0.1
 """Share of the host used by others from which `host-overloaded` may come before the cause, with real processes."""

@@ -19,7 +19,7 @@ from cases import HEALTHY, Case, all_cases
 from matrix import Result
 
 from scalescope import workloads
-from scalescope.analysis.causes import CAUSES
+from scalescope.diagnosis.causes import CAUSES
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows import cli
+from scalescope.cli import main as cli
 
 GOOD = "-w futures-map -a workers=1,2"
 

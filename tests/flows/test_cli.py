@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from flows import cli, engine
-from flows.checks import Check
 from scalescope import workloads
+from scalescope.cli import main as cli
+from scalescope.cli.checks import Check
 from scalescope.errors import InfrastructureError, StoreError
 from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.run import engine
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 
@@ -300,7 +301,7 @@ def test_doctor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], essential: bool, status: int
 ) -> None:
     found = [Check("wheel", "driving", True, "round"), Check("brake", "stopping", False, "not there", essential)]
-    monkeypatch.setattr("flows.checks.all_checks", lambda: found)
+    monkeypatch.setattr("scalescope.cli.checks.all_checks", lambda: found)
     assert cli.run(["doctor"]) == status
     shown = capsys.readouterr().out
     assert "stopping: not there" in shown

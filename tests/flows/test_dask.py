@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flows import engine, scale_sweep
+from scalescope.run import engine
 from scalescope.store.store import Store
+from scalescope_flows import scale_sweep
 
 prefect_dask = pytest.importorskip("prefect_dask")
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 
-from flows import cli
-from flows import isolate as module
-from flows.isolate import isolate
-from flows.progress import Progress, listening
-from scalescope.report.reproducer import Confirmation
+from scalescope.cli import main as cli
+from scalescope.run.progress import Progress, listening
+from scalescope.studies.isolation.reproducer import Confirmation
+from scalescope_flows import isolate as module
+from scalescope_flows.isolate import isolate
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]}, "params": {"items": 8}}
 

@@ -6,8 +6,7 @@ import uuid
 
 import pytest
 
-import blocks
-from flows import cli
+from scalescope.cli import main as cli
 
 
 def test_it_prints_what_would_be_submitted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,6 +50,8 @@ def test_without_dask_jobqueue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 def test_of_a_saved_cluster(prefect_server: None, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"test-{uuid.uuid4().hex[:8]}"
-    blocks.SlurmCluster(partition="long").save(name)
+    import scalescope_blocks
+
+    scalescope_blocks.SlurmCluster(partition="long").save(name)
     assert cli.run(["job-script", "-c", f"slurm-cluster/{name}"]) == 0
     assert "#SBATCH -p long" in capsys.readouterr().out

@@ -24,7 +24,7 @@ GONE_WITHIN_S = 15.0
 PATIENCE_S = 100.0
 """For the next thing to happen; on a busy machine a process that imports Prefect takes its time."""
 
-COMMAND = "from flows.cli import main; main()"
+COMMAND = "from scalescope.cli.main import main; main()"
 SWEEP = ("sweep", "-w", "futures-map", "-a", "workers=1,2", "-p", "items=2", "-p", "seconds=0.3")
 
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from flows import cli, engine, scale_sweep
-from flows.progress import Progress, listening
 from scalescope.analysis.knee import of_sweep
+from scalescope.cli import main as cli
 from scalescope.errors import InvalidField
 from scalescope.model.trial import Trial
+from scalescope.run import engine
+from scalescope.run.progress import Progress, listening
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
+from scalescope_flows import scale_sweep
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 20, 60]}, "params": {"items": 4}}
 ADDED = [4, 9]

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 
-from flows import cli, engine, scale_sweep
+from scalescope.cli import main as cli
 from scalescope.errors import StoreError, UsageError
 from scalescope.report import html
+from scalescope.run import engine
 from scalescope.store.store import Store
+from scalescope_flows import scale_sweep
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 

@@ -12,10 +12,12 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 
-from flows import cli, engine, publishing
+from scalescope.cli import main as cli
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
+from scalescope.run import engine
 from scalescope.store.store import Store
+from scalescope_flows import publishing
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 
-from flows import cli, compare, find_release, find_threshold
+from scalescope.cli import main as cli
 from scalescope.errors import InvalidField
 from scalescope.model.sweep import PlannedTrial, digest
 from scalescope.store.store import Store
+from scalescope_flows import compare, find_release, find_threshold
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

@@ -15,14 +15,15 @@ from prefect.client.schemas.objects import FlowRun, TaskRun
 from prefect.logging import disable_run_logger
 from prefect.utilities.callables import parameter_schema
 
-from flows import engine, progress, scale_sweep
-from flows.local import LocalFlow
-from flows.progress import Progress, listening
-from flows.sweep import measure, provision, teardown
 from scalescope.errors import ClusterError, InvalidField, ScalescopeError
 from scalescope.model.trial import TrialState
+from scalescope.run import engine, progress
+from scalescope.run.progress import Progress, listening
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
+from scalescope_flows import scale_sweep
+from scalescope_flows.local import LocalFlow
+from scalescope_flows.sweep import measure, provision, teardown
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
@@ -308,7 +309,7 @@ def test_a_result_that_cannot_be_published_is_still_a_result(
     def broken(*args: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr("flows.publishing.publish", broken)
+    monkeypatch.setattr("scalescope_flows.publishing.publish", broken)
     assert scale_sweep(**SWEEP, store=address).valid == 3
     assert task_runs()[-1].run_count == 1
 

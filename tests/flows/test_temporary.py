@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows import temporary
 from scalescope.errors import InfrastructureError
+from scalescope_flows import temporary
 
 PROGRAM = """
 import dataclasses, json
-from flows import scale_sweep
+from scalescope_flows import scale_sweep
 result = scale_sweep(workload="futures-map", axes={"workers": [1, 2, 4]}, params={"items": 8})
-from flows import temporary
+from scalescope_flows import temporary
 print(json.dumps(dataclasses.asdict(result) | {"server": temporary._server.pid}))
 """
 
@@ -47,7 +47,7 @@ def test_a_sweep_needs_no_server(tmp_path: Path) -> None:
 
 
 def test_importing_flows_does_not_import_prefect() -> None:
-    program = "import sys, flows, flows.cli; sys.exit('prefect' in sys.modules or 'distributed' in sys.modules)"
+    program = "import sys, scalescope_flows, scalescope.cli.main; sys.exit(bool({'prefect', 'dask'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.engine import judged
 from scalescope import workloads
-from scalescope.analysis.verdict import diagnose
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.driver.process import Driver
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial
+from scalescope.run.engine import judged
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flows import engine
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.trial import Trial
+from scalescope.run import engine
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.quiet]
 

@@ -84,7 +84,7 @@ def test_a_deployed_sweep_runs(worker: psutil.Process) -> None:
 
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name("scale-sweep/scale-sweep")
-    assert deployment.entrypoint == "flows.sweep.scale_sweep"
+    assert deployment.entrypoint == "scalescope_flows.sweep.scale_sweep"
     assert deployment.pull_steps == []
     assert deployment.parameter_openapi_schema is not None
     assert "What to run" in deployment.parameter_openapi_schema["properties"]["workload"]["description"]

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from flows import engine
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.report.html import write, write_study
+from scalescope.run import engine
 from scalescope.store.store import SweepRun
 
 pytestmark = pytest.mark.timeout(240)

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.jobqueue import script, slurm_jobs
+from scalescope.clusters.jobqueue import script
 from scalescope.clusters.jobqueue.folder import ClusterFolder
 from scalescope.clusters.jobqueue.watch import Waiting, Watch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.leases import new_label
 from scalescope.model.cluster import SlurmSpec
+from scalescope.slurm import jobs as slurm_jobs
 
 LIMIT_S = 60.0
 BARE = "BARE"

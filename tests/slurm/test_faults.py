@@ -25,9 +25,9 @@ import psutil
 import pytest
 import yaml
 
-from flows import engine
 from scalescope.errors import UsageError
 from scalescope.model.trial import Trial, TrialState
+from scalescope.run import engine
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
@@ -43,7 +43,7 @@ def hold(client, *, items: int = 8, seconds: float = 1.0, folder: str = ""):
     Path(folder, f"running-{seconds:g}").touch()
     client.gather(futures)
 """
-COMMAND = "from flows.cli import main; main()"
+COMMAND = "from scalescope.cli.main import main; main()"
 NODES_EACH = 3
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from flows import cli
 from scalescope import leases, reaping
-from scalescope.clusters.jobqueue import slurm_jobs
+from scalescope.cli import main as cli
 from scalescope.reaping import Fate
+from scalescope.slurm import jobs as slurm_jobs
 
 OWNER = """
 import subprocess, sys, time

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.jobqueue import slurm_jobs
 from scalescope.clusters.jobqueue.watch import Watch
 from scalescope.leases import new_label
+from scalescope.slurm import jobs as slurm_jobs
 
 HOLDS_MEMORY = f"{sys.executable} -S -c 'import time; kept = bytearray(60 << 20); time.sleep(600)'"
 

@@ -21,11 +21,11 @@ from prefect.exceptions import InfrastructureNotFound
 from prefect.logging.handlers import APILogHandler
 from prefect.states import AwaitingRetry, Cancelling, Pending, Running, Scheduled
 
-from flows.slurm import sbatch
-from flows.slurm import worker as worker_module
-from flows.slurm.configuration import job_name
-from flows.slurm.worker import SlurmWorker
-from scalescope.clusters.jobqueue.slurm_jobs import CommandSilent
+from scalescope.slurm import sbatch
+from scalescope.slurm.jobs import CommandSilent
+from scalescope_flows.work_pools.slurm import worker as worker_module
+from scalescope_flows.work_pools.slurm.configuration import job_name
+from scalescope_flows.work_pools.slurm.worker import SlurmWorker
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "in_slurm"), pytest.mark.timeout(120)]
 PATIENCE_S = 60.0

@@ -19,10 +19,10 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelling, Scheduled
 
-from flows.slurm.configuration import SlurmJobConfiguration, job_name
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.trial import TrialState
 from scalescope.store.store import Store
+from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
 pytestmark = pytest.mark.timeout(200)
 PATIENCE_S = 90.0

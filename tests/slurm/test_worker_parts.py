@@ -11,11 +11,11 @@ import pytest
 from prefect.workers.base import BaseWorker
 from pydantic import ValidationError
 
-from flows.slurm import output, sbatch
-from flows.slurm.configuration import SlurmJobConfiguration, job_name
-from flows.slurm.output import Output
-from flows.slurm.worker import SlurmWorker
-from scalescope.clusters.jobqueue.slurm_jobs import Job
+from scalescope.slurm import output, sbatch
+from scalescope.slurm.jobs import Job
+from scalescope.slurm.output import Output
+from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
+from scalescope_flows.work_pools.slurm.worker import SlurmWorker
 
 RUN = UUID("12345678-1234-5678-1234-567812345678")
 

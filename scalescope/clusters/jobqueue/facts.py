@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from scalescope.clusters.jobqueue import slurm_jobs
-from scalescope.clusters.jobqueue.slurm_jobs import CommandSilent, Job, Run
+from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.jobs import CommandSilent, Job, Run
 
 _SACCT = tuple("JobID State ExitCode Submit Start End Reserved NodeList AllocTRES MaxRSS Partition Reason".split())  # noqa: SIM905
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalescope.clusters.jobqueue import script, slurm_jobs
+from scalescope.clusters.jobqueue import script
 from scalescope.clusters.jobqueue.watch import Watch
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import jobs as slurm_jobs
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.jobqueue import reasons, slurm_jobs
 from scalescope.clusters.jobqueue.facts import job_facts
-from scalescope.clusters.jobqueue.slurm_jobs import CommandSilent, Job, Run
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm import reasons
+from scalescope.slurm.jobs import CommandSilent, Job, Run
 
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
 """Seconds between two looks: this share of the time for which nothing has changed, within these bounds."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis import knee
 from scalescope.analysis.summary import summarise
-from scalescope.analysis.verdict import diagnose
 from scalescope.analysis.worker_time import TITLES
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import UsageError
 from scalescope.report import links, rows
 from scalescope.report.files import replacing

@@ -10,8 +10,8 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Ints
 from scalescope.analysis.measure import Stage, peak
-from scalescope.analysis.observation import Observation
 from scalescope.analysis.summary import plural
+from scalescope.diagnosis.observation import Observation
 from scalescope.report import rows
 from scalescope.report.html.page import Table
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.graph import Graph
-from scalescope.analysis.observation import Observation
 from scalescope.analysis.summary import PointSummary, label, varied
+from scalescope.diagnosis.observation import Observation
 from scalescope.errors import CaptureError, StoreError
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
+from scalescope.cli import main as cli
 
 pytestmark = pytest.mark.usefixtures("cache")
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.jobqueue import facts, slurm_jobs
-from scalescope.clusters.jobqueue.slurm_jobs import Job
+from scalescope.clusters.jobqueue import facts
 from scalescope.clusters.jobqueue.watch import LONGEST_S, SILENCE_S, Watch, excerpt
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.jobs import Job
 
 LABEL = "scalescope-0123456789ab"
 ME = slurm_jobs.getpass.getuser()

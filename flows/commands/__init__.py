@@ -1,1 +1,0 @@
-"""Commands that have a module of their own; `flows.cli` imports them, which adds them to its application."""

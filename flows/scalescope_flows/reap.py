@@ -1,0 +1,66 @@
+"""The scheduled flow that removes what dead runs left outside."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from prefect import get_run_logger
+from prefect.artifacts import create_table_artifact
+
+from scalescope import reaping
+from scalescope.errors import ClusterError
+from scalescope.reaping import Fate, Reaped
+from scalescope_flows.local import local_flow
+
+KEY = "scalescope-reap"
+
+
+@local_flow(name="reap", persist_result=False)
+def reap(dry_run: bool = False) -> list[dict[str, object]]:
+    """Remove jobs and processes that no living run owns, on the machine and for the user that runs this flow.
+
+    Only what carries the label of one of our leases, in name and comment, is touched.
+
+    Args:
+        dry_run: Only say what would be done.
+
+    Returns:
+        What became of each lease.
+
+    Raises:
+        ClusterError: Something could not be removed; the leases are kept, so that the next run tries again.
+        StoreError: The leases cannot be read.
+    """
+    results = reaping.reap(dry_run=dry_run)
+    rows = [_row(result) for result in results]
+    line = _line(results)
+    get_run_logger().info(line)
+    create_table_artifact(rows, key=KEY, description=line)
+    failed = [result for result in results if result.fate is Fate.FAILED]
+    if failed:
+        raise ClusterError(
+            f"{len(failed)} of {len(results)} leases could not be cleared",
+            cause="; ".join(f"{result.label}: {result.words}" for result in failed),
+            next_step=failed[0].next_step,
+        )
+    return [asdict(result) for result in results]
+
+
+def _row(result: Reaped) -> dict[str, str]:
+    return {
+        "lease": result.label,
+        "backend": result.backend,
+        "what was done": result.fate.value,
+        "jobs or processes": ", ".join(result.removed) or "-",
+        "why": result.words,
+        "next": result.next_step,
+    }
+
+
+def _line(results: list[Reaped]) -> str:
+    if not results:
+        return "no leases"
+    counts = {fate: sum(result.fate is fate for result in results) for fate in Fate}
+    ended = sum(len(result.removed) for result in results)
+    shown = ", ".join(f"{count} {fate.value}" for fate, count in counts.items() if count)
+    return f"{len(results)} leases: {shown}; {ended} jobs or processes of dead runs"

@@ -1,0 +1,150 @@
+"""A temporary Prefect server for processes that have none configured.
+
+Prefect starts one too, but that is in our process group, so that Ctrl-C in a terminal ends it before the flow, which
+then waits minutes for it; it gives up after 20 s, in which a new database is not migrated on a busy machine; and it
+outlives a process that is killed. This one has a session of its own, and ends when our end of a pipe closes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import prefect
+from prefect.context import refresh_global_settings_context
+from prefect.settings import get_current_settings
+
+from scalescope.errors import InfrastructureError
+from scalescope.run import keeper
+
+START_TIMEOUT_S = 180.0
+"""Seconds. The first start migrates a new database: 11 s of CPU, on top of the 6 s of every start."""
+
+_server: Server | None = None
+
+
+def is_needed() -> bool:
+    """Whether Prefect would have to start a server by itself."""
+    settings = get_current_settings()
+    return settings.api.url is None and settings.server.ephemeral.enabled
+
+
+def is_used() -> bool:
+    """Whether this process uses a server that `begin` started."""
+    return _server is not None
+
+
+def begin() -> None:
+    """Begin to start a server, if none is configured; it lives as long as this process."""
+    global _server
+    if is_needed() and _server is None:
+        _server = Server()
+
+
+def ready() -> None:
+    """Have a server: where one has been begun, wait until it answers, and make it the one that Prefect uses here.
+
+    Raises:
+        InfrastructureError: It did not start.
+    """
+    global _server
+    begin()
+    if _server is None or not is_needed():
+        return
+    try:
+        _server.wait()
+    except InfrastructureError:
+        _server = None
+        raise
+    # In the environment, so that threads without a context of their own, and processes such as Dask workers, see it.
+    os.environ["PREFECT_API_URL"] = _server.url
+    refresh_global_settings_context()
+
+
+class Server:
+    """A Prefect server on the loopback device, with the database of the user's Prefect profile.
+
+    Attributes:
+        url: Of its API.
+        pid: Of the process that keeps it.
+    """
+
+    def __init__(self) -> None:
+        port = _free_port()
+        self.url = f"http://127.0.0.1:{port}/api"
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-P", keeper.__file__),
+                *(sys.executable, "-m", "uvicorn", "--app-dir", str(Path(prefect.__file__).parent)),
+                *("--factory", "prefect.server.api.server:create_app", "--lifespan", "on", "--log-level", "error"),
+                *("--host", "127.0.0.1", "--port", str(port)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+            env={
+                **os.environ,
+                **get_current_settings().to_environment_variables(exclude_unset=True),
+                # what Prefect gives to a temporary server of its own
+                "PREFECT_UI_ENABLED": "0",
+                "PREFECT__SERVER_EPHEMERAL": "1",
+                "PREFECT__SERVER_FINAL": "1",
+                # nothing of this needs to leave the machine
+                "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            },
+        )
+        self.pid = self._process.pid
+        # Registered before Prefect registers what it still has to send at exit, so that it runs after that.
+        atexit.register(self.stop)
+
+    def wait(self) -> None:
+        """Wait until it answers.
+
+        Raises:
+            InfrastructureError: It ended, or did not answer in time.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            ended = self._process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                self.stop()
+                raise InfrastructureError(
+                    "the temporary Prefect server " + ("ended" if ended else f"did not start in {START_TIMEOUT_S:g} s"),
+                    where=f"PREFECT_HOME {get_current_settings().home}",
+                    cause=self._tail() or "the machine is overloaded",
+                    next_step="try again, or start a server with `prefect server start` and set PREFECT_API_URL",
+                )
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it, and wait for its end; may be called again."""
+        atexit.unregister(self.stop)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(keeper.GRACE_S + 5)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as reply:  # noqa: S310 (http, ours)
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    def _tail(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode("utf-8", "replace")[-2000:].strip()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

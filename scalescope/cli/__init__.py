@@ -1,0 +1,1 @@
+"""The command line: options in, runs and studies of the library out."""

@@ -1,0 +1,147 @@
+"""What `scalescope doctor` looks at."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from scalescope.driver.process import Driver
+from scalescope.errors import ClusterError, ScalescopeError
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.limit import EmulationLimit
+from scalescope.model.sweep import PlannedTrial, Point
+from scalescope.model.trial import TrialState
+from scalescope.run import quiet
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What.
+        purpose: What needs it.
+        works: Whether it does.
+        found: Version or measurement, or what is wrong and what helps.
+        essential: Whether nothing works without it.
+    """
+
+    name: str
+    purpose: str
+    works: bool
+    found: str
+    essential: bool = False
+
+    @property
+    def mark(self) -> str:
+        """A sign for tables."""
+        return "ok" if self.works else "BROKEN" if self.essential else "-"
+
+
+@dataclass(frozen=True)
+class Package:
+    """A distribution, a module of it or of ours that needs it, what for, and the extra that installs it."""
+
+    name: str
+    module: str
+    purpose: str
+    extra: str = ""
+
+
+ESSENTIAL = (
+    Package("distributed", "distributed", "all clusters"),
+    Package("prefect", "scalescope_flows.sweep", "flows, the command `sweep`"),
+    Package("sqlalchemy", "scalescope.store.store", "keeping results"),
+    Package("pyarrow", "pyarrow.parquet", "keeping raw records"),
+)
+OPTIONAL = (
+    Package("apache-beam", "apache_beam", "workloads beam-pardo and beam-files", "beam"),
+    Package("numpy", "numpy", "workload array-matmul", "arrays"),
+    Package("pandas", "pandas", "workload dataframe-shuffle", "arrays"),
+    Package("torch", "torch", "beam-files on a GPU", "torch"),
+    Package("prefect-dask", "prefect_dask", "parallel clusters on Dask", "dask-runner"),
+    Package("psycopg", "psycopg", "stores in PostgreSQL", "postgresql"),
+    Package("dask-jobqueue", "dask_jobqueue", "clusters on Slurm and other batch systems", "slurm"),
+    Package("asyncssh", "asyncssh", "clusters over SSH", "ssh"),
+    Package("bokeh", "bokeh", "the report of a run; Dask's own performance report", "report"),
+)
+
+
+def all_checks() -> list[Check]:
+    """Look at everything; takes some ten seconds."""
+    python = f"{sys.version.split()[0]} at {sys.executable}"
+    return [
+        Check("python", "everything", True, python, essential=True),
+        *(_attempt(package.name, package.purpose, partial(_import, package), essential=True) for package in ESSENTIAL),
+        *(_installed(package) for package in OPTIONAL),
+        _attempt("store", "keeping results", _store, essential=True),
+        Check("cores", "clusters in real time, parallel clusters", True, _cores()),
+        _attempt("simulated cluster", "sweeps in virtual time", partial(_cluster, "simulated"), essential=True),
+        _attempt("virtual cluster", "many workers in real time", _emulation, essential=False),
+        _attempt("local cluster", "worker processes on this machine", partial(_cluster, "local"), essential=False),
+    ]
+
+
+def _import(package: Package) -> str:
+    importlib.import_module(package.module)
+    return metadata.version(package.name)
+
+
+def _installed(package: Package) -> Check:
+    """Without importing it: some take seconds, and talk."""
+    if find_spec(package.module) is not None:
+        return Check(package.name, package.purpose, True, metadata.version(package.name))
+    return Check(package.name, package.purpose, False, f'not installed: pip install "scalescope[{package.extra}]"')
+
+
+def _attempt(name: str, purpose: str, look: Callable[[], str], *, essential: bool) -> Check:
+    try:
+        return Check(name, purpose, True, look(), essential)
+    except ScalescopeError as error:
+        return Check(name, purpose, False, str(error), essential)
+    except Exception as error:  # noqa: BLE001 - a package that breaks on import can raise anything
+        return Check(name, purpose, False, f"{type(error).__name__}: {error}", essential)
+
+
+def _store() -> str:
+    from scalescope.store.store import Store  # that it cannot be imported is one of the things to find out
+
+    with Store.open() as store:
+        return store.where
+
+
+def _cores() -> str:
+    usable = len(quiet.cores())
+    return f"{usable} usable of {os.cpu_count()}" if usable else f"{os.cpu_count()}; processes cannot be pinned here"
+
+
+def _cluster(kind: str) -> str:
+    """Open one, and report what it says of itself."""
+    with _driver(kind) as driver:
+        return f"shows {driver.facts['shows']}"
+
+
+def _emulation() -> str:
+    """Measure how long tasks must be for this host to emulate so many workers."""
+    point = Point(workers=100, params={"items": 100, "seconds": 0.1, "stages": 1})
+    with _driver("virtual") as driver:
+        outcome = driver.run(PlannedTrial(0, point, 0), "futures-map", timeout_s=60)
+    if outcome.state is not TrialState.VALID:
+        raise ClusterError(f"a trial on it was {outcome.state.value}: {outcome.reason}")
+    limit = EmulationLimit.from_mapping(outcome.facts["cluster"]["limit"])
+    return "; ".join(limit.sentence(workers) for workers in (100, 300, 1000))
+
+
+@contextmanager
+def _driver(kind: str) -> Iterator[Driver]:
+    with tempfile.TemporaryDirectory() as folder, Driver.start(cluster_spec(kind), folder=Path(folder)) as driver:
+        yield driver

@@ -1,0 +1,144 @@
+"""`scalescope environments`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scalescope.cli import main as cli
+from scalescope.cli.console import say
+
+if TYPE_CHECKING:
+    from scalescope.environments import Built, Cached, Pruned
+
+app = typer.Typer(epilog=cli.STATUSES, rich_markup_mode=cli.app.rich_markup_mode)
+cli.app.add_typer(app, name="environments")
+
+
+@app.callback(invoke_without_command=True)
+def environments(context: typer.Context, as_json: cli.Json = False) -> None:
+    """List, build and remove the software environments that trials run in.
+
+    An environment is named by a text, in a sweep as well: present (the one that Scalescope is installed in), the path
+    of a Python interpreter that has distributed, or requirements, which uv resolves and installs once:
+
+    scalescope environments build "2023 = python==3.11 apache-beam==2.47.0 distributed==2023.5.0"
+
+    scalescope sweep -w bag-map -a "environment=dask==2023.5.0,dask==2024.8.0" -a workers=100,200
+
+    They are kept in $SCALESCOPE_ENVIRONMENTS, or in the user's cache folder. What is not pinned is resolved once, when
+    it is built.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from scalescope.environments import list_cached
+
+    found = list_cached()
+    if as_json:
+        cli._print_json([_cached(cached) for cached in found])
+        return
+    rows = [
+        (
+            _age(cached.last_used) + (", in use" if cached.in_use else ""),
+            _bytes(cached.size),
+            cached.python_version,
+            str(cached.packages),
+            cached.text,
+        )
+        for cached in found
+    ]
+    cli._print_table(("last used", "size", "python", "packages", "environment"), rows)
+    total = sum(cached.size for cached in found)
+    say(
+        f"\n{len(found)} environments, {_bytes(total)} (files shared with uv's own cache counted), in {_where()}", "dim"
+    )
+
+
+@app.command(epilog=cli.STATUSES)
+def build(
+    texts: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT...", help="Environments, each in quotes: 'dask==2024.8.0 numpy<2' 'dask==2026.8'."
+        ),
+    ],
+    as_json: cli.Json = False,
+) -> None:
+    """Build environments now, so that no sweep has to wait for them; print the interpreter of each.
+
+    Those that are in the cache are only checked. Nothing is built if one of the texts cannot be understood.
+    """
+    from scalescope.environments import ensure
+    from scalescope.model.environment import Environment
+
+    asked = [Environment.parse(text) for text in texts]
+    built = [ensure(environment, says=say) for environment in asked]
+    if as_json:
+        cli._print_json([_built(one) for one in built])
+    else:
+        for one in built:
+            print(one.python)
+
+
+@app.command(epilog=cli.STATUSES)
+def prune(
+    older_than: Annotated[
+        float, typer.Option(metavar="DAYS", min=0, help="Remove those not asked for in so many days.")
+    ] = 30.0,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all, however lately they were asked for.")] = False,
+    as_json: cli.Json = False,
+) -> None:
+    """Remove environments that were not used lately, and what killed builds left. One that is in use stays.
+
+    A sweep that needs a removed one builds it again, from uv's own cache where that still has the packages; `uv cache
+    prune` makes room there.
+    """
+    from scalescope.environments import prune as remove
+
+    done = remove(older_than_days=older_than, everything=everything)
+    if as_json:
+        cli._print_json(asdict(done))
+        return
+    _print_pruned(done)
+
+
+def _print_pruned(done: Pruned) -> None:
+    for text in done.removed:
+        print(f"removed  {text or '(what a killed build left)'}")
+    for text in done.in_use:
+        print(f"in use   {text}")
+    say(f"{len(done.removed)} removed, {_bytes(done.freed)} freed in {_where()}", "dim")
+
+
+def _cached(cached: Cached) -> dict[str, Any]:
+    last_used = datetime.fromtimestamp(cached.last_used, UTC).isoformat(timespec="seconds")
+    return {**asdict(cached), "path": str(cached.path), "last_used": last_used}
+
+
+def _built(built: Built) -> dict[str, Any]:
+    data = asdict(built)
+    environment = data.pop("environment")
+    return {"text": environment["text"], "name": environment["name"], **data}
+
+
+def _where() -> str:
+    from scalescope.environments.shelf import folder
+
+    return str(folder())
+
+
+def _age(when: float) -> str:
+    """How long ago, as people say it."""
+    seconds = max(time.time() - when, 0.0)
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return "just now"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB"

@@ -1,0 +1,92 @@
+"""`scalescope leases` and `scalescope reap`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scalescope.cli import main as cli
+from scalescope.cli.console import say, say_error
+
+if TYPE_CHECKING:
+    from scalescope.leases import Lease
+    from scalescope.reaping import Reaped
+
+
+@cli.app.command(epilog=cli.STATUSES)
+def leases(as_json: cli.Json = False) -> None:
+    """List what runs outside this machine, or outside its owner: jobs and drivers, and whether their owners live.
+
+    It is written down before it is asked for, in $SCALESCOPE_LEASES or in the user's state folder.
+    """
+    from scalescope import leases as ledger
+    from scalescope import reaping
+
+    found, broken = ledger.read_all()
+    told = [(lease, *reaping.explain(lease)) for lease in found]
+    if as_json:
+        cli._print_json(
+            [_lease(lease) | {"owned": owned, "words": words} for lease, owned, words in told]
+            + [{"label": "", "error": str(error)} for error in broken]
+        )
+    else:
+        cli._print_table(
+            ("lease", "backend", "since", "owner"),
+            [(lease.label, lease.backend, _since(lease.created_at), words) for lease, _, words in told],
+        )
+        orphans = sum(owned is False for _, owned, _ in told)
+        say(
+            f"\n{len(found)} leases in {ledger.folder()}"
+            + (f"; {orphans} without an owner: `scalescope reap` removes what is left of them" if orphans else ""),
+            "dim",
+        )
+        for error in broken:
+            say_error(str(error))
+    raise typer.Exit(cli.INFRASTRUCTURE if broken else cli.OK)
+
+
+@cli.app.command(epilog=cli.STATUSES)
+def reap(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    as_json: cli.Json = False,
+) -> None:
+    """Remove what dead owners left: cancel their jobs, pending ones too, end their processes, drop their leases.
+
+    Only jobs of this user whose name and comment are exactly the label of a lease are touched. A lease whose owner
+    lives, or may live on another host, is left alone. Status 3 if something could not be removed.
+    """
+    from scalescope import reaping
+
+    results = reaping.reap(dry_run=dry_run)
+    if as_json:
+        cli._print_json([asdict(result) for result in results])
+    else:
+        _print(results)
+    failed = any(result.fate is reaping.Fate.FAILED for result in results)
+    raise typer.Exit(cli.INFRASTRUCTURE if failed else cli.OK)
+
+
+def _print(results: list[Reaped]) -> None:
+    if not results:
+        say("Nothing to reap: there is no lease.", "dim")
+        return
+    rows = [(result.label, result.fate.value, ", ".join(result.removed) or "-", result.words) for result in results]
+    cli._print_table(("lease", "what was done", "jobs or processes", "why"), rows)
+    for result in results:
+        if result.next_step:
+            say(f"{result.label}: {result.next_step}", "yellow")
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    def iso(when: float | None) -> str | None:
+        return None if when is None else datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds")
+
+    return asdict(lease) | {"created_at": iso(lease.created_at), "limit_at": iso(lease.limit_at)}
+
+
+def _since(when: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))

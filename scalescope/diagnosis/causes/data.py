@@ -1,0 +1,496 @@
+"""Causes that lie in the data: moving it, unpacking it, keeping it, and computing it again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.analysis.summary import percent, plural
+from scalescope.diagnosis.causes import levels
+from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, severity_of
+from scalescope.diagnosis.causes.failures import deaths, short
+from scalescope.model.finding import Severity
+from scalescope.model.records import STATUS_FINISHED
+
+FELT_S = 0.01
+"""Mean seconds of a fetch or of unpacking below which it is the price of a message, and not of data."""
+LARGE = 1_000_000
+"""Mean bytes fetched for a task from which on data is the matter, however fast it came."""
+SHARED = 0.5
+"""Share of the bytes moved that one result must have to be worth sending to all workers at once."""
+ONE_OFF = 0.7
+"""Share of the unpacking done for the first task of each worker, from which on it is the import of modules."""
+HEAVY_GRAPH = 100_000
+"""Bytes of a graph below which its tasks carry no data worth speaking of."""
+HEAVY_TASK_S = 0.02
+"""Mean seconds of handing over a task from which on it is its content, and not the handling that every task costs."""
+
+MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
+LOCALITY_LINK = "https://distributed.dask.org/en/stable/locality.html"
+LOAD_LINK = "https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask"
+REPEAT_LINK = "https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly"
+
+MORE_MEMORY = (
+    "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions smaller"
+)
+
+
+# ------------------------------------------------------------------ transfer
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Results that went from one worker to another.
+
+    Attributes:
+        nbytes: All together; each counted once for each worker that it went to.
+        most: Row in `tasks` of the result of which most bytes went.
+        most_nbytes: How many.
+        readers: Workers that it went to.
+    """
+
+    nbytes: float
+    most: int
+    most_nbytes: float
+    readers: int
+
+
+def transfer_bound(observation: Observation) -> Finding | None:
+    """Threads wait while their worker fetches the inputs of their next task.
+
+    Worker time lost: the part `transfer`, in which nothing was computed meanwhile; fetching that computation hides
+    costs nothing.
+    """
+    share = observation.share("transfer")
+    if observation.attempts is None or share < WORTH_A_WORD:
+        return None
+    attempts = observation.attempts
+    fetching = attempts.transfer > 0
+    moved, tasks = _moved(observation), int(fetching.sum())
+    each = float(attempts.transfer[fetching].mean())
+    if each < FELT_S and (moved is None or moved.nbytes / tasks < LARGE):
+        return None
+    prefix, part = _largest(attempts.transfer, observation)
+    amount = "" if moved is None else f", {levels.size(moved.nbytes)} in all"
+    remedy = (
+        "have what belongs together on one worker: fewer, larger workers (threads of one process share their data), "
+        f"or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
+    )
+    evidence = [
+        Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
+        Evidence("tasks that fetched inputs", tasks, "table tasks, column transfer"),
+        Evidence("seconds for each of them", round(each, 4), "table tasks, column transfer"),
+        Evidence(f"share of `{prefix}` in the seconds", round(part, 3), "table tasks"),
+    ]
+    if moved is not None:
+        evidence.append(Evidence("bytes moved", int(moved.nbytes), "tables dependencies and tasks"))
+        if moved.readers > 2 and moved.most_nbytes >= SHARED * moved.nbytes:
+            key = short(str(observation.column("tasks", "key")[moved.most]))
+            remedy = (
+                f"send `{key}` to all workers once, before the tasks that need it: "
+                "`client.scatter(value, broadcast=True)` or `client.replicate([future])`"
+            )
+            evidence.append(Evidence(f"bytes of `{key}`", int(moved.most_nbytes), f"went to {moved.readers} workers"))
+    return Finding(
+        "transfer-bound",
+        severity_of(share),
+        f"{percent(share)} of the worker time goes to fetching inputs, {percent(part)} of it for `{prefix}`: "
+        f"{levels.duration(each)} for each of {plural(tasks, 'task')}{amount}.",
+        remedy,
+        evidence=tuple(evidence),
+        confidence=0.9,
+        lost_s=observation.seconds("transfer"),
+        link=LOCALITY_LINK,
+    )
+
+
+def _moved(observation: Observation) -> _Moved | None:
+    """What tasks needed from other workers; None where dependencies were not recorded."""
+    task = np.asarray(observation.column("dependencies", "task"), dtype=np.int64)
+    needs = np.asarray(observation.column("dependencies", "needs"), dtype=np.int64)
+    if not len(task):
+        return None
+    attempts, nbytes = levels.measured(observation), np.asarray(observation.column("tasks", "nbytes"), np.float64)
+    worker = np.full(len(nbytes), -1, np.int64)
+    worker[attempts.row] = attempts.worker
+    away = (worker[task] >= 0) & (worker[needs] >= 0) & (worker[task] != worker[needs])
+    went = np.unique(needs[away] * len(attempts.addresses) + worker[task[away]])  # once to each worker
+    if not len(went):
+        return None
+    source, count = np.unique(went // len(attempts.addresses), return_counts=True)
+    sizes = nbytes[source] * count
+    most = int(sizes.argmax())
+    return _Moved(float(sizes.sum()), int(source[most]), float(sizes[most]), int(count[most]))
+
+
+def _largest(seconds: Floats, observation: Observation) -> tuple[str, float]:
+    """The task prefix with most of these seconds, and its share of them."""
+    names, code = levels.prefixes(observation)
+    sums = np.bincount(code, weights=seconds, minlength=len(names))
+    first = int(sums.argmax())
+    return names[first], float(sums[first] / max(sums.sum(), 1e-12))
+
+
+# ------------------------------------------------------------------ serialisation
+
+
+def serialisation_bound(observation: Observation) -> Finding | None:
+    """Threads wait while their worker unpacks tasks that carry data within them.
+
+    Worker time lost: the part `serialisation`, which older releases of distributed report; newer ones do not, and there
+    it is the time for which threads were idle although their next task had been handed to their worker
+    already, at most the part `not_assigned`.
+    """
+    attempts = observation.attempts
+    if attempts is None:
+        return None
+    reported = observation.share("serialisation")
+    if reported >= WORTH_A_WORD:
+        return _unpacking(observation, reported)
+    return _heavy_tasks(observation)
+
+
+def _unpacking(observation: Observation, share: float) -> Finding | None:
+    attempts = levels.measured(observation)
+    unpacking = attempts.deserialize > 0
+    each, tasks = float(attempts.deserialize[unpacking].mean()), int(unpacking.sum())
+    if each < FELT_S:
+        return None
+    prefix, part = _largest(attempts.deserialize, observation)
+    once = float(attempts.deserialize[_first_on_worker(observation)].sum() / attempts.deserialize.sum())
+    imports = once >= ONE_OFF and tasks > len(np.unique(attempts.worker[unpacking]))
+    remedy = (
+        "import the modules of the tasks when workers start (`distributed.worker.preload`, `--preload MODULE`), or "
+        "measure with `warmups: 1`"
+        if imports
+        else _heavy_remedy(prefix)
+    )
+    what = (
+        "most of it for the first task of each worker, which imports its modules"
+        if imports
+        else (f"{percent(part)} of it for `{prefix}`")
+    )
+    return Finding(
+        "serialisation-bound",
+        Severity.LOW if imports else severity_of(share),
+        f"{percent(share)} of the worker time goes to unpacking tasks, {what}: {levels.duration(each)} for each of "
+        f"{plural(tasks, 'task')}.",
+        remedy,
+        evidence=(
+            Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
+            Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
+            Evidence("share of the first task of each worker", round(once, 3), "table tasks"),
+        ),
+        confidence=0.9,
+        lost_s=observation.seconds("serialisation"),
+        link=LOAD_LINK,
+    )
+
+
+def _first_on_worker(observation: Observation) -> Ints:
+    """The attempt that each worker began first."""
+    attempts = levels.measured(observation)
+    order = np.lexsort((attempts.start, attempts.worker))
+    first: Ints = order[np.flatnonzero(np.diff(attempts.worker[order], prepend=-1))]
+    return first
+
+
+def _heavy_tasks(observation: Observation) -> Finding | None:
+    """By what a worker had been handed and could not start, where the graph is heavy."""
+    nbytes = np.asarray(observation.column("graphs", "nbytes"), dtype=np.float64)
+    heaviest = float(nbytes.max(initial=0.0))
+    if heaviest < HEAVY_GRAPH or observation.share("not_assigned") < WORTH_A_WORD:
+        return None
+    waited = _handed_over(observation)
+    each = float(waited.mean())
+    lost_s = min(float(waited.sum()), observation.seconds("not_assigned"))
+    share = lost_s / (observation.threads * levels.measured(observation).makespan)
+    if share < WORTH_A_WORD or each < HEAVY_TASK_S:
+        return None
+    prefix, part = _largest(waited, observation)
+    stall = np.asarray(observation.column("lag", "seconds"), dtype=np.float64)
+    return Finding(
+        "serialisation-bound",
+        severity_of(share),
+        f"{percent(share)} of the worker time passes between handing a task to a worker and its start, "
+        f"{levels.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is "
+        f"packed and unpacked each time (graph of {levels.size(heaviest)}).",
+        _heavy_remedy(prefix),
+        evidence=(
+            Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
+            Evidence("seconds for each task", round(each, 4), "table tasks"),
+            Evidence(f"share of `{prefix}`", round(part, 3), "table tasks"),
+            Evidence("bytes of the largest graph", int(heaviest), "table graphs"),
+            Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
+        ),
+        confidence=0.7,
+        lost_s=lost_s,
+        link=LOAD_LINK,
+    )
+
+
+def _heavy_remedy(prefix: str) -> str:
+    return (
+        f"keep large objects out of the calls of `{prefix}`: load them inside a task (`dask.delayed(load)(path)`), or "
+        "`future = client.scatter(value, broadcast=True)` once and pass the future"
+    )
+
+
+def _handed_over(observation: Observation) -> Floats:
+    """Seconds of each attempt for which its thread was free and its worker had it, and did nothing else for it."""
+    attempts = levels.measured(observation)
+    assigned = np.maximum(levels.column(observation, "assigned") - attempts.epoch, 0.0)
+    # The thread was free once the attempt before it on that thread had ended.
+    order = np.lexsort((attempts.start, attempts.thread, attempts.worker))
+    same = np.zeros(len(order), dtype=bool)
+    same[1:] = (np.diff(attempts.worker[order]) == 0) & (np.diff(attempts.thread[order]) == 0)
+    free = np.zeros(len(order))
+    free[order[1:]] = np.where(same[1:], attempts.stop[order[:-1]], 0.0)
+    joined = np.zeros(len(attempts.addresses))
+    joined[attempts.members.worker] = attempts.members.joined
+    since = np.maximum(np.maximum(assigned, free), joined[attempts.worker])
+    done: Floats = np.maximum(levels.occupied_from(observation) - since, 0.0)
+    return done
+
+
+# ------------------------------------------------------------------ memory
+
+
+def memory_spill(observation: Observation) -> Finding | None:
+    """Threads wait while their worker writes results to disk or reads them back.
+
+    Worker time lost: the part `spill`. What a worker writes because of its memory as a whole, and not for a task,
+    blocks it without being in the record.
+    """
+    share = observation.share("spill")
+    attempts = observation.attempts
+    if attempts is None or share < WORTH_A_WORD:
+        return None
+    read, written = float(attempts.disk_read.sum()), float(attempts.disk_write.sum())
+    prefix, part = _largest(attempts.disk_read + attempts.disk_write, observation)
+    spilled = _peaks(observation, "spilled")
+    amount = f" ({levels.size(spilled)} were on disk)" if spilled else ""
+    return Finding(
+        "memory-spill",
+        severity_of(share),
+        f"{percent(share)} of the worker time goes to writing results to disk and reading them back, {percent(part)} "
+        f"of it for `{prefix}`{amount}: the results do not fit into the memory of the workers{_limit(observation)}.",
+        f"{MORE_MEMORY}; release results that are needed no more, or use more workers",
+        evidence=(
+            Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
+            Evidence("seconds reading", round(read, 3), "table tasks, column disk_read"),
+            Evidence("seconds writing", round(written, 3), "table tasks, column disk_write"),
+            Evidence("most bytes on disk, all workers", int(spilled), "table memory, column spilled"),
+        ),
+        confidence=0.95 if spilled else 0.85,
+        lost_s=observation.seconds("spill"),
+        link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
+    )
+
+
+def memory_paused(observation: Observation) -> Finding | None:
+    """Workers took no more tasks because their memory was almost full.
+
+    Worker time lost: idle threads of paused workers (the part `paused`), by the share of the pauses in which tasks
+    waited for a thread.
+    """
+    attempts = observation.attempts
+    if attempts is None or not len(attempts.pauses.worker):
+        return None
+    pauses, line = attempts.pauses, levels.timeline(observation)
+    wanted = np.concatenate([[0.0], np.cumsum((line.waiting > 0.5) * line.seconds)])
+    inside = np.interp(pauses.end, line.edges, wanted) - np.interp(pauses.begin, line.edges, wanted)
+    length = float((pauses.end - pauses.begin).sum())
+    lost_s = observation.seconds("paused") * float(inside.sum()) / length if length > 0 else 0.0
+    share = lost_s / (observation.threads * attempts.makespan)
+    if share < WORTH_A_WORD:
+        return None
+    workers = np.unique(pauses.worker)
+    resident, managed = _while_paused(observation)
+    unmanaged = resident > 0 and managed < 0.5 * resident
+    held = (
+        f"; of {levels.size(resident)} in the worst process only {levels.size(managed)} are results that Dask knows"
+        if unmanaged
+        else ""
+    )
+    return Finding(
+        "memory-paused",
+        severity_of(share),
+        f"{percent(share)} of the worker time was lost while {plural(len(workers), 'worker')} of "
+        f"{len(attempts.addresses):,} took no task because of {'its' if len(workers) == 1 else 'their'} memory"
+        f"{_limit(observation)}{held}.",
+        "find what the tasks keep besides their results (caches, globals, leaks), run fewer at once "
+        "(`threads_per_worker`), or give each worker more memory (`memory_limit=`, `--memory-limit`)"
+        if unmanaged
+        else MORE_MEMORY,
+        evidence=(
+            Evidence("pauses", len(pauses.worker), "events worker-status-change"),
+            Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
+            Evidence("such as worker", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
+            Evidence("most resident bytes while paused", int(resident), "table memory, column rss"),
+            Evidence("managed bytes then", int(managed), "table memory, column managed"),
+        ),
+        confidence=0.95,
+        lost_s=lost_s,
+        link=f"{MEMORY_LINK}#pause-worker",
+    )
+
+
+def _limit(observation: Observation) -> str:
+    cluster = observation.trial.facts.get("cluster") or {}
+    limit = cluster.get("memory_limit_mb")
+    return f" (limit {limit:,} MiB each)" if limit else ""
+
+
+def _peaks(observation: Observation, column: str) -> float:
+    """The sum over workers of the most that each had."""
+    most: dict[str, int] = {}
+    for worker, value in zip(observation.column("memory", "worker"), observation.column("memory", column), strict=True):
+        if worker != "scheduler":
+            most[worker] = max(value, most.get(worker, 0))
+    return float(sum(most.values()))
+
+
+def _while_paused(observation: Observation) -> tuple[float, float]:
+    """Resident and managed bytes of the sample with most resident bytes, of workers that were paused then."""
+    attempts = levels.measured(observation)
+    index = {address: i for i, address in enumerate(attempts.addresses)}
+    columns = [observation.column("memory", name) for name in ("worker", "time", "rss", "managed")]
+    worker = np.array([index.get(name, -1) for name in columns[0]], dtype=np.int64)
+    time, rss, managed = (np.asarray(values, dtype=np.float64) for values in columns[1:])
+    then = np.zeros(len(worker), dtype=bool)
+    pauses = attempts.pauses
+    for i, begin, end in zip(pauses.worker.tolist(), pauses.begin, pauses.end, strict=True):
+        then |= (worker == i) & (time - attempts.epoch >= begin) & (time - attempts.epoch <= end)
+    if not then.any():
+        return 0.0, 0.0
+    worst = int(np.flatnonzero(then)[rss[then].argmax()])
+    return float(rss[worst]), float(managed[worst])
+
+
+# ------------------------------------------------------------------ recomputation
+
+
+def recomputation(observation: Observation) -> Finding | None:
+    """The same task was computed more than once.
+
+    Worker time lost: the durations of every computation of a task but the last; not where the worker that had the
+    result died, for that is the loss of `worker-died` or `poisonous-task`.
+    """
+    attempts = observation.attempts
+    if attempts is None:
+        return None
+    again = _computed_again(observation)
+    if again is None:
+        return None
+    durations = attempts.stop - attempts.start
+    lost_s = float(durations[again].sum())
+    share = lost_s / (observation.threads * attempts.makespan)
+    if share < WORTH_A_WORD:
+        return None
+    prefix, part = _largest(np.where(again, durations, 0.0), observation)
+    keys = Counter(compress(attempts.key, again.tolist()))
+    most = max(keys.values()) + 1
+    left = bool((~attempts.useful[again]).mean() > 0.5)
+    why = "because workers left with them" if left else "because nothing kept them between one computation and the next"
+    return Finding(
+        "recomputation",
+        severity_of(share),
+        f"{percent(share)} of the worker time went to computing {plural(len(keys), 'task')} again, up to {most:,} "
+        f"times each, {percent(part)} of it `{prefix}`: their results were gone {why}.",
+        "let workers leave by `client.retire_workers(...)`, which moves their results first, or keep them until the end"
+        if left
+        else f"keep `{prefix}` after it was computed once (`x = x.persist()`, or hold its futures), or ask for all "
+        "results together (`dask.compute(a, b)`)",
+        evidence=(
+            Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
+            Evidence("computations too many", int(again.sum()), "table tasks, by key"),
+            Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
+            Evidence("such as key", next(iter(keys)), "table tasks"),
+            Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
+        ),
+        confidence=0.9,
+        lost_s=lost_s,
+        link=REPEAT_LINK,
+    )
+
+
+def _computed_again(observation: Observation) -> Bools | None:
+    """Finished attempts of which a later one finished again; None where there are none."""
+    attempts = levels.measured(observation)
+    finished = levels.column(observation, "status") == STATUS_FINISHED
+    keys = attempts.key if bool(finished.all()) else list(compress(attempts.key, finished.tolist()))
+    if len(set(keys)) == len(keys):
+        return None
+    repeated = {key for key, count in Counter(keys).items() if count > 1}
+    rows = np.flatnonzero(finished)
+    rows = rows[np.fromiter(map(repeated.__contains__, keys), np.bool_, len(keys))]
+    rows = rows[np.argsort(attempts.stop[rows], kind="stable")]
+    last = {attempts.key[row]: row for row in rows.tolist()}
+    again = np.zeros(len(finished), dtype=bool)
+    again[rows] = True
+    again[list(last.values())] = False
+    dead = {death.worker for death in deaths(observation)}
+    on_dead = np.array([address in dead for address in attempts.addresses], dtype=bool)
+    again &= attempts.useful | ~on_dead[attempts.worker]
+    return again if bool(again.any()) else None
+
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        code="transfer-bound",
+        title="Threads wait for their inputs",
+        needs="At least 10 % of the worker time in the part `transfer`, by 10 ms or 1 MB for each task that fetches.",
+        ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many "
+        "fetches of a few milliseconds are the price of tiny tasks.",
+        remedy="Keep together what belongs together: fewer, larger workers, fewer and larger steps; send what all need "
+        "to all workers once.",
+        link=LOCALITY_LINK,
+        find=transfer_bound,
+    ),
+    Cause(
+        code="serialisation-bound",
+        title="Tasks carry large objects",
+        needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
+        "idle between hand-over and start of tasks, 20 ms each, while a graph has 100 kB or more.",
+        ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph "
+        "whose tasks start late points to blocked event loops or tiny tasks.",
+        remedy="Load the objects inside tasks, or scatter them once and pass the future.",
+        link=LOAD_LINK,
+        find=serialisation_bound,
+    ),
+    Cause(
+        code="memory-spill",
+        title="Results do not fit into memory",
+        needs="At least 10 % of the worker time in the part `spill`.",
+        ruled_out_by="Spilling while the threads compute costs nothing and is not in that part.",
+        remedy="More memory for each worker, fewer threads, smaller partitions, or release results earlier.",
+        link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
+        find=memory_spill,
+    ),
+    Cause(
+        code="memory-paused",
+        title="Workers paused for their memory",
+        needs="Changes of status to `paused` (events worker-status-change), and at least 10 % of the worker time idle "
+        "in such pauses while tasks waited.",
+        ruled_out_by="No task waited for a thread meanwhile.",
+        remedy="More memory for each worker, fewer threads, smaller partitions; where Dask knows of little of it, find "
+        "what the tasks keep.",
+        link=f"{MEMORY_LINK}#pause-worker",
+        find=memory_paused,
+    ),
+    Cause(
+        code="recomputation",
+        title="Results computed again",
+        needs="The same key finished more than once, and at least 10 % of the worker time went to all but the last.",
+        ruled_out_by="An attempt that erred or was lost before the task finished once is a retry; results lost with a "
+        "worker that died belong to worker-died or poisonous-task.",
+        remedy="Persist what is used again, or compute everything in one call.",
+        link=REPEAT_LINK,
+        find=recomputation,
+    ),
+)

@@ -1,0 +1,238 @@
+"""Levels over time, and the tasks that were in flight together: what several causes compute on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
+from scalescope.diagnosis.causes.base import Observation, once
+
+MAX_CELLS = 20_000
+"""Most cells of a timeline. Up to so many boundaries levels are exact; beyond, they are means over a cell."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the threads did, over the makespan, in cells between rising edges.
+
+    Attributes:
+        edges: Seconds since the first task was known; one more than there are cells.
+        capacity: Threads there, at most those asked for.
+        occupied: Attempts that compute, or for which their worker fetches, deserialises or reads.
+        waiting: Attempts that are runnable and neither of these.
+    """
+
+    edges: Floats
+    capacity: Floats
+    occupied: Floats
+    waiting: Floats
+
+    @property
+    def seconds(self) -> Floats:
+        """Length of each cell."""
+        return np.diff(self.edges)
+
+    @property
+    def idle(self) -> Floats:
+        """Threads with nothing to do."""
+        return np.maximum(self.capacity - self.occupied, 0.0)
+
+    @property
+    def unwanted(self) -> Floats:
+        """Idle threads for which no task waits."""
+        return np.maximum(self.idle - self.waiting, 0.0)
+
+    def level(self, begin: Floats, end: Floats) -> Floats:
+        """How many of the intervals [begin, end) hold, as a mean over each cell."""
+        covered = _covered(begin, self.edges) - _covered(np.maximum(end, begin), self.edges)
+        level: Floats = np.maximum(np.diff(covered), 0.0) / self.seconds
+        return level
+
+    def within(self, begin: float, end: float) -> Floats:
+        """The share of each cell that lies in [begin, end)."""
+        inside = np.clip(np.minimum(self.edges[1:], end) - np.maximum(self.edges[:-1], begin), 0.0, None)
+        share: Floats = inside / self.seconds
+        return share
+
+    def integral(self, level: Floats) -> float:
+        """Thread-seconds of a level."""
+        return float((level * self.seconds).sum())
+
+
+def _covered(moments: Floats, edges: Floats) -> Floats:
+    """Sum over moments of the seconds from each to each edge after it."""
+    rising = np.sort(moments)
+    sums = np.concatenate([[0.0], np.cumsum(rising)])
+    count = np.searchsorted(rising, edges)
+    covered: Floats = count * edges - sums[count]
+    return covered
+
+
+@once
+def occupied_from(observation: Observation) -> Floats:
+    """When the worker of each attempt began to do something for it: fetch, deserialise, read or compute."""
+    attempts = measured(observation)
+    before = attempts.transfer + attempts.deserialize + attempts.disk_read
+    return np.maximum(attempts.start - before, attempts.prepared_from)
+
+
+@once
+def timeline(observation: Observation) -> Timeline:
+    """The timeline of a trial that has attempts."""
+    attempts = measured(observation)
+    begin, members = occupied_from(observation), attempts.members
+    moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left)
+    edges = np.unique(np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]]))
+    empty = Timeline(edges, *[np.zeros(len(edges) - 1)] * 3)
+    threads = np.repeat(members.joined, members.nthreads), np.repeat(members.left, members.nthreads)
+    return Timeline(
+        edges,
+        np.minimum(empty.level(*threads), observation.threads),
+        empty.level(begin, attempts.stop),
+        empty.level(attempts.runnable, begin),
+    )
+
+
+def _sampled(moments: Floats) -> Floats:
+    limit = MAX_CELLS // 4
+    if len(moments) <= limit:
+        return moments
+    rising = np.sort(moments)
+    return rising[np.linspace(0, len(rising) - 1, limit).astype(np.int64)]
+
+
+def capacity_of(observation: Observation, members: Bools) -> Floats:
+    """Threads of some of the rows of `Attempts.members`, over the timeline."""
+    rows, line = measured(observation).members, timeline(observation)
+    count = rows.nthreads[members]
+    return line.level(np.repeat(rows.joined[members], count), np.repeat(rows.left[members], count))
+
+
+def measured(observation: Observation) -> Attempts:
+    """The attempts of a trial that has some; to be called where that is known."""
+    if observation.attempts is None:
+        raise ValueError(f"trial {observation.trial.key} has no attempts")
+    return observation.attempts
+
+
+@once
+def rows(observation: Observation) -> Ints:
+    """The row in the table `tasks` of each attempt."""
+    return np.flatnonzero(np.asarray(observation.column("tasks", "start"), dtype=np.float64) > 0)
+
+
+def column(observation: Observation, name: str) -> Floats:
+    """A column of the table `tasks` for each attempt; zeros where it was not recorded."""
+    values = np.asarray(observation.column("tasks", name), dtype=np.float64)
+    chosen = rows(observation)
+    return values[chosen] if len(values) else np.zeros(len(chosen))
+
+
+def key(observation: Observation, attempt: int, limit: int = 60) -> str:
+    """The key of an attempt, shortened."""
+    text = str(observation.column("tasks", "key")[int(rows(observation)[attempt])])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
+    """The different names, and for each name its place among them."""
+    different = tuple(dict.fromkeys(names))
+    index = {name: i for i, name in enumerate(different)}
+    return different, np.fromiter(map(index.__getitem__, names), np.int64, len(names))
+
+
+@once
+def prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
+    """The task prefixes, and the place of each attempt's among them."""
+    return codes(measured(observation).prefix)
+
+
+# ------------------------------------------------------------------ batches
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Tasks of one task group that were in flight together; a group called again after it had ended is another batch.
+
+    Attributes:
+        task: Finished attempts (indices into `Attempts`), by batch and then by duration, shortest first.
+        batch: The batch of each of these.
+        first: Where each batch begins in `task`; one element more than there are batches.
+        median: Lower median of the durations of each batch, in seconds.
+    """
+
+    task: Ints
+    batch: Ints
+    first: Ints
+    median: Floats
+
+    @property
+    def size(self) -> Ints:
+        """Tasks of each batch."""
+        return np.diff(self.first)
+
+    def tasks(self, batch: int) -> Ints:
+        """The attempts of a batch, shortest first."""
+        return self.task[self.first[batch] : self.first[batch + 1]]
+
+
+@once
+def batches(observation: Observation) -> Batches:
+    """All batches of a trial.
+
+    A batch ends where every earlier task of its group had ended when the next became runnable: results of an earlier
+    round say nothing on the tasks of a later one.
+    """
+    attempts = measured(observation)
+    task = np.flatnonzero(attempts.useful)
+    group = codes(attempts.group)[1][task]
+    order = np.argsort(attempts.runnable[task], kind="stable")
+    order = order[np.argsort(_small(group[order]), kind="stable")]
+    task, group = task[order], group[order]
+    offset = group * (attempts.makespan + 1.0)  # so that one running maximum serves all groups
+    ended = np.maximum.accumulate(attempts.stop[task] + offset)
+    fresh = np.ones(len(task), dtype=bool)
+    fresh[1:] = (np.diff(group) > 0) | ((attempts.runnable[task] + offset)[1:] >= ended[:-1])
+    batch = np.cumsum(fresh) - 1
+
+    durations = (attempts.stop - attempts.start)[task]
+    order = np.argsort(durations)
+    order = order[np.argsort(_small(batch[order]), kind="stable")]
+    task, batch = task[order], batch[order]
+    first = np.concatenate([np.flatnonzero(np.diff(batch, prepend=-1)), [len(batch)]])
+    middle = first[:-1] + (np.diff(first) - 1) // 2
+    return Batches(task, batch, first, durations[order][middle])
+
+
+def _small(numbers: Ints) -> Ints:
+    """In the smallest type, where numpy sorts stably by radix."""
+    small: Ints = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+    return small
+
+
+# ------------------------------------------------------------------ words
+
+
+def some(names: Sequence[str], limit: int = 3) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(f"`{name}`" for name in names[:limit]) + more
+
+
+def duration(seconds: float) -> str:
+    """Seconds in three digits and a unit that suits them."""
+    if seconds >= 0.9995:
+        return f"{seconds:,.0f} s" if seconds >= 1000 else f"{seconds:.3g} s"
+    return f"{1000 * seconds:.3g} ms"
+
+
+def size(nbytes: float) -> str:
+    """Bytes in three digits and a unit that suits them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 999.5:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:,.3g} TB"

@@ -1,0 +1,456 @@
+"""Causes that lie in where tasks may run, or were put: tasks wait on some workers while others are idle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.analysis.summary import percent, plural
+from scalescope.diagnosis.causes import levels
+from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, once, severity_of
+
+LOOKED_AT = 10
+"""Prefixes that are looked at, those first whose tasks waited longest."""
+FEW_WORKERS = 0.5
+"""Share of the workers on which tasks may wait for their data before that is called few."""
+CERTAIN_FEW = 0.25
+"""The same where no inputs were recorded."""
+MOST = 0.9
+"""Share of a group's waiting that is meant by `most`."""
+
+
+def displaced_s(observation: Observation) -> float:
+    """Thread-seconds for which tasks waited and threads were idle because of where the tasks could or had to run."""
+    if observation.attempts is None:
+        return 0.0
+    restricted = sum(each.lost_s for each in _restricted(observation))
+    return restricted + _late(observation).idle_s + _local(observation).lost_s
+
+
+def _share(observation: Observation, lost_s: float) -> float:
+    return lost_s / (observation.threads * levels.measured(observation).makespan)
+
+
+def _kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Floats, *, alone: bool) -> Floats:
+    """Idle threads, over the timeline, that could have run these tasks, had they been allowed to.
+
+    Args:
+        observation: The trial.
+        tasks: Attempts.
+        workers: Those that may run them (indices into `Attempts.addresses`).
+        idle: Threads to count, over the timeline.
+        alone: Whether threads that are idle on `workers` themselves count against it: then it is not the place that
+            the tasks wait for.
+    """
+    attempts, line = levels.measured(observation), levels.timeline(observation)
+    waiting = line.level(attempts.runnable[tasks], levels.occupied_from(observation)[tasks])
+    if not alone:
+        own = np.isin(attempts.worker, workers)
+        running = line.level(levels.occupied_from(observation)[own], attempts.stop[own])
+        capacity = levels.capacity_of(observation, np.isin(attempts.members.worker, workers))
+        free = np.maximum(capacity - running, 0.0)
+        waiting, idle = np.maximum(waiting - free, 0.0), np.maximum(idle - free, 0.0)
+    return np.minimum(idle, waiting)
+
+
+# ------------------------------------------------------------------ worker restriction
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """A task prefix that may not run everywhere.
+
+    Attributes:
+        prefix: Its name.
+        tasks: Its restricted attempts.
+        workers: Workers that ran them (indices into `Attempts.addresses`).
+        allowed: Workers that may run one of them, by the median.
+        by: What restricts it: `workers`, `hosts` or `resources`.
+        names: What was asked for, as it was recorded.
+        lost_s: Thread-seconds that others were idle while they waited.
+    """
+
+    prefix: str
+    tasks: Ints
+    workers: Ints
+    allowed: int
+    by: str
+    names: str
+    lost_s: float
+
+
+@once
+def _restricted(observation: Observation) -> tuple[Restricted, ...]:
+    """Restricted prefixes that kept tasks waiting, worst first; each idle thread counts for one of them only."""
+    attempts = levels.measured(observation)
+    allowed = levels.column(observation, "allowed")
+    said = _said(observation)
+    names, place = levels.prefixes(observation)
+    by_resource = np.isin(place, [i for i, name in enumerate(names) if said.get(name, ("", ""))[0] == "resources"])
+    confined = ((allowed > 0) & (allowed < len(attempts.addresses))) | by_resource
+    if observation.share("not_assigned") < WORTH_A_WORD or not confined.any():
+        return ()
+    waited = np.where(confined, levels.occupied_from(observation) - attempts.runnable, 0.0)
+    by_prefix = np.bincount(place, weights=waited, minlength=len(names))
+    line = levels.timeline(observation)
+    idle, found = line.idle, []
+    for prefix in np.argsort(-by_prefix, kind="stable")[:LOOKED_AT]:
+        tasks = np.flatnonzero(confined & (place == prefix))
+        if not len(tasks):
+            continue
+        workers = np.unique(attempts.worker[tasks])
+        by, asked = said.get(names[prefix], ("workers", ""))
+        kept = _kept_waiting(observation, tasks, workers, idle, alone=by == "resources")
+        idle = idle - kept
+        median = int(np.median(allowed[tasks]))
+        found.append(Restricted(names[prefix], tasks, workers, median, by, asked, line.integral(kept)))
+    return tuple(sorted(found, key=lambda each: -each.lost_s))
+
+
+def _said(observation: Observation) -> dict[str, tuple[str, str]]:
+    """By prefix: what restricts it, and to what, as the scheduler was told."""
+    found = {}
+    for _, message in observation.events("restriction"):
+        for by in ("resources", "workers", "hosts"):
+            if message.get(by):
+                found[str(message.get("prefix"))] = (by, _shown(message[by]))
+                break
+    return found
+
+
+def _shown(asked: object, limit: int = 60) -> str:
+    if isinstance(asked, dict):
+        text = ", ".join(f"{name}={amount:g}" for name, amount in asked.items() if isinstance(amount, int | float))
+    elif isinstance(asked, list):
+        text = ", ".join(map(str, asked))
+    else:
+        text = str(asked)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def worker_restriction(observation: Observation) -> Finding | None:
+    """Tasks may run on few workers only, and wait for them.
+
+    `lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time. Threads idle on the allowed
+    workers themselves count against it, except for resources, which leave threads idle by design.
+    """
+    found = _restricted(observation) if observation.attempts is not None else ()
+    lost_s = sum(each.lost_s for each in found)
+    if not found or _share(observation, lost_s) < WORTH_A_WORD:
+        return None
+    worst, share = found[0], _share(observation, lost_s)
+    attempts = levels.measured(observation)
+    total = len(attempts.addresses)
+    where = levels.some([attempts.addresses[worker] for worker in worst.workers])
+    who = f"{plural(len(worst.tasks), 'task')} `{worst.prefix}`"
+    if worst.by == "resources":
+        summary = f"{who} ask for resources ({worst.names}) and waited for them on {where}"
+        remedy = (
+            f"raise what workers offer (`dask worker --resources`) or lower `resources=` in the call that makes "
+            f"`{worst.prefix}` tasks"
+        )
+    else:
+        argument = "workers=[...]"
+        summary = f"{who} may run on {worst.allowed:,} of {plural(total, 'worker')} only ({where}) and waited for it"
+        remedy = (
+            f"remove `{argument}` from the call that makes `{worst.prefix}` tasks ({worst.allowed:,} of "
+            f"{plural(total, 'worker')} allowed), or add `allow_other_workers=True`"
+        )
+    return Finding(
+        "worker-restriction",
+        severity_of(share),
+        f"{summary}, while other threads were idle for {percent(share)} of the worker time.",
+        remedy,
+        evidence=(
+            Evidence("workers allowed, median", worst.allowed, "table tasks, column allowed"),
+            Evidence("workers", total, "table workers"),
+            Evidence("restricted tasks", len(worst.tasks), f"table tasks, prefix {worst.prefix}"),
+            Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
+            Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
+        ),
+        confidence=0.95,
+        lost_s=lost_s,
+        link="https://distributed.dask.org/en/stable/resources.html"
+        if worst.by == "resources"
+        else WORKER_RESTRICTION.link,
+    )
+
+
+WORKER_RESTRICTION = Cause(
+    code="worker-restriction",
+    title="Tasks confined to few workers",
+    needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
+    "runnable and wait while threads elsewhere are idle.",
+    ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
+    "are idle (tiny-tasks); a restriction that names all workers.",
+    remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
+    link="https://distributed.dask.org/en/stable/locality.html",
+    find=worker_restriction,
+)
+
+
+# ------------------------------------------------------------------ late workers
+
+
+@dataclass(frozen=True)
+class Late:
+    """Workers that joined after the first task was known.
+
+    Attributes:
+        members: Rows of `Attempts.members`.
+        missing_s: Thread-seconds before they joined for which tasks waited.
+        idle_s: Thread-seconds that they were idle afterwards, while tasks assigned before they joined waited elsewhere.
+    """
+
+    members: Ints
+    missing_s: float
+    idle_s: float
+
+
+@once
+def _late(observation: Observation) -> Late:
+    attempts = levels.measured(observation)
+    late = _newcomers(attempts.members.joined, attempts.members.left, attempts.makespan)
+    if not late.any() or observation.share("late_start", "not_assigned") < WORTH_A_WORD:
+        return Late(np.flatnonzero(late), 0.0, 0.0)
+    line, members = levels.timeline(observation), attempts.members
+    threads = members.nthreads[late]
+    coming = line.level(np.zeros(int(threads.sum())), np.repeat(members.joined[late], threads))
+    absent = np.minimum(coming, np.maximum(observation.threads - line.capacity, 0.0))
+    missing = np.minimum(absent, np.maximum(line.waiting - line.idle, 0.0))
+
+    own = np.isin(attempts.worker, members.worker[late])
+    begin = levels.occupied_from(observation)
+    free = levels.capacity_of(observation, late) - line.level(begin[own], attempts.stop[own])
+    before = ~own & (_assigned(observation) < members.joined[late].max()) & ~_confined(observation)
+    waiting = line.level(attempts.runnable[before], begin[before])
+    idle = np.minimum(np.minimum(np.maximum(free, 0.0), waiting), line.idle)
+    return Late(np.flatnonzero(late), line.integral(missing), line.integral(idle))
+
+
+def _newcomers(joined: Floats, left: Floats, makespan: float) -> Bools:
+    """Members that joined late and not in the place of one that had left."""
+    late = joined > 0
+    gone = sorted(left[left < makespan].tolist())
+    for member in np.argsort(joined, kind="stable"):
+        if late[member] and gone and gone[0] <= joined[member]:
+            gone.pop(0)
+            late[member] = False
+    return late
+
+
+def _assigned(observation: Observation) -> Floats:
+    return levels.column(observation, "assigned") - levels.measured(observation).epoch
+
+
+def _confined(observation: Observation) -> Bools:
+    allowed = levels.column(observation, "allowed")
+    return (allowed > 0) & (allowed < len(levels.measured(observation).addresses))
+
+
+def late_workers(observation: Observation) -> Finding | None:
+    """Workers joined after the work had begun.
+
+    `lost_s`: of the threads that came late, those that waiting tasks would have used before they joined; and those idle
+    afterwards while tasks that had been assigned before waited on other workers.
+    """
+    late = _late(observation) if observation.attempts is not None else None
+    if late is None or _share(observation, late.missing_s + late.idle_s) < WORTH_A_WORD:
+        return None
+    attempts, lost_s = levels.measured(observation), late.missing_s + late.idle_s
+    share, joined = _share(observation, lost_s), attempts.members.joined[late.members]
+    names = [attempts.addresses[worker] for worker in attempts.members.worker[late.members]]
+    unused = len(set(attempts.members.worker[late.members].tolist()) - set(attempts.worker.tolist()))
+    little = f" ({unused:,} of them never got a task)" if unused else ""
+    return Finding(
+        "late-workers",
+        severity_of(share),
+        f"{plural(len(names), 'worker')} joined up to {levels.duration(float(joined.max()))} after the first task was "
+        f"known{little}, while tasks waited on the others: {percent(share)} of the worker time is lost by that.",
+        f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
+        + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
+        evidence=(
+            Evidence("workers that joined late", len(names), f"table workers: {levels.some(names)}"),
+            Evidence("last of them joined after, s", round(float(joined.max()), 3), "table workers"),
+            Evidence(
+                "thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"
+            ),
+            Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
+        ),
+        confidence=0.9,
+        lost_s=lost_s,
+        link=LATE_WORKERS.link,
+    )
+
+
+LATE_WORKERS = Cause(
+    code="late-workers",
+    title="Workers joined after the work began",
+    needs="Workers joined after the first task was known, and tasks waited before they came, or waited on other "
+    "workers while the newcomers were idle.",
+    ruled_out_by="Newcomers in the place of workers that had left (worker-died); too few tasks for them anyway; "
+    "restricted tasks, which may not move (worker-restriction).",
+    remedy="`client.wait_for_workers(n)` before the first task is sent",
+    link="https://github.com/dask/distributed/issues/5599",
+    find=late_workers,
+)
+
+
+# ------------------------------------------------------------------ data locality
+
+
+@dataclass(frozen=True)
+class Local:
+    """Unrestricted tasks that waited on few workers.
+
+    Attributes:
+        tasks: Those attempts.
+        workers: Workers on which most of the waiting was (indices into `Attempts.addresses`).
+        recorded: Whether their inputs are known to lie there.
+        source: The attempt whose result most of them need, or -1.
+        lost_s: Thread-seconds that other workers, there from the first, were idle meanwhile.
+    """
+
+    tasks: Ints
+    workers: Ints
+    recorded: bool
+    source: int
+    lost_s: float
+
+
+_NOWHERE = Local(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
+
+
+@once
+def _local(observation: Observation) -> Local:
+    attempts = levels.measured(observation)
+    if observation.share("not_assigned") < WORTH_A_WORD or len(attempts.addresses) < 2:
+        return _NOWHERE
+    recorded, local, source = _held_inputs(observation)
+    begin = levels.occupied_from(observation)
+    waits = ~_confined(observation) & (begin > attempts.prepared_from)
+    tasks = np.flatnonzero(waits & local if recorded else waits)
+    waited = np.bincount(
+        attempts.worker[tasks], weights=(begin - attempts.prepared_from)[tasks], minlength=len(attempts.addresses)
+    )
+    order = np.argsort(-waited, kind="stable")
+    if waited.sum() <= 0:
+        return _NOWHERE
+    count = int(np.searchsorted(np.cumsum(waited[order]), MOST * waited.sum())) + 1
+    workers = order[:count]
+    if count > max(1, (FEW_WORKERS if recorded else CERTAIN_FEW) * len(attempts.addresses)):
+        return _NOWHERE
+    tasks = tasks[np.isin(attempts.worker[tasks], workers)]
+    early = (attempts.members.joined <= 0) & ~np.isin(attempts.members.worker, workers)
+    others = np.isin(attempts.worker, attempts.members.worker[early])
+    line = levels.timeline(observation)
+    idle = levels.capacity_of(observation, early) - line.level(begin[others], attempts.stop[others])
+    own = np.isin(attempts.worker, workers)
+    free = levels.capacity_of(observation, np.isin(attempts.members.worker, workers))
+    free = np.maximum(free - line.level(begin[own], attempts.stop[own]), 0.0)
+    waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free, 0.0)
+    lost = np.minimum(np.minimum(np.maximum(idle, 0.0), line.idle), waiting)
+    return Local(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
+
+
+def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
+    """Whether inputs were recorded; the attempts that had one where they ran; and which (an attempt, or -1)."""
+    attempts = levels.measured(observation)
+    count = len(attempts.start)
+    local, source = np.zeros(count, dtype=bool), np.full(count, -1)
+    task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
+    if not len(task):
+        return False, local, source
+    of_row = np.full(len(observation.column("tasks", "key")), -1)
+    of_row[levels.rows(observation)] = np.arange(count)
+    task, needs = of_row[task], of_row[needs]
+    known = (task >= 0) & (needs >= 0)
+    task, needs = task[known], needs[known]
+    there = attempts.worker[task] == attempts.worker[needs]
+    task, needs = task[there], needs[there]
+    order = np.argsort(levels.column(observation, "nbytes")[needs], kind="stable")  # the largest is written last
+    source[task[order]] = needs[order]
+    local[task] = True
+    return True, local, source
+
+
+def _most_needed(source: Ints, tasks: Ints) -> int:
+    needed = Counter(source[tasks][source[tasks] >= 0].tolist())
+    if not needed:
+        return -1
+    attempt, count = needed.most_common(1)[0]
+    return int(attempt) if count > len(tasks) / 2 else -1
+
+
+def data_locality(observation: Observation) -> Finding | None:
+    """Tasks wait on the few workers that hold their inputs.
+
+    `lost_s`: the smaller of such tasks waiting, beyond threads idle on their own workers, and threads idle on other
+    workers that were there from the first, over time.
+    """
+    local = _local(observation) if observation.attempts is not None else _NOWHERE
+    if not local.lost_s or _share(observation, local.lost_s) < WORTH_A_WORD:
+        return None
+    attempts, share = levels.measured(observation), _share(observation, local.lost_s)
+    names, place = levels.prefixes(observation)
+    prefix = names[int(np.bincount(place[local.tasks]).argmax())]
+    where = levels.some([attempts.addresses[worker] for worker in local.workers])
+    holds, remedy = _inputs(observation, local, prefix)
+    return Finding(
+        "data-locality",
+        severity_of(share),
+        f"{plural(len(local.tasks), 'task')} (`{prefix}`) that may run anywhere waited on {len(local.workers):,} of "
+        f"{plural(len(attempts.addresses), 'worker')} ({where}), {holds}, while other threads were idle for "
+        f"{percent(share)} of the worker time.",
+        remedy,
+        evidence=(
+            Evidence("tasks that waited there", len(local.tasks), f"table tasks, prefix {prefix}"),
+            Evidence(
+                "workers on which they waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"
+            ),
+            Evidence("inputs", "recorded there" if local.recorded else "not recorded", "table dependencies"),
+            Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
+        ),
+        confidence=0.9 if local.recorded else 0.6,
+        lost_s=local.lost_s,
+        link=DATA_LOCALITY.link,
+    )
+
+
+def _inputs(observation: Observation, local: Local, prefix: str) -> tuple[str, str]:
+    """What the workers hold, in words, and the remedy."""
+    durations = f"tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
+    if local.source >= 0:
+        name = levels.key(observation, local.source)
+        nbytes = levels.size(levels.column(observation, "nbytes")[local.source])
+        made_by = levels.measured(observation).prefix[local.source]
+        return (
+            f"which hold their input `{name}` ({nbytes})",
+            f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`), or "
+            f"{durations}, so that work stealing moves them",
+        )
+    if local.recorded:
+        return "which hold their inputs", f"spread the inputs first (`client.rebalance(futures)`), or {durations}"
+    return (
+        "which probably hold their inputs (not recorded: scattered, or from before)",
+        f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`), or {durations}",
+    )
+
+
+DATA_LOCALITY = Cause(
+    code="data-locality",
+    title="Work stays where its data is",
+    needs="Tasks that may run anywhere, and whose inputs were made on the worker that ran them, were assigned and "
+    "waited on at most half of the workers (a quarter where no inputs were recorded), all threads of which were busy, "
+    "while workers that had been there from the first were idle.",
+    ruled_out_by="Restricted tasks (worker-restriction); idle workers that joined late (late-workers); waiting on "
+    "workers with idle threads (tiny-tasks); tasks that wait everywhere.",
+    remedy="Divide or replicate the input; tell Dask how long tasks take, so that they are stolen",
+    link="https://github.com/dask/distributed/issues/6573",
+    find=data_locality,
+)
+
+CAUSES = (WORKER_RESTRICTION, LATE_WORKERS, DATA_LOCALITY)

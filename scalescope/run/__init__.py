@@ -1,0 +1,1 @@
+"""How a sweep is carried out: plan, clusters, trials, judgement; no Prefect."""

@@ -1,0 +1,1 @@
+"""Is B slower than A?"""

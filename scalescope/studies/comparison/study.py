@@ -1,0 +1,178 @@
+"""Is B slower than A?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scalescope.analysis.summary import settings
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.fields import Scalar
+from scalescope.model.study import StudyKind
+from scalescope.model.sweep import CLUSTER, ENVIRONMENT, Point
+from scalescope.model.trial import Trial
+from scalescope.run.engine import Ask, Request
+from scalescope.store.store import SweepRun
+from scalescope.studies.comparison import judge as comparison
+from scalescope.studies.comparison.judge import Decision
+from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
+from scalescope.studies.symptom import Quantity, quantity
+
+METRIC = "makespan_s"
+SMALLEST_EFFECT, MAX_PAIRS = comparison.SMALLEST_EFFECT, comparison.MOST_PAIRS
+LARGER_IS_BETTER = frozenset({"efficiency", "parallelism", "mean_parallelism", "workers_used", "busy"})
+"""Metrics of which more is better; of all others less is."""
+
+
+def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
+    """The study that parameters of the flow `compare` ask for; nothing is started.
+
+    Raises:
+        ScalescopeError: The first thing that is wrong.
+    """
+    design = {name: given[name] for name in ("metric", "smallest_effect", "max_pairs") if name in given}
+    workloads = [fields.text("workloads", each) for each in given.get("workloads", ())]
+    a, b = (fields.mapping(side, given.get(side, {})) for side in ("a", "b"))
+    first = {"workload": workloads[0]} if workloads else {}
+    return check(base({**given, **first}, store, records), workloads, a, b, **design)
+
+
+def check(
+    shared: Base,
+    workloads: Sequence[str],
+    a: Mapping[str, Any],
+    b: Mapping[str, Any],
+    *,
+    metric: object = METRIC,
+    smallest_effect: object = SMALLEST_EFFECT,
+    max_pairs: object = MAX_PAIRS,
+) -> Inquiry:
+    """Check a question completely; nothing is started.
+
+    Args:
+        shared: What all trials share.
+        workloads: Each is compared for itself; none means that of the shared.
+        a: What is particular to A: values of axes.
+        b: What is particular to B.
+        metric: A number that is measured.
+        smallest_effect: Differences up to it are called the same, as a share.
+        max_pairs: Pairs after which it is given up.
+
+    Raises:
+        InvalidField: The first thing that is wrong.
+    """
+    arms = {side: _arm(side, given) for side, given in (("a", a), ("b", b))}
+    for name in (CLUSTER, ENVIRONMENT):  # said of both, where it is said of one
+        if any(name in arm for arm in arms.values()):
+            for arm in arms.values():
+                arm.setdefault(name, _default(shared, name))
+    number = quantity(fields.text("metric", metric))
+    names = list(workloads) or [shared.workload]
+    if len(set(names)) < len(names):
+        raise InvalidField("workload", names, "each workload once")
+    pairings = []
+    for name in names:
+        question = comparison.Question(
+            metric=number.text,
+            name=name if len(names) > 1 else "",
+            larger_is_slower=number.text not in LARGER_IS_BETTER,
+            smallest_effect=fields.number("smallest_effect", smallest_effect, minimum=0, maximum=0.99),
+            max_pairs=fields.integer("max_pairs", max_pairs, minimum=comparison.FEWEST),
+        )
+        pairings.append(_pairing(question, number, shared, name, arms))
+    arms_given = {side: dict(arm) for side, arm in arms.items()}
+    design = {"metric": number.text, "smallest_effect": smallest_effect, "max_pairs": max_pairs}
+    return Inquiry(
+        StudyKind.COMPARISON,
+        {**shared.to_mapping(), "workloads": names, **arms_given, **design},
+        tuple(replace(each.request, grow=timed(each.grow, shared.minutes)) for each in pairings),
+        lambda runs: _answer(pairings, runs),
+        shared.follows,
+    )
+
+
+def _arm(side: str, given: Mapping[str, Any]) -> dict[str, Scalar]:
+    return {name: fields.scalar(f"{side}.{name}", value) for name, value in given.items()}
+
+
+def _default(shared: Base, name: str) -> Scalar:
+    given = shared.sweep.get(name) or {CLUSTER: "simulated", ENVIRONMENT: "present"}[name]
+    return str(given["kind"]) if isinstance(given, Mapping) else str(given)
+
+
+@dataclass(frozen=True)
+class _Pairing:
+    """Pairs of one workload, as growth of a sweep. Two equal arms share a point, and take its repeats in turn."""
+
+    question: comparison.Question
+    number: Quantity
+    request: Request
+    a: Point
+    b: Point
+
+    def grow(self, done: Sequence[Trial]) -> list[Ask]:
+        """The pairs to run next."""
+        pairs = self.pairs(done)
+        return [
+            self._ask(side, pair)
+            for pair in range(len(pairs), len(pairs) + comparison.further(self.question, pairs))
+            for side in comparison.order(self.request.sweep.seed, pair)
+        ]
+
+    def pairs(self, done: Sequence[Trial]) -> list[tuple[float | None, float | None]]:
+        """What was measured, pair by pair."""
+        known = {(trial.point.id, trial.repeat): trial for trial in done if not trial.warmup}
+        pairs: list[tuple[float | None, float | None]] = []
+        while True:
+            asks = [self._ask(side, len(pairs)) for side in ("a", "b")]
+            trials = [known.get((ask.point.id, ask.repeat)) for ask in asks]
+            if None in trials:
+                return pairs
+            left, right = (self.number.of(trial) for trial in trials if trial is not None)
+            pairs.append((left, right))
+
+    def _ask(self, side: str, pair: int) -> Ask:
+        point = self.a if side == "a" else self.b
+        if self.a.id != self.b.id:
+            return Ask(point, pair)
+        return Ask(point, 2 * pair + (side == "b"))
+
+
+def _pairing(
+    question: comparison.Question,
+    number: Quantity,
+    shared: Base,
+    workload: str,
+    arms: Mapping[str, Mapping[str, Scalar]],
+) -> _Pairing:
+    request = shared.request(list(arms.values()), workload=workload, warmups=1)
+    points = [request.sweep.point({**shared.values, **arms[side]}, request.workload) for side in ("a", "b")]
+    same = points[0].id == points[1].id
+    if same:
+        request = shared.request(list(arms.values()), workload=workload, warmups=1, repeats=2)
+    if not is_noisy(request.sweep, points):  # nothing warms up on a virtual clock
+        request = shared.request(list(arms.values()), workload=workload, repeats=2 if same else 1)
+    left, right = _labels(points[0], points[1])
+    return _Pairing(replace(question, a=left, b=right), number, request, points[0], points[1])
+
+
+def _labels(a: Point, b: Point) -> tuple[str, str]:
+    """The two in words: what differs between them."""
+    sides = [{"workers": point.workers, "items": point.items, **settings(point)} for point in (a, b)]
+    names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
+    if not names:
+        return "A", "B, which is the same,"
+    left, right = (", ".join(f"{name}={side.get(name)}" for name in names) for side in sides)
+    return f"A ({left})", f"B ({right})"
+
+
+def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> Answer:
+    found = [comparison.judge(each.question, each.pairs(run.trials)) for each, run in zip(pairings, runs, strict=True)]
+    if len(found) == 1:
+        [only] = found
+        return Answer(only.line + because(runs[0].trials), only.to_mapping(), alarm=only.decision is Decision.SLOWER)
+    family = comparison.family(found)
+    trials = [trial for run in runs for trial in run.trials]
+    return Answer(family.line + because(trials), family.to_mapping(), alarm=family.count(Decision.SLOWER) > 0)

@@ -1,0 +1,198 @@
+"""One setting after another, each as a run of its own in the store; the steps of an isolation, without Prefect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from scalescope import workloads
+from scalescope.analysis.recorded import recorded_graph
+from scalescope.errors import CaptureError, DriverError, InfrastructureError
+from scalescope.model.recorded import RecordedGraph
+from scalescope.model.sweep import digest
+from scalescope.model.trial import Trial
+from scalescope.run import engine
+from scalescope.run.engine import Session
+from scalescope.store.rows import STEP_OF
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store
+from scalescope.studies.isolation.reduce import Move, Reading
+from scalescope.studies.isolation.removals import QUICK_S, Setting, checked, sentence
+from scalescope.studies.symptom import Symptom
+from scalescope.workloads.replay import NAME as REPLAY
+
+
+class Bench:
+    """Measures settings, and remembers what it measured.
+
+    Every step is durable when it ends. A step that the same isolation measured before, with the same packages, is taken
+    from the store. The cluster stays open as long as the next setting can use it. Use as a context manager.
+
+    Attributes:
+        notes: What could not be tried, and why; each once.
+
+    Args:
+        store: Where the steps are kept; the caller closes it.
+        address: Of the store.
+        records: Address of the raw records.
+        isolation: Id of the isolation that the steps are of.
+        symptom: What is looked for.
+        start: The trial that the search begins with, and its setting.
+        folder: For the files of recorded graphs.
+        says: Told in a sentence whenever the driver begins something.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        address: str,
+        records: str,
+        isolation: str,
+        symptom: Symptom,
+        start: tuple[Setting, Trial],
+        folder: Path,
+        says: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._store = store
+        self._address = address
+        self._records = records
+        self._isolation = isolation
+        self._symptom = symptom
+        self._folder = folder
+        self._says = says
+        self._trials: dict[Setting, Trial] = {start[0]: start[1]}
+        self._session: Session | None = None
+        self.notes: dict[str, None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with engine.shielded():
+            self._close()
+
+    def trial(self, setting: Setting) -> Trial:
+        """What was measured of a setting."""
+        return self._trials[setting]
+
+    def work_s(self, setting: Setting) -> float:
+        """Its recorded work T1, in seconds; 0 where nothing was measured."""
+        metrics = self.trial(setting).metrics
+        return 0.0 if metrics is None else metrics.work_s
+
+    def measure(self, setting: Setting) -> Reading:
+        """Run a setting and look for the symptom.
+
+        Raises:
+            StoreError: It could not be saved.
+        """
+        if problem := checked(setting):
+            return Reading(False, "not allowed", problem)
+        try:
+            trial = self._known(setting) or self._run(setting)
+        except InfrastructureError as error:
+            if self._session is not None and self._session.stopped:
+                raise
+            return Reading(False, "no cluster", str(error).partition("\n")[0])
+        self._trials[setting] = trial
+        shows = self._symptom.shows(setting.sweep, trial)
+        problem = "" if shows or trial.counts else trial.reason.partition("\n")[0]
+        return Reading(shows, sentence(trial), problem)
+
+    def moves(self) -> list[Move[Setting]]:
+        """Moves for which records have to be read: to a replay of the recorded graph, and to shorter tasks in it."""
+        return [self._to_replay, *(_quicker_replay(seconds) for seconds in QUICK_S)]
+
+    # ---------------------------------------------------------------- running
+
+    def _known(self, setting: Setting) -> Trial | None:
+        """The trial of a step that was measured before."""
+        from scalescope.capture.host import packages
+
+        for run in self._store.runs(sweep=setting.sweep.id, limit=5):
+            same = run.facts.get(STEP_OF) == self._isolation and run.facts.get("packages") == packages()
+            if same and run.state is RunState.COMPLETE and run.workload_version == setting.workload.version:
+                return run.trials[0]
+        return None
+
+    def _run(self, setting: Setting) -> Trial:
+        request = engine.check(setting.sweep.to_mapping(), store=self._address, records=self._records)
+        run, waiting = engine.begin(request, self._store, facts={STEP_OF: self._isolation})
+        try:
+            engine.run_trials(self._ready(request, run.id), waiting, hold=True)
+            engine.analyse(self._store, run.id)
+        except BaseException as error:
+            engine.abort(self._store, run.id, error)
+            raise
+        return self._store.run(run.id).trials[0]
+
+    def _ready(self, request: engine.Request, run_id: str) -> Session:
+        """The session, with the clusters that are open."""
+        if self._session is None:
+            self._session = Session(request, run_id, self._store, says=self._says)
+        elif self._session.stopped:
+            raise DriverError("the isolation was stopped")
+        self._session.request, self._session.run_id = request, run_id
+        return self._session
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    # ---------------------------------------------------------------- replays
+
+    def _to_replay(self, setting: Setting) -> tuple[str, Setting] | None:
+        if setting.workload.name == REPLAY or setting.workload.modelled:
+            return None
+        try:
+            graph = recorded_graph(self._store.tables(self.trial(setting)))
+        except CaptureError as error:
+            self.notes[f"{setting.workload.name} cannot be replayed: {error.what}"] = None
+            return None
+        return f"{setting.workload.name} → replay of its graph: sleeps of the recorded durations", self.replay(
+            setting, graph
+        )
+
+    def replay(self, setting: Setting, graph: RecordedGraph) -> Setting:
+        """A setting that replays a graph, which is written to a file."""
+        data = graph.to_mapping()
+        path = self._folder.absolute() / f"graph-{digest(data)}.json"
+        path.write_text(json.dumps(data), encoding="utf-8")
+        workload = workloads.load(REPLAY)
+        params = workload.bind({"graph": str(path), "tasks": len(graph.tasks)})
+        point = replace(setting.point, params=params)
+        return Setting(workload, setting.cluster, point, setting.seed, setting.trial_timeout_s)
+
+
+def graph_of(setting: Setting) -> RecordedGraph | None:
+    """The graph that a setting replays, where it does."""
+    path = setting.point.params.get("graph")
+    return _read(path) if setting.workload.name == REPLAY and isinstance(path, str) else None
+
+
+_read = cache(RecordedGraph.read)
+
+
+def _quicker_replay(seconds: float) -> Move[Setting]:
+    def quicker(setting: Setting) -> tuple[str, Setting] | None:
+        graph, scale = graph_of(setting), setting.point.params.get("scale")
+        if graph is None or not isinstance(scale, int | float):
+            return None
+        typical = sorted(task.seconds for task in graph.tasks)[len(graph.tasks) // 2] * scale
+        if typical <= seconds * (1 + 1e-9) or typical <= QUICK_S[0] * (1 + 1e-9):
+            return None
+        factor = float(f"{scale * seconds / typical:.3g}")
+        return f"all durations x {factor:g} (typical task {typical:g} s → {seconds:g} s)", setting.with_params(
+            scale=factor
+        )
+
+    return quicker

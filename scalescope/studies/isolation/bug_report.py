@@ -1,0 +1,163 @@
+"""The text of a bug report about an isolated symptom: nothing in it is of this machine or of the user's own."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalescope.analysis.summary import label, plural
+from scalescope.diagnosis import causes
+from scalescope.model.trial import Trial
+from scalescope.store.location import redact
+from scalescope.studies.isolation.removals import seconds
+from scalescope.studies.isolation.reproducer import Confirmation, Reproducer
+from scalescope.studies.isolation.result import Isolation
+
+PACKAGES = ("dask", "distributed", "apache-beam", "tornado", "cloudpickle", "msgpack", "numpy", "pandas", "pyarrow")
+"""Whose versions matter to whoever reads it, as far as they are installed."""
+ROWS = 8
+"""Measured sizes that are shown, at most."""
+_PATH = re.compile(r"(?<![\w/.:<])(?:~?/|[A-Za-z]:\\)[\w.+-]+(?:[/\\][\w.+-]*)+")
+_ADDRESS = re.compile(r"\b(?:tcp|tls|inproc|ucx|https?)://(?!github\.com)[^\s`'\")]+")
+
+_IN_A_SWEEP = re.compile(r" \(in a sweep: [^)]*\)")
+"""What a remedy says to users of Scalescope alone."""
+
+
+def write(isolation: Isolation, reproducer: Reproducer, confirmation: Confirmation | None) -> str:
+    """The report as Markdown.
+
+    Args:
+        isolation: What was isolated.
+        reproducer: The script for it, or why there is none.
+        confirmation: What came of running it.
+    """
+    blocks = [
+        f"# {_title(isolation)}",
+        "## What happens",
+        _what(isolation),
+        _table(isolation),
+        "## What I expected",
+        _expected(isolation),
+        "## Reproducer",
+        _reproducer(reproducer, confirmation),
+        "## What was ruled out",
+        _list(_ruled_out(isolation)),
+        "## Versions",
+        _list(_versions(isolation.trial.facts)),
+        "Isolated with Scalescope.",
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def without_places(text: str) -> str:
+    """Text without passwords, paths and addresses of a machine; of a path its last part stays."""
+    text = _ADDRESS.sub("<address>", redact(text))
+    return _PATH.sub(lambda found: re.split(r"[/\\]", found[0].rstrip("/\\"))[-1], text)
+
+
+def _title(isolation: Isolation) -> str:
+    trial, library = isolation.trial, _library(isolation)
+    if trial.metrics is None:
+        return f"{library}: {without_places(isolation.symptom)}"
+    used = plural(trial.metrics.workers_used, "worker")
+    if trial.metrics.workers_used < trial.point.workers:
+        return f"{library}: {_size(trial)} keep only {used} busy"
+    return f"{library}: {_size(trial)}: {without_places(isolation.symptom)}"
+
+
+def _library(isolation: Isolation) -> str:
+    return "Apache Beam on Dask" if isolation.setting.workload.name.startswith("beam-") else "Dask"
+
+
+def _size(trial: Trial) -> str:
+    point, metrics = trial.point, trial.metrics
+    if point.items is None and metrics is not None:
+        return f"{plural(metrics.tasks, 'task')} on {plural(point.workers, 'worker')}"
+    return f"{plural(point.items or 0, 'item')} on {plural(point.workers, 'worker')}"
+
+
+def _what(isolation: Isolation) -> str:
+    found = isolation.findings
+    if isolation.finding is not None:
+        same = [finding for finding in found if finding.code == isolation.finding.code]
+        return without_places((same or [isolation.finding])[0].summary)
+    rest = f" {found[0].summary}" if found else ""
+    return without_places(f"At {label(isolation.trial.point)}, `{isolation.symptom}`.{rest}")
+
+
+def _expected(isolation: Isolation) -> str:
+    point, metrics = isolation.trial.point, isolation.trial.metrics
+    lines = []
+    if metrics is not None and metrics.workers_used < point.workers:
+        enough = "" if point.items is None else f": there are {plural(point.items, 'item')} for them"
+        lines.append(f"All workers busy{enough}.")
+    else:
+        lines.append(f"Not `{without_places(isolation.symptom)}`.")
+    finding = isolation.finding
+    if finding is not None and finding.remedy:
+        lines.append(f"Workaround: {without_places(_IN_A_SWEEP.sub('', finding.remedy))}.")
+    if finding is not None and finding.link:
+        lines.append(f"Related: {finding.link}")
+    return "\n\n".join(lines)
+
+
+def _table(isolation: Isolation) -> str:
+    """What was isolated, and sizes at which it was seen first."""
+    seen = [item.trial for item in isolation.seen if item.trial.counts and item.trial.metrics is not None]
+    if len(seen) > ROWS:
+        seen = [*seen[: ROWS // 2], *seen[-ROWS // 2 :]]
+    lines = ["| | items | workers | tasks | workers used | makespan s |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines += [_row("isolated", isolation.trial), *(_row("as it was seen", trial) for trial in seen)]
+    where = f"`as it was seen`: {isolation.sweep.workload} on the {isolation.sweep.cluster.kind} cluster"
+    return "\n".join(lines) + (f"\n\n{without_places(where)}." if seen else "")
+
+
+def _row(name: str, trial: Trial) -> str:
+    point, metrics = trial.point, trial.metrics
+    items = "" if point.items is None else f"{point.items:,}"
+    if metrics is None:
+        return f"| {name} | {items} | {point.workers:,} | | | {trial.state} |"
+    measured = f"{metrics.tasks:,} | {metrics.workers_used:,} | {seconds(metrics.makespan_s)}"
+    return f"| {name} | {items} | {point.workers:,} | {measured} |"
+
+
+def _reproducer(reproducer: Reproducer, confirmation: Confirmation | None) -> str:
+    if not reproducer.text:
+        return f"None: {without_places(reproducer.problem)}."
+    head = f"`python reproducer.py` (needs {', '.join(reproducer.needs)}):"
+    blocks = [head, f"```python\n{reproducer.text.rstrip()}\n```"]
+    if confirmation is not None and confirmation.output:
+        blocks.append(f"It prints:\n\n```\n{without_places(confirmation.output)}\n```")
+    if confirmation is None or not confirmation.confirmed:
+        why = "it was not run" if confirmation is None else without_places(confirmation.problem)
+        blocks.append(f"**NOT CONFIRMED: {why}. Do not send this before it shows the symptom.**")
+    return "\n\n".join(blocks)
+
+
+def _ruled_out(isolation: Isolation) -> list[str]:
+    """What was removed without a change, and the causes that were looked for and not found."""
+    removed = [f"{without_places(step.words)}: no difference" for step in isolation.reduction.kept]
+    cluster = isolation.trial.facts.get("cluster")
+    if isinstance(cluster, Mapping) and cluster.get("cannot_show"):
+        removed.append(f"It shows on the {isolation.setting.cluster.kind} cluster, without {cluster['cannot_show']}")
+    found = {finding.code for finding in isolation.findings}
+    absent = [cause.title for cause in causes.CAUSES if cause.code not in found]
+    if absent and isolation.trial.metrics is not None:
+        removed.append(f"Looked for in the isolated trial and not found: {', '.join(absent)}")
+    return removed or ["nothing yet"]
+
+
+def _versions(facts: Mapping[str, Any]) -> Sequence[str]:
+    packages = facts.get("packages")
+    versions = packages if isinstance(packages, Mapping) else {}
+    found = [f"{name} {versions[name]}" for name in PACKAGES if name in versions]
+    host = facts.get("host")
+    python = host.get("python") if isinstance(host, Mapping) else None
+    return [f"Python {python or platform.python_version()}", *found]
+
+
+def _list(items: Sequence[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)

@@ -1,0 +1,88 @@
+"""How a symptom was isolated, step by step, as an expert's notebook has it: for the terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group
+from rich.text import Text
+
+from scalescope.analysis.summary import plural
+from scalescope.report.rows import markdown_text
+from scalescope.studies.isolation.reduce import Step
+from scalescope.studies.isolation.removals import Setting, sentence
+from scalescope.studies.isolation.result import Isolation
+
+SEEN_SHOWN = 12
+"""Trials of the first run that are shown; of more, the smallest and the largest."""
+
+
+def line(step: Step[Setting]) -> str:
+    """One step: `stages 3 → 1: 2 workers, 2 items: 1 of 2 used, 2 tasks, makespan 0.2 s → kept`."""
+    return f"{step.words}: {step.reading.text} → {_outcome(step)}"
+
+
+def ending(isolation: Isolation) -> str:
+    """What is left, and whether more could go."""
+    reduction, setting = isolation.reduction, isolation.setting
+    what = f"{setting.workload.name} on the {setting.cluster.kind} cluster, {sentence(isolation.trial)}"
+    count = plural(len(reduction.steps), "trial")
+    if reduction.minimal:
+        return f"Isolated in {count}: {what}. Whatever else is removed, the symptom goes."
+    return (
+        f"Ended early after {count} ({reduction.stopped}); the smallest so far: {what}. The same command with a larger "
+        "budget goes on from here."
+    )
+
+
+def render(isolation: Isolation) -> Group:
+    """The notebook for a terminal."""
+    lines = [Text(f"Symptom: {isolation.symptom}", style="bold")]
+    lines += [Text(text, style="yellow" if shows else "") for text, shows in _seen(isolation)]
+    lines.append(Text(f"From there ({_origin(isolation)}):"))
+    for number, step in enumerate(isolation.reduction.steps, 1):
+        lines.append(Text(f"{number:3d}. {line(step)}", style="" if step.kept else "dim"))
+    lines += [Text(f"Note: {note}", style="yellow") for note in isolation.notes]
+    lines.append(Text(ending(isolation), style="bold"))
+    return Group(*lines)
+
+
+def to_markdown(isolation: Isolation) -> str:
+    """The notebook as Markdown."""
+    blocks = [
+        f"# Isolating {markdown_text(isolation.symptom)}",
+        f"Run `{isolation.run_id}`, workload {markdown_text(isolation.sweep.workload)}.",
+        "\n".join(f"- {markdown_text(text)}" for text, _ in _seen(isolation)),
+        f"From {markdown_text(_origin(isolation))}:",
+        "\n".join(f"{i}. {_markdown(step)}" for i, step in enumerate(isolation.reduction.steps, 1)),
+        "\n".join(f"- Note: {markdown_text(note)}" for note in isolation.notes),
+        f"**{markdown_text(ending(isolation))}**",
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _markdown(step: Step[Setting]) -> str:
+    outcome = f"**{_outcome(step)}**" if step.kept else markdown_text(_outcome(step))
+    return f"{markdown_text(step.words)}: {markdown_text(step.reading.text)} → {outcome}"
+
+
+def _outcome(step: Step[Setting]) -> str:
+    if step.kept:
+        return "kept"
+    return f"put back (not measured: {step.reading.problem})" if step.reading.problem else "put back (symptom gone)"
+
+
+def _origin(isolation: Isolation) -> str:
+    return f"{isolation.sweep.workload} on the {isolation.sweep.cluster.kind} cluster, {sentence(isolation.start)}"
+
+
+def _seen(isolation: Isolation) -> Iterator[tuple[str, bool]]:
+    """What the first run showed, and whether each trial has the symptom."""
+    seen = list(isolation.seen)
+    left_out = len(seen) - SEEN_SHOWN
+    if left_out > 0:
+        seen = [*seen[: SEEN_SHOWN // 2], *seen[-SEEN_SHOWN // 2 :]]
+    for position, item in enumerate(seen):
+        if left_out > 0 and position == SEEN_SHOWN // 2:
+            yield f"({left_out} more between these)", False
+        yield f"{sentence(item.trial)} → {'symptom' if item.shows else 'fine'}", item.shows

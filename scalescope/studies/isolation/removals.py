@@ -1,0 +1,265 @@
+"""What can be removed from a trial, and how: clusters, workloads, settings, numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scalescope.analysis.summary import label
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import KINDS, ClusterSpec
+from scalescope.model.fields import Scalar
+from scalescope.model.sweep import ITEMS, WORKERS, Point, Sweep
+from scalescope.model.trial import Trial
+from scalescope.model.workload import Simpler, Workload
+from scalescope.studies.isolation.reduce import Move, Number
+
+CHEAPER = ("simulated", "virtual", "local")
+"""Kinds of clusters that cost nothing, the cheapest first; any other costs more."""
+STAGES, TASKS = "stages", "tasks"
+QUICK_S = (0.1, 1.0)
+"""Lengths that sleeps are cut to, in seconds; the first at which the symptom stays is taken. Shorter ones would measure
+what Dask itself costs."""
+FEWEST_WORKERS = 2
+"""One worker alone cannot leave another one idle."""
+
+Load = Callable[[str], Workload]
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One trial that can be run: a workload on a cluster at a point. Equal settings ask the same question.
+
+    Attributes:
+        workload: What is run.
+        cluster: Where.
+        point: Workers, threads and parameters.
+        seed: Of the simulated cluster.
+        trial_timeout_s: Real seconds after which it is stopped.
+    """
+
+    workload: Workload
+    cluster: ClusterSpec
+    point: Point
+    seed: int = 0
+    trial_timeout_s: float = 600.0
+
+    @classmethod
+    def of(cls, sweep: Sweep, point: Point, workload: Workload) -> Setting:
+        """A point of a sweep."""
+        return cls(workload, sweep.cluster_of(point), replace(point, cluster=""), sweep.seed, sweep.trial_timeout_s)
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep that has this trial alone."""
+        return Sweep(
+            self.workload.name,
+            self.cluster,
+            points=(self.point.values,),
+            seed=self.seed,
+            trial_timeout_s=self.trial_timeout_s,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Setting) and self.sweep.id == other.sweep.id
+
+    def __hash__(self) -> int:
+        return hash(self.sweep.id)
+
+    def with_params(self, **params: Scalar) -> Setting:
+        """With some parameters changed."""
+        return replace(self, point=replace(self.point, params={**self.point.params, **params}))
+
+    def number(self, name: str) -> int | None:
+        """A parameter that is a whole number, where it has it."""
+        value = self.point.params.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def sentence(trial: Trial) -> str:
+    """A trial in the words of a notebook: `2 workers, 2 items: 1 worker used, makespan 0.62 s`."""
+    metrics, names = trial.metrics, [TASKS] if TASKS in trial.point.params else []
+    where = label(trial.point, names)
+    if metrics is None:
+        return f"{where}: {trial.state}, {_first_line(trial.reason)}"
+    spoilt = "" if trial.counts else f" ({trial.state}: {_first_line(trial.reason)})"
+    of = f"{metrics.workers_used:,} of {trial.point.workers:,} used"
+    return f"{where}: {of}, {metrics.tasks:,} tasks, makespan {seconds(metrics.makespan_s)} s{spoilt}"
+
+
+def seconds(value: float) -> str:
+    """Three digits, and never an exponent: `0.202`, `12.8`, `3,840`."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> list[Move[Setting]]:
+    """All moves from a setting: what saves most first.
+
+    Args:
+        start: Where the search begins; its parameters and Dask configuration are what can be reset.
+        load: Finds a workload by its name.
+        work_s: The recorded work T1 of a setting that was measured, in seconds.
+    """
+    return [
+        *(_cluster_move(kind) for kind in CHEAPER),
+        *(_simpler_move(start, stand_in, load, work_s) for stand_in in start.workload.simpler),
+        *(_config_move(name) for name in start.point.dask_config),
+        _threads_move,
+        *(_default_move(name) for name in _names(start.workload, load)),
+        *(_quick_move(seconds) for seconds in QUICK_S),
+    ]
+
+
+def numbers() -> list[Number[Setting]]:
+    """What can be made smaller.
+
+    Where there were items enough for all threads there always are: fewer would explain idle workers by themselves.
+    Workers and items shrink together where items are a multiple of the threads, as they were asked for together.
+    """
+    return [
+        Number(STAGES, lambda setting: setting.number(STAGES), _with(STAGES), lambda setting: 1),
+        Number("workers and items together", _together, _with_both, lambda setting: FEWEST_WORKERS),
+        Number(WORKERS, _workers_alone, _with_workers, lambda setting: FEWEST_WORKERS),
+        Number(ITEMS, _items_alone, _with(ITEMS), lambda setting: _enough(setting, ITEMS)),
+        Number(TASKS, lambda setting: setting.number(TASKS), _with(TASKS), lambda setting: _enough(setting, TASKS)),
+    ]
+
+
+# ------------------------------------------------------------------ moves
+
+
+def _cluster_move(kind: str) -> Move[Setting]:
+    def cheaper(setting: Setting) -> tuple[str, Setting] | None:
+        now = setting.cluster.kind
+        if now in CHEAPER and CHEAPER.index(now) <= CHEAPER.index(kind):
+            return None
+        if setting.point.workers > KINDS[kind].max_workers:
+            return None
+        return f"{now} cluster → {kind}", replace(setting, cluster=KINDS[kind]())
+
+    return cheaper
+
+
+def _simpler_move(start: Setting, stand_in: Simpler, load: Load, work_s: Callable[[Setting], float]) -> Move[Setting]:
+    def simpler(setting: Setting) -> tuple[str, Setting] | None:
+        if setting.workload.name != start.workload.name:
+            return None
+        workload = load(stand_in.workload)
+        params = workload.bind(stand_in.params(setting.point.params, work_s(setting)))
+        made = replace(setting, workload=workload, point=replace(setting.point, params=params))
+        return f"{setting.workload.name} → {workload.name}, without {stand_in.without}", made
+
+    return simpler
+
+
+def _config_move(name: str) -> Move[Setting]:
+    def without(setting: Setting) -> tuple[str, Setting] | None:
+        config = setting.point.dask_config
+        if name not in config:
+            return None
+        rest = {other: value for other, value in config.items() if other != name}
+        return f"{name}={config[name]!r} removed", replace(setting, point=replace(setting.point, dask_config=rest))
+
+    return without
+
+
+def _threads_move(setting: Setting) -> tuple[str, Setting] | None:
+    threads = setting.point.threads_per_worker
+    if threads == 1:
+        return None
+    return f"threads per worker {threads} → 1", replace(setting, point=replace(setting.point, threads_per_worker=1))
+
+
+def _default_move(name: str) -> Move[Setting]:
+    def reset(setting: Setting) -> tuple[str, Setting] | None:
+        parameter = setting.workload.parameter(name)
+        if parameter is None or parameter.required or setting.point.params[name] == parameter.default:
+            return None
+        words = f"{name} {setting.point.params[name]!r} → {parameter.default!r} (its default)"
+        return words, setting.with_params(**{name: parameter.default})
+
+    return reset
+
+
+def _quick_move(seconds: float) -> Move[Setting]:
+    """All durations by one factor, so that their ratios stay."""
+
+    def quicker(setting: Setting) -> tuple[str, Setting] | None:
+        durations = _durations(setting.point.params)
+        longest = max(durations.values(), default=0.0)
+        if longest <= seconds or longest <= QUICK_S[0]:
+            return None
+        factor = seconds / longest
+        changed: Mapping[str, Scalar] = {name: float(f"{value * factor:.3g}") for name, value in durations.items()}
+        return f"sleeps of {longest:g} s → {seconds:g} s", setting.with_params(**changed)
+
+    return quicker
+
+
+def _durations(params: Mapping[str, Scalar]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in params.items()
+        if (name == "seconds" or name.endswith("_seconds")) and isinstance(value, int | float)
+    }
+
+
+def _names(workload: Workload, load: Load) -> Sequence[str]:
+    """Parameters that can be reset: neither numbers that shrink nor durations, which have moves of their own."""
+    found = [*workload.parameters]
+    for stand_in in workload.simpler:
+        found += load(stand_in.workload).parameters
+    own = {ITEMS, STAGES, TASKS, "scale", *_durations({parameter.name: 0 for parameter in found})}
+    return tuple(dict.fromkeys(parameter.name for parameter in found if parameter.name not in own))
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def _with(name: str) -> Callable[[Setting, int], Setting]:
+    return lambda setting, number: setting.with_params(**{name: number})
+
+
+def _per_thread(setting: Setting) -> int:
+    """Items per thread where that is a whole number; else 0."""
+    items = setting.number(ITEMS) or 0
+    return 0 if items % setting.point.threads else items // setting.point.threads
+
+
+def _together(setting: Setting) -> int | None:
+    return setting.point.workers if _per_thread(setting) else None
+
+
+def _with_both(setting: Setting, workers: int) -> Setting:
+    items = _per_thread(setting) * workers * setting.point.threads_per_worker
+    return _with_workers(setting, workers).with_params(**{ITEMS: items})
+
+
+def _workers_alone(setting: Setting) -> int | None:
+    return None if _per_thread(setting) == 1 else setting.point.workers
+
+
+def _with_workers(setting: Setting, workers: int) -> Setting:
+    return replace(setting, point=replace(setting.point, workers=workers))
+
+
+def _items_alone(setting: Setting) -> int | None:
+    return None if _per_thread(setting) == 1 else setting.number(ITEMS)
+
+
+def _enough(setting: Setting, name: str) -> int:
+    threads = setting.point.threads
+    return threads if (setting.number(name) or 0) >= threads else 1
+
+
+def _first_line(text: str) -> str:
+    return (text.strip() or "no reason given").splitlines()[0]
+
+
+def checked(setting: Setting) -> str:
+    """Why a setting cannot be run at all, or an empty string."""
+    try:
+        setting.sweep.plan(setting.workload)
+    except InvalidField as error:
+        return _first_line(str(error))
+    return ""

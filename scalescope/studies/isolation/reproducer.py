@@ -1,0 +1,223 @@
+"""A script that shows an isolated symptom with Dask or Beam and the standard library alone; and proof that it does."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from string import Template
+from time import monotonic
+
+from scalescope.analysis.summary import plural
+from scalescope.model.recorded import RecordedGraph, RecordedTask
+from scalescope.studies.isolation import reproducer_parts as parts
+from scalescope.studies.isolation.removals import Setting
+from scalescope.studies.isolation.result import Isolation
+from scalescope.studies.symptom import MetricSymptom, Symptom, numbers_of
+
+MOST_LINES = 60
+WIDTH = 110
+"""Columns of a script, at most."""
+TIMEOUT_S = 120.0
+"""Seconds after which a script that is tried out is stopped."""
+SHOWN, GONE = 1, 0
+"""Exit statuses of a script: a symptom is an error."""
+
+PLACEMENT = ("too-few-partitions", "fewer-items-than-workers", "worker-restriction", "data-locality")
+"""Findings about workers that get nothing to do: a script counts them. For others it looks at how busy they are."""
+COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "busy"})
+"""Numbers that a script measures: a comparison of these is taken over as it is."""
+
+_GUARDED = (
+    "import runpy, sys; sys.modules['scalescope'] = None; "
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """A script, or why there is none.
+
+    Attributes:
+        text: Its source; empty where there is none.
+        problem: Why there is none.
+        needs: Distributions to install for it.
+    """
+
+    text: str
+    problem: str = ""
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What came of running a script.
+
+    Attributes:
+        confirmed: Whether it showed the symptom.
+        output: What it printed.
+        seconds: How long it took.
+        problem: Why it is not confirmed; empty when it is.
+    """
+
+    confirmed: bool
+    output: str
+    seconds: float
+    problem: str = ""
+
+
+def templates() -> tuple[str, ...]:
+    """The workloads for which there is a script."""
+    return tuple(parts.PARTS)
+
+
+def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = None) -> Reproducer:
+    """The script for what was isolated.
+
+    Args:
+        isolation: What was isolated.
+        symptom: What it must show.
+        graph: Of a workload `replay`, the graph that it replays.
+    """
+    setting = isolation.setting
+    part = parts.PARTS.get(setting.workload.name)
+    if part is None:
+        return Reproducer(
+            "",
+            f"the symptom goes when {setting.workload.name} is replaced by a replay of its graph, or that could not be "
+            "tried, and there is no script for what it does itself: hand over that workload",
+        )
+    if isolation.trial.metrics is None:
+        return Reproducer("", "the isolated trial measured nothing: hand over the workload and its error")
+    text = Template(parts.SCRIPT).substitute(
+        title=_title(isolation),
+        needs=" ".join(part.needs),
+        imports=part.imports + ("import dask\n" if setting.point.dask_config else ""),
+        config=_config(setting.point.dask_config),
+        constants=_constants(setting, graph),
+        functions=part.functions,
+        options=part.cluster_options,
+        items=_items(setting, graph),
+        condition=_condition(isolation, symptom),
+    )
+    lines = text.count("\n")
+    if lines > MOST_LINES:
+        tasks = 0 if graph is None else len(_tasks(setting, graph))
+        return Reproducer(
+            "", f"it would have {lines} lines, more than {MOST_LINES}: the smallest graph has {plural(tasks, 'task')}"
+        )
+    ast.parse(text)
+    return Reproducer(text, needs=part.needs)
+
+
+def confirm(text: str, *, timeout_s: float = TIMEOUT_S, python: str = sys.executable) -> Confirmation:
+    """Run a script in a fresh, isolated process in an empty folder, in which Scalescope cannot be imported."""
+    began = monotonic()
+    with tempfile.TemporaryDirectory(prefix="scalescope-reproducer-") as folder:
+        path = Path(folder) / "reproducer.py"
+        path.write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [python, "-I", "-c", _GUARDED, str(path)],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Confirmation(False, "", monotonic() - began, f"it did not end within {timeout_s:g} s")
+    seconds, output = monotonic() - began, done.stdout.strip()
+    if done.returncode == SHOWN and output.endswith(parts.SHOWS):
+        return Confirmation(True, output, seconds)
+    if done.returncode == GONE:
+        return Confirmation(False, output, seconds, "it ran, and does not show the symptom")
+    last = (done.stderr.strip() or "nothing on standard error").splitlines()[-1]
+    return Confirmation(False, output, seconds, f"it ended with status {done.returncode}: {last}")
+
+
+# ------------------------------------------------------------------ what is filled in
+
+
+def _title(isolation: Isolation) -> str:
+    metrics, point = isolation.trial.metrics, isolation.setting.point
+    assert metrics is not None
+    what = plural(metrics.tasks, "task") if point.items is None else plural(point.items, "item")
+    return f"{what} on {plural(point.workers, 'worker')}: {metrics.workers_used:,} used."
+
+
+def _config(config: Mapping[str, object]) -> str:
+    return f"dask.config.set({dict(config)!r})\n" if config else ""
+
+
+def _constants(setting: Setting, graph: RecordedGraph | None) -> str:
+    point = setting.point
+    lines = [f"WORKERS, THREADS = {point.workers}, {point.threads_per_worker}"]
+    if graph is not None:
+        lines += _literals(setting, graph)
+    else:
+        params = point.params
+        lines.append(f"ITEMS, STAGES, SECONDS = {params['items']}, {params['stages']}, {params['seconds']}")
+        lines += parts.PARTS[setting.workload.name].partition_lines(_partitions(params))
+    return "\n".join(lines)
+
+
+def _partitions(params: Mapping[str, object]) -> dict[str, int]:
+    """Partition options as numbers, or none."""
+    given = {name: params[name] for name in ("npartitions", "partition_size") if params.get(name) is not None}
+    return {name: int(str(params["items"] if value == "items" else value)) for name, value in given.items()}
+
+
+def _items(setting: Setting, graph: RecordedGraph | None) -> str:
+    return "ITEMS" if graph is None else "len(TASKS)"
+
+
+def _tasks(setting: Setting, graph: RecordedGraph) -> tuple[RecordedTask, ...]:
+    tasks = setting.number("tasks")
+    return graph.tasks if tasks is None else graph.first(tasks).tasks
+
+
+def _literals(setting: Setting, graph: RecordedGraph) -> list[str]:
+    """The graph as Python: equal tasks that follow each other are written once; names of stages stay with the user."""
+    scale = setting.point.params.get("scale", 1.0)
+    assert isinstance(scale, int | float)
+    kept = graph.first(len(_tasks(setting, graph)))
+    rows = [
+        (task.stage, float(f"{task.seconds * scale:.3g}"), list(task.needs), task.allowed, task.submission)
+        for task in kept.tasks
+    ]
+    pieces = []
+    for row, same in groupby(rows):
+        count = sum(1 for _ in same)
+        pieces.append(f"*[{row!r}] * {count}" if count > 1 else repr(row))
+    sent = [(each.after, float(f"{each.pause_s * scale:.3g}")) for each in kept.submissions]
+    return [
+        "# stage, seconds, numbers of the tasks that it needs, workers it is confined to (0: none), submission",
+        *_wrapped("TASKS = [", pieces),
+        "# the submission whose results each waits for (-1: none), and seconds of pause before it",
+        *_wrapped("SUBMISSIONS = [", [repr(row) for row in sent]),
+    ]
+
+
+def _wrapped(begin: str, pieces: Sequence[str]) -> list[str]:
+    joined = begin + ", ".join(pieces) + "]"
+    return textwrap.wrap(joined, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def _condition(isolation: Isolation, symptom: Symptom) -> str:
+    """What the script compares: the symptom itself where it measures all of it, else midway between it and health."""
+    if isinstance(symptom, MetricSymptom) and symptom.names <= COUNTED:
+        return symptom.text
+    metrics, point = isolation.trial.metrics, isolation.setting.point
+    assert metrics is not None
+    if not isinstance(symptom, MetricSymptom) and symptom.code in PLACEMENT and metrics.workers_used < point.workers:
+        return f"workers_used < {(metrics.workers_used / point.workers + 1) / 2:.3g} * workers"
+    return f"busy < {(numbers_of(point, metrics)['busy'] + 1) / 2:.3g}"

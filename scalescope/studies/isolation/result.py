@@ -1,0 +1,90 @@
+"""What isolating a symptom gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.finding import Finding, Severity
+from scalescope.model.sweep import Sweep
+from scalescope.model.trial import Trial
+from scalescope.studies.isolation.reduce import Reduction, Step
+from scalescope.studies.isolation.removals import Setting
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A trial of the run that it all began with.
+
+    Attributes:
+        trial: What was measured.
+        shows: Whether it alone shows the symptom.
+    """
+
+    trial: Trial
+    shows: bool
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The smallest trial that still shows a symptom, and the way to it.
+
+    Attributes:
+        run_id: The run that it began with.
+        sweep: Of that run.
+        seen: Its trials, in order of size.
+        finding: The finding that was looked into; None where the symptom is a comparison of numbers.
+        symptom: In words.
+        start: The trial of the run that the search began with.
+        reduction: The search.
+        trial: The trial that was isolated.
+        notes: What could not be tried, and why.
+    """
+
+    run_id: str
+    sweep: Sweep
+    seen: tuple[Seen, ...]
+    finding: Finding | None
+    symptom: str
+    start: Trial
+    reduction: Reduction[Setting]
+    trial: Trial
+    notes: tuple[str, ...] = ()
+
+    @property
+    def setting(self) -> Setting:
+        """What was isolated."""
+        return self.reduction.state
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the isolated trial shows to be wrong; worst first."""
+        found = diagnose(self.setting.sweep, [self.trial]).findings
+        return tuple(finding for finding in found if finding.severity is not Severity.INFO)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return {
+            "run": self.run_id,
+            "symptom": self.symptom,
+            "finding": None if self.finding is None else self.finding.to_mapping(),
+            "start": self.start.point.to_mapping(),
+            "isolated": self.setting.sweep.to_mapping(),
+            "metrics": None if self.trial.metrics is None else self.trial.metrics.to_mapping(),
+            "minimal": self.reduction.minimal,
+            "stopped": self.reduction.stopped,
+            "notes": list(self.notes),
+            "steps": [_step(step) for step in self.reduction.steps],
+        }
+
+
+def _step(step: Step[Setting]) -> dict[str, Any]:
+    return {
+        "tried": step.words,
+        "sweep": step.state.sweep.to_mapping(),
+        "shows": step.reading.shows,
+        "kept": step.kept,
+        "reading": step.reading.text,
+        "problem": step.reading.problem,
+    }

@@ -1,0 +1,1 @@
+"""Which release of a package moved a metric, or brought a finding?"""

@@ -1,0 +1,176 @@
+"""A search for the release that brought it: the candidates, what they showed, and the boundary."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalescope.analysis.summary import plural
+from scalescope.model.study import Study
+from scalescope.model.trial import Trial
+from scalescope.store.store import SweepRun
+from scalescope.studies.release.search import ALPHA, LEAD, Decision, Mode, State
+from scalescope.studies.report import common
+from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
+from scalescope.studies.symptom import quantity
+
+WORDS = {
+    State.GOOD: "good",
+    State.BAD: "bad",
+    State.UNAVAILABLE: "could not be installed",
+    State.UNDECIDED: "undecided",
+    State.OPEN: "not decided yet",
+}
+TONES = {State.GOOD: Tone.GOOD, State.BAD: Tone.BAD}
+ENDED = {
+    Decision.FOUND: "two neighbours were seen: one good, the next bad",
+    Decision.BETWEEN: "between the last good and the first bad one are some that say neither",
+    Decision.NO_DIFFERENCE: "the bad end is as good as the good one, so nothing was searched",
+    Decision.GOOD_END_BAD: "the good end shows it already, so nothing was searched",
+    Decision.NO_END: "an end is not certain, so nothing was searched",
+    Decision.UNFINISHED: "there is more to try",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A release, or a mixture of two lock files.
+
+    Attributes:
+        label: Its name.
+        state: What is known of it; None where it was not tried.
+        words: What its trials say.
+        trials: How many were run of it.
+        measured: Median of the metric; None where a finding was looked for, or nothing is valid.
+        boundary: `last good`, `first bad`, or empty.
+    """
+
+    label: str
+    state: State | None
+    words: str = ""
+    trials: int = 0
+    measured: float | None = None
+    boundary: str = ""
+
+
+def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[Candidate, ...]:
+    """All of them in their order, tried or not."""
+    tried = {each["index"]: each for each in study.result.get("tried", ())}
+    trials = _trials(study, runs)
+    ends = {
+        study.result[name]["index"]: name.replace("_", " ")
+        for name in ("last_good", "first_bad")
+        if study.result.get(name)
+    }
+    found = []
+    for index, label in enumerate(study.question["labels"]):
+        own, one = trials.get(index, []), tried.get(index)
+        measured = _measured(study, own)
+        if one is None:
+            found.append(Candidate(label, None, trials=len(own), measured=measured))
+            continue
+        state = State(one["state"])
+        words = _reason(own) if state is State.UNAVAILABLE else ""
+        found.append(Candidate(label, state, words or one["words"], one["trials"], measured, ends.get(index, "")))
+    return tuple(found)
+
+
+def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
+    """The study for people."""
+    every = candidates(study, runs)
+    return Sheet(
+        table=_table(study, every) if any(each.state for each in every) else None,
+        notes=tuple(_notes(study, every)),
+        asked=tuple(_asked(study, runs)),
+        sure=(*_sure(study), *common.trials(runs)),
+        changelog=str(study.result.get("changelog", "")),
+    )
+
+
+def _trials(study: Study, runs: Sequence[SweepRun]) -> dict[int, list[Trial]]:
+    """The trials of each candidate."""
+    places = {text: index for index, text in enumerate(study.question["environments"])}
+    found: dict[int, list[Trial]] = {}
+    for trial in (trial for run in runs for trial in run.trials if not trial.warmup):
+        if trial.point.environment in places:
+            found.setdefault(places[trial.point.environment], []).append(trial)
+    return found
+
+
+def _measured(study: Study, trials: Sequence[Trial]) -> float | None:
+    """The median of the metric; None where a finding is looked for, or no trial is valid."""
+    if study.question["mode"] != Mode.METRIC:
+        return None
+    metric = quantity(study.question["metric"])
+    values = [value for trial in trials if (value := metric.of(trial)) is not None]
+    return statistics.median(values) if values else None
+
+
+def _reason(trials: Sequence[Trial]) -> str:
+    """The first line of why a trial does not count."""
+    return next((trial.reason.strip().splitlines()[0] for trial in trials if trial.reason.strip()), "")
+
+
+def _table(study: Study, every: Sequence[Candidate]) -> Table:
+    subject = study.question.get("subject") or "with the change of"
+    metric = study.question["metric"] if any(each.measured is not None for each in every) else ""
+    rows = []
+    for each in every:
+        if each.state is None:
+            continue
+        is_it = WORDS[each.state] + (f", the {each.boundary.split()[0]}" if each.boundary else "")
+        cells = (each.label, is_it, *((number(each.measured),) if metric else ()), f"{each.trials:,}", each.words)
+        rows.append(Row(cells, TONES.get(each.state, Tone.DOUBT)))
+    heads = (subject, "is", *((metric,) if metric else ()), "trials", "what was seen")
+    return Table(
+        "What was tried, in the order of the releases", heads, tuple(rows), frozenset(range(2, len(heads) - 1))
+    )
+
+
+def _notes(study: Study, every: Sequence[Candidate]) -> list[Note]:
+    result, notes = study.result, []
+    good, bad = (next((each for each in every if each.boundary == name), None) for name in ("last good", "first bad"))
+    if good and bad:
+        notes.append(Note(f"Last good: {good.label} → first bad: {bad.label}."))
+    skipped = [each["label"] for each in result.get("skipped", ())]
+    if skipped:
+        notes.append(Note(f"Between them, neither good nor bad: {', '.join(skipped)}.", Tone.DOUBT))
+    if result.get("also_changed"):
+        notes.append(Note(f"What else changed between them: {result['also_changed']}.", Tone.DOUBT))
+    untried = sum(each.state is None for each in every)
+    if untried and result:
+        notes.append(Note(f"{untried:,} of {len(every):,} were not tried.", Tone.FAINT))
+    return notes
+
+
+def _asked(study: Study, runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
+    question = study.question
+    labels = question["labels"]
+    subject = question.get("subject") or "a change between two lock files"
+    limits = {"max_environments": question["max_candidates"], "max_pairs": question["max_pairs"]}
+    return [
+        ("Which", f"{subject}: the first of {plural(len(labels), 'candidate')} that {question['symptom']}"),
+        ("From", f"{labels[0]} (good) to {labels[-1]} (bad)"),
+        *([("Together with", str(question["together_with"]))] if question.get("together_with") else []),
+        *common.asked(study, runs, environment=False),
+        ("Limits", pairs(limits)),
+    ]
+
+
+def _sure(study: Study) -> list[tuple[str, str]]:
+    result: Mapping[str, Any] = study.result
+    if not result:
+        return []
+    rule = f"one answer must lead by {LEAD} trials"
+    if study.question["mode"] == Mode.METRIC:
+        smallest = share(study.question["smallest_effect"])
+        rule = (
+            f"by interleaved pairs with the good end, wrongly in at most {share(ALPHA)}; ends differ from {smallest} on"
+        )
+    return [
+        ("How it ended", ENDED[Decision(result["decision"])]),
+        ("A candidate is decided", rule),
+        ("Several changes", "where it came, went, and came again, this is one of the boundaries, not always the first"),
+    ]

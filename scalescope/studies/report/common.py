@@ -1,0 +1,64 @@
+"""What all kinds of studies say alike: what was asked, and which trials there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalescope.analysis.summary import plural, summarise
+from scalescope.model.environment import Environment
+from scalescope.model.study import Study
+from scalescope.report import rows
+from scalescope.store.store import SweepRun
+from scalescope.studies.report.sheet import pairs
+
+
+def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -> list[tuple[str, str]]:
+    """Workload, parameters, place, cluster and environment; what is empty is left out.
+
+    Args:
+        study: The study.
+        runs: Its runs.
+        environment: Whether one environment holds for all of it.
+    """
+    question = study.question
+    names = question.get("workloads") or [question.get("workload", "")]
+    found = [
+        ("Workload", ", ".join(map(str, names))),
+        ("Parameters", pairs(question.get("params") or {})),
+        ("Measured at", pairs(question.get("values") or {})),
+        ("Cluster", _cluster(question, runs)),
+    ]
+    if environment:
+        found.append(("Environment", Environment.parse(str(question.get("environment") or "")).label))
+    return [(term, text) for term, text in found if text]
+
+
+def workload(study: Study) -> str:
+    """What was run, in a few words."""
+    names = study.question.get("workloads") or [study.question.get("workload", "")]
+    return str(names[0]) if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
+    """How many trials were run, and why some do not count."""
+    every = [trial for run in runs for trial in run.trials]
+    if not every:
+        return []
+    warmups = sum(trial.warmup for trial in every)
+    counted = sum(trial.counts for trial in every)
+    text = f"{counted:,} of {plural(len(every) - warmups, 'trial')} count"
+    found = [("Trials", text + (f", {plural(warmups, 'warm-up')} besides" if warmups else ""))]
+    reasons = [reason for run in runs for reason in rows.reasons(summarise(run.trials))]
+    if reasons:
+        more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+        found.append(("Not counted", "; ".join(" ".join(reason.split()) for reason in reasons[:3]) + more))
+    return found
+
+
+def _cluster(question: Mapping[str, Any], runs: Sequence[SweepRun]) -> str:
+    found = dict.fromkeys(line for run in runs for line in rows.cluster_lines(run.sweep, run.trials))
+    if found:
+        return " ".join(line.removeprefix("Cluster: ") for line in found)
+    given = question.get("cluster") or ""
+    return str(given.get("kind", "")) if isinstance(given, Mapping) else str(given)

@@ -1,0 +1,87 @@
+"""A study for programs and web pages: JSON, Markdown, rows of a table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+from scalescope.model.study import Study
+from scalescope.report import links
+from scalescope.report.rows import markdown_text
+from scalescope.store.store import SweepRun
+from scalescope.studies.report import headline, sheet
+from scalescope.studies.report.sheet import Table
+
+SCHEMA = 1
+"""Raised whenever a key of `to_json` changes its meaning or goes."""
+
+
+def identity(study: Study) -> dict[str, Any]:
+    """What a list of studies says of one."""
+    return {
+        "study": study.id,
+        "kind": str(study.kind),
+        "finished": bool(study.finished_at),
+        "line": study.line,
+        "alarm": study.alarm,
+        "runs": list(study.runs),
+        "follows": study.follows,
+        "followed_by": list(study.followed_by),
+        "created_at": study.created_at,
+        "finished_at": study.finished_at,
+        "store": study.where,
+    }
+
+
+def to_json(study: Study) -> dict[str, Any]:
+    """All of it: identity, question and result."""
+    return {
+        "schema": SCHEMA,
+        **identity(study),
+        "question": dict(study.question),
+        "result": dict(study.result),
+    }
+
+
+def to_rows(study: Study, runs: Sequence[SweepRun]) -> list[dict[str, str]]:
+    """The table as the terminal shows it, one mapping of headings to cells per row; safe as HTML."""
+    table = sheet(study, runs).table
+    if table is None:
+        return []
+    heads = [html.escape(head) or "note" for head in table.heads]
+    return [dict(zip(heads, map(html.escape, row.cells), strict=True)) for row in table.rows]
+
+
+def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
+    """All that the terminal shows, and what was asked; text from outside is escaped for Markdown and HTML."""
+    shown = sheet(study, runs)
+    blocks = [
+        f"**{markdown_text(headline(study))}**",
+        _table(shown.table) if shown.table is not None else "",
+        _items("", [note.text for note in shown.notes]),
+        f"Changelog: {markdown_text(shown.changelog)}" if shown.changelog else "",
+        _items("What was asked", [f"{term}: {text}" for term, text in shown.asked]),
+        _items("How sure", [f"{term}: {text}" for term, text in shown.sure if text]),
+        linked(links.of_study(study)),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def linked(found: Sequence[links.Link]) -> str:
+    """Runs and studies as a list, with the commands that show them."""
+    return "\n".join(f"- {link.what} {markdown_text(link.id)}: `{link.command}`" for link in found[: links.MOST_LINKS])
+
+
+def _table(table: Table) -> str:
+    lines = [table.heads, *(row.cells for row in table.rows)]
+    text = ["| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines]
+    text.insert(1, "|" + "".join(" ---: |" if i in table.numbers else " --- |" for i in range(len(table.heads))))
+    return "\n".join(text)
+
+
+def _items(title: str, items: Sequence[str]) -> str:
+    if not items:
+        return ""
+    head = f"**{title}**\n\n" if title else ""
+    return head + "\n".join(f"- {markdown_text(item)}" for item in items)

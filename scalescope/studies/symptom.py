@@ -1,0 +1,275 @@
+"""What is looked at in trials: a number, a comparison of numbers, or a finding."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.errors import InvalidField
+from scalescope.model.fields import suggest
+from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.sweep import Point, Sweep
+from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+
+NUMBERS = tuple(field.name for field in fields(Metrics) if field.name != "worker_time_s")
+NAMES = ("workers", "threads", "items", *NUMBERS, *WORKER_TIME)
+"""What a comparison may name: the point, the metrics of a trial, and shares of worker time from 0 to 1."""
+
+_COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_FORM = "a comparison of numbers, such as `workers_used < 0.5 * workers` or `efficiency < 0.6`"
+_NUMBER = "a number that is measured, such as `makespan_s`, `tasks` or `workers_used / workers`"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of every valid trial; made by `quantity`."""
+
+    text: str
+    _tree: ast.expr
+
+    def of(self, trial: Trial) -> float | None:
+        """Its value at a trial; None where that is not valid, or the value is no number.
+
+        Raises:
+            InvalidField: It names items, and the workload has none.
+        """
+        if trial.state is not TrialState.VALID or trial.metrics is None:
+            return None
+        value = _value(self._tree, _numbers(self.text, self._tree, trial))
+        return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class FindingSymptom:
+    """A finding that the trial alone must have.
+
+    Attributes:
+        code: Of the finding.
+        severity: It must be at least as severe as this.
+        state: Of the trial: what ends workers makes trials invalid, but a trial that something else spoilt proves
+            nothing.
+    """
+
+    code: str
+    severity: Severity = Severity.INFO
+    state: TrialState = TrialState.VALID
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        least = "" if self.severity is Severity.INFO else f", severity {self.severity} or worse"
+        return f"finding {self.code}{least}"
+
+    def shows(self, sweep: Sweep, trial: Trial) -> bool:
+        """Whether a trial has it."""
+        order = list(Severity)
+        return trial.state is self.state and any(
+            finding.code == self.code and order.index(finding.severity) <= order.index(self.severity)
+            for finding in diagnose(sweep, [trial]).findings
+        )
+
+
+@dataclass(frozen=True)
+class MetricSymptom:
+    """A comparison that the numbers of a valid trial must meet; made by `metric_symptom`."""
+
+    text: str
+    _tree: ast.Compare
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return self.text
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The numbers that it compares."""
+        return _names(self._tree)
+
+    def shows(self, sweep: Sweep, trial: Trial) -> bool:
+        """Whether a trial meets it; one without a measurement never does.
+
+        Raises:
+            InvalidField: It names items, and the workload has none.
+        """
+        if not trial.counts or trial.metrics is None:
+            return False
+        numbers = _numbers(self.text, self._tree, trial)
+        left, right = (_value(side, numbers) for side in (self._tree.left, self._tree.comparators[0]))
+        return _COMPARE[type(self._tree.ops[0])](left, right)
+
+
+Symptom = FindingSymptom | MetricSymptom
+
+
+def metric_symptom(text: str) -> MetricSymptom:
+    """Understand a comparison: names of `NAMES`, numbers, + - * / and one of < <= > >=.
+
+    Raises:
+        InvalidField: It is none.
+    """
+    tree = _parse(text, _FORM)
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARE:
+        raise InvalidField("metric", text, _FORM)
+    _check(tree.left, text, _FORM)
+    _check(tree.comparators[0], text, _FORM)
+    symptom = MetricSymptom(" ".join(text.split()), tree)
+    if not symptom.names:
+        raise InvalidField("metric", text, f"{_FORM}; this one names nothing that was measured")
+    return symptom
+
+
+def quantity(text: str) -> Quantity:
+    """Understand a number: names of `NAMES`, numbers and + - * /.
+
+    Raises:
+        InvalidField: It is none.
+    """
+    tree = _parse(text, _NUMBER)
+    _check(tree, text, _NUMBER)
+    if not _names(tree):
+        raise InvalidField("metric", text, f"{_NUMBER}; this one names nothing that was measured")
+    return Quantity(" ".join(text.split()), tree)
+
+
+def is_comparison(text: str) -> bool:
+    """Whether a metric is a comparison, for `metric_symptom`, or else a number, for `quantity`."""
+    return any(sign in text for sign in "<>=!")
+
+
+def first_finding(verdict: Verdict, code: str = "") -> Finding:
+    """The finding of a verdict to look into: of that code, or else the first that accuses anything.
+
+    Raises:
+        InvalidField: There is none.
+    """
+    accusing = [finding for finding in verdict.findings if finding.code != "healthy"]
+    if code:
+        found = [finding for finding in accusing if finding.code == code]
+        known = sorted({finding.code for finding in accusing})
+        if not found:
+            raise InvalidField("finding", code, f"a finding of this run: {suggest(code, known)}")
+        return found[0]
+    if not accusing:
+        raise InvalidField(
+            "finding",
+            code or None,
+            "a run with a finding; this one is healthy",
+            next_step="name what you do not like, such as --metric 'efficiency < 0.9'",
+        )
+    return accusing[0]
+
+
+def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> tuple[FindingSymptom, Trial]:
+    """A finding of a run as a symptom of single trials, and the trial to begin with: the worst that has it alone.
+
+    It must stay as severe as it is there. Valid trials come first.
+
+    Raises:
+        InvalidField: No trial has it alone.
+    """
+    order = list(Severity)
+    having = [
+        (alone, trial)
+        for trial in trials
+        if trial.point.id in finding.points and not trial.warmup
+        for alone in diagnose(sweep, [trial]).findings
+        if alone.code == finding.code
+    ]
+    if having:
+        alone, trial = min(
+            having, key=lambda item: (not item[1].counts, order.index(item[0].severity), -item[0].lost_s)
+        )
+        return FindingSymptom(finding.code, alone.severity, trial.state), trial
+    raise InvalidField(
+        "finding",
+        finding.code,
+        "a finding that one trial alone shows; this one comes from comparing several",
+        next_step="name the symptom by its numbers, such as --metric 'efficiency < 0.6'",
+    )
+
+
+def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial]) -> Trial:
+    """The trial to begin with: of those that show the symptom the one with the smallest share of worker time busy.
+
+    Raises:
+        InvalidField: None shows it.
+    """
+    showing = [trial for trial in trials if symptom.shows(sweep, trial)]
+    if not showing:
+        raise InvalidField(
+            "metric",
+            symptom.text,
+            "a comparison that holds for a valid trial of this run",
+            next_step="`scalescope show RUN --json` lists the numbers",
+        )
+    return min(showing, key=lambda trial: numbers_of(trial.point, _measured(trial))["busy"])
+
+
+def numbers_of(point: Point, metrics: Metrics) -> dict[str, float]:
+    """What `NAMES` stand for at one trial; without `items` where the workload has none."""
+    total = sum(metrics.worker_time_s.values())
+    shares = {part: metrics.worker_time_s.get(part, 0.0) / total if total > 0 else 0.0 for part in WORKER_TIME}
+    items: Mapping[str, float] = {} if point.items is None else {"items": point.items}
+    measured = {name: float(getattr(metrics, name)) for name in NUMBERS}
+    return {"workers": point.workers, "threads": point.threads, **items, **measured, **shares}
+
+
+def _measured(trial: Trial) -> Metrics:
+    assert trial.metrics is not None
+    return trial.metrics
+
+
+def _parse(text: str, form: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise InvalidField("metric", text, form) from error
+
+
+def _names(tree: ast.expr) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _numbers(text: str, tree: ast.expr, trial: Trial) -> dict[str, float]:
+    """What the names of an expression stand for at a trial."""
+    numbers = numbers_of(trial.point, _measured(trial))
+    if missing := _names(tree) - set(numbers):
+        raise InvalidField("metric", text, f"names that the workload has; {min(missing)!r} it has not")
+    return numbers
+
+
+def _check(node: ast.expr, text: str, form: str) -> None:
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        _check(node.left, text, form)
+        _check(node.right, text, form)
+    elif isinstance(node, ast.Name):
+        if node.id not in NAMES:
+            raise InvalidField("metric", text, f"names that are measured; {node.id!r}: {suggest(node.id, NAMES)}")
+    elif not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
+        raise InvalidField("metric", text, form)
+
+
+def _value(node: Any, numbers: Mapping[str, float]) -> float:
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left, numbers), _value(node.right, numbers)
+        if isinstance(node.op, ast.Div) and right == 0:
+            return float("nan")  # which no comparison meets
+        return _ARITHMETIC[type(node.op)](left, right)
+    return numbers[node.id] if isinstance(node, ast.Name) else float(node.value)

@@ -1,0 +1,367 @@
+"""Which gaps between measured values can a continuous curve not have crossed?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+
+from scalescope.studies.threshold.question import Question, Spot, Table
+
+SUPPORT, REACH, NEAR = 6, 2.0, 6
+"""Measured values on one side of a gap that say how the curve comes to it: so many at most, within so many widths of
+the gap or so many steps, whichever is more."""
+MANY, FAR, HALF = 12, 3.0, 0.5
+"""The same under noise, and within this share of a part in any case: more of them average it out."""
+SPREAD = 0.25
+"""Share of the gap that they must span."""
+CURVED, CLEAR = 1.0, 1.5
+"""Under noise, more than two of them must lie on a line, within so many standard errors of their sum of squares; and
+standard errors from which the values beside a gap say clearly that the curve is bent there."""
+STEEP = 0.2
+"""Share of the change over one step that must be a jump: the rest of it is how steep the curve is."""
+GRAIN = 4
+"""Steps within which a second jump the same way makes both part of a curve: 100 tasks on 7, 8, 9 workers."""
+SEEN, LOOKED = 8, 10
+"""Statements among which one may be wrong: gaps that are suspected at a time; looks at each before a jump is named."""
+POWER = 2.0
+"""Standard errors by which a jump must exceed what noise could be, to be found nearly always: the smaller of two
+estimates counts."""
+ROUNDS = 3
+"""Of taking a doubtful break back and looking again; the last word has the doubt."""
+_LARGEST, _TERMS = 700.0, 3
+Scale = Callable[[float], float]
+_SCALES: tuple[tuple[Scale, Scale, Scale], ...] = (
+    (float, float, float),
+    (lambda x: 1 / x, float, float),
+    (math.log, float, float),
+    (float, math.log, lambda y: math.exp(min(y, _LARGEST))),
+    (math.log, math.log, lambda y: math.exp(min(y, _LARGEST))),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line through spots, weighted by their trials."""
+
+    x: float
+    y: float
+    slope: float
+    weight: float
+    spread: float
+
+    @classmethod
+    def through(cls, points: Sequence[tuple[float, float, float]]) -> Line:
+        """Least squares, from values, heights and weights; level where all lie at one place.
+
+        In plain loops: it is called for a dozen points thousands of times in a search.
+        """
+        weight = x = y = spread = product = 0.0
+        for a, b, w in points:
+            weight += w
+            x += w * a
+            y += w * b
+        x, y = x / weight, y / weight
+        for a, b, w in points:
+            spread += w * (a - x) ** 2
+            product += w * (a - x) * (b - y)
+        return cls(x, y, product / spread, weight, spread) if spread else cls(x, y, 0.0, weight, math.inf)
+
+    def at(self, x: float) -> float:
+        """Height of the line."""
+        return self.y + self.slope * (x - self.x)
+
+    def variance(self, x: float) -> float:
+        """Of the height, in units of the variance of one trial."""
+        return 1 / self.weight + (x - self.x) ** 2 / self.spread
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Two neighbouring spots, and what lies between them as far as their surroundings tell.
+
+    Attributes:
+        left: The lower spot.
+        right: The upper one.
+        size: The smallest jump in between that reconciles both sides, as a share of the larger metric; 0 where a
+            continuous curve does.
+        error: Standard error of that.
+        bend: Where a curve does: by how much of the metric it may leave the straight line between the two, half of what
+            the ends of the gap lie off the lines from the other side.
+        known: Whether there were enough spots around to say so.
+    """
+
+    left: Spot
+    right: Spot
+    size: float
+    error: float
+    bend: float = 0.0
+    known: bool = True
+
+    @property
+    def width(self) -> int:
+        """In steps."""
+        return self.right.index - self.left.index
+
+    @property
+    def change(self) -> float:
+        """Of the metric from end to end, as a share of the larger one."""
+        return abs(self.right.y - self.left.y) / self.scale if self.scale else 0.0
+
+    @property
+    def scale(self) -> float:
+        """The larger metric of the two, without its sign."""
+        return max(abs(self.left.y), abs(self.right.y))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """All gaps in order.
+
+    Attributes:
+        gaps: One less than there are spots.
+        breaks: Positions of those that seem to hold a jump.
+    """
+
+    gaps: tuple[Gap, ...]
+    breaks: frozenset[int]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Places on the grid at which a jump that is one step wide ends."""
+        return tuple(self.gaps[i].right.index for i in sorted(self.breaks) if self.gaps[i].width == 1)
+
+
+@lru_cache
+def quantile(confidence: float, statements: int = 1) -> float:
+    """Standard errors that so many statements together stay within (Bonferroni), two-sided."""
+    return NormalDist().inv_cdf(1 - (1 - confidence) / statements / 2)
+
+
+def is_break(question: Question, gap: Gap) -> bool:
+    """Whether the gap seems to hold a jump worth naming, or a narrower look at it is needed to tell."""
+    noise = quantile(question.confidence, SEEN) * gap.error
+    if gap.width == 1:
+        return min(gap.size, gap.change) > max(question.min_jump, noise, STEEP * gap.change)
+    return gap.size > max(question.min_jump / 2, noise)
+
+
+def visible(question: Question, gap: Gap) -> float:
+    """Size of a jump in the gap that noise would hardly have hidden."""
+    return (quantile(question.confidence, SEEN) + POWER) * gap.error
+
+
+def is_certain(question: Question, curve: Curve, position: int) -> bool:
+    """Whether a break is more than noise, with all gaps in mind, and does not rest on a single trial."""
+    gap = curve.gaps[position]
+    if not gap.error:
+        return True
+    least = quantile(question.confidence, LOOKED * len(curve.gaps)) * gap.error
+    return min(gap.left.count, gap.right.count) >= min(2, question.max_repeats) and gap.size > least
+
+
+def is_free(gap: Gap, table: Table) -> bool:
+    """Whether there is a value in the gap that can still be measured."""
+    return any(index not in table.broken for index in range(gap.left.index + 1, gap.right.index))
+
+
+def untried(gap: Gap, table: Table) -> list[int]:
+    """Values between two spots, neighbours or not, that have not been measured and still can be."""
+    known = {spot.index for spot in table.spots} | table.broken
+    return [index for index in range(gap.left.index + 1, gap.right.index) if index not in known]
+
+
+def is_grain(curve: Curve, gap: Gap) -> bool:
+    """Whether jumps follow each other so closely around a gap that they make up a curve rather than regimes."""
+    near = range(gap.left.index - GRAIN, gap.right.index + GRAIN + 1)
+    return sum(step in near for step in curve.steps) > 1
+
+
+def study(question: Question, table: Table) -> Curve:
+    """Find the gaps that seem to hold a jump.
+
+    The worst gap is set apart first, and the others are judged again without looking across it, until none is left
+    (binary segmentation; Vostrikova, 1981); then each is judged once more with only its neighbours set apart.
+    """
+    spots = table.spots
+    breaks: set[int] = set()
+    judged = [_seen(table, breaks, i) for i in range(len(spots) - 1)]
+
+    def turn(i: int) -> None:
+        breaks.symmetric_difference_update({i})
+        low, high = _bounds(breaks, i, len(spots))
+        for j in range(max(0, low - 1), min(high + 1, len(judged))):
+            judged[j] = _seen(table, breaks, j)
+
+    def add() -> None:
+        while found := [i for i, gap in enumerate(judged) if i not in breaks and is_break(question, gap)]:
+            turn(max(found, key=lambda i: judged[i].size))
+
+    add()
+    for _ in range(ROUNDS):
+        before = set(breaks)
+        for i in sorted(breaks, key=lambda i: judged[i].size):
+            if not is_break(question, judged[i]):
+                turn(i)
+        add()
+        if breaks == before:
+            break
+    return Curve(tuple(judged), frozenset(breaks))
+
+
+def ramps(question: Question, table: Table, curve: Curve) -> list[Gap]:
+    """Changes that take several steps, of which each by itself looks like a steep piece of the curve.
+
+    They are found as jumps are, between values a few steps apart, without regard to those in between. Where several
+    overlap, the narrowest is taken.
+    """
+    found: list[Gap] = []
+    for i, j in itertools.combinations(range(len(table.spots)), 2):
+        width = table.spots[j].index - table.spots[i].index
+        if j - i == 1 or width > GRAIN or not curve.breaks.isdisjoint(range(i, j)):
+            continue
+        low, high = _bounds(curve.breaks, i, len(table.spots))
+        before, after = table.spots[low : i + 1][::-1], table.spots[j : high + 1]
+        if _support(before, width, table) and _support(after, width, table):
+            gap = _gap(before, after, table)
+            noise = quantile(question.confidence, LOOKED * len(curve.gaps)) * gap.error
+            if min(gap.size, gap.change) > max(question.min_jump, noise):
+                found.append(gap)
+    narrowest: list[Gap] = []
+    for gap in sorted(found, key=lambda gap: (gap.width, -gap.size)):
+        if all(gap.right.index <= g.left.index or g.right.index <= gap.left.index for g in narrowest):
+            narrowest.append(gap)
+    return narrowest
+
+
+def _bounds(breaks: Collection[int], i: int, count: int) -> tuple[int, int]:
+    """The first and the last spot on either side of gap `i` up to the next break."""
+    return max((b + 1 for b in breaks if b < i), default=0), min((b for b in breaks if b > i), default=count - 1)
+
+
+def _seen(table: Table, breaks: Collection[int], i: int) -> Gap:
+    """One gap, seen from the spots around it up to the next break."""
+    low, high = _bounds(breaks, i, len(table.spots))
+    return _gap(table.spots[low : i + 1][::-1], table.spots[i + 1 : high + 1], table)
+
+
+def _gap(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> Gap:
+    """One gap, from the spots on both sides, nearest first."""
+    a, b, noise = before[0], after[0], table.noise
+    scale = max(abs(a.y), abs(b.y))
+    if not scale:
+        return Gap(a, b, 0.0, 0.0, known=len(before) + len(after) > 2)
+    width = b.index - a.index
+    left, right = (_support(spots, width, table) for spots in (before, after))
+    if left and right:
+        return _between(a, b, _line(left), _line(right), scale, noise)
+    left, right = (_support(spots, width, table, alone=True) for spots in (before, after))
+    if left or right:
+        size, error = _beyond(left, b) if left else _beyond(right, a)
+        outermost = width > 1 and (a is table.spots[0] or b is table.spots[-1])
+        rounding = table.unit / 2 if outermost else 0.0
+        return Gap(a, b, max(0.0, size - rounding) / scale, error * noise)
+    size = abs(b.y - a.y) / scale if len(before) == len(after) == 1 else 0.0
+    return Gap(a, b, size, noise * math.sqrt(1 / a.count + 1 / b.count), known=False)
+
+
+def _support(spots: Sequence[Spot], width: int, table: Table, *, alone: bool = False) -> list[Spot]:
+    """Of spots on one side, nearest first, those that say how the curve comes to the gap; none where they cannot."""
+    wide = table.noise > 0 and not alone
+    most, reach = (MANY, max(FAR * width, HALF * table.part)) if wide else (SUPPORT, max(REACH * width, NEAR))
+    chosen: list[Spot] = []
+    for spot in spots:
+        enough = len(chosen) > 1 and _spread(chosen) >= SPREAD * width
+        if enough and (len(chosen) >= most or abs(spot.index - spots[0].index) > reach):
+            break
+        chosen.append(spot)
+    while wide and len(chosen) > 2 and _spread(chosen[:-1]) >= SPREAD * width and not _straight(chosen, table.noise):
+        chosen.pop()
+    return chosen if len(chosen) > 1 and _spread(chosen) >= SPREAD * width else []
+
+
+def _spread(spots: Sequence[Spot]) -> int:
+    return abs(spots[-1].index - spots[0].index)
+
+
+def _straight(spots: Sequence[Spot], noise: float) -> bool:
+    """Whether spots lie on their line within the noise, by the sum of squares and its normal approximation."""
+    line, free = _line(spots), len(spots) - 2
+    pairs = [(spot, line.at(spot.x)) for spot in spots]
+    squares = sum(s.count * ((s.y - y) / (noise * max(abs(s.y), abs(y)))) ** 2 for s, y in pairs if s.y or y)
+    return squares <= free + CURVED * math.sqrt(2 * free)
+
+
+def sides(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> tuple[Line, Line]:
+    """The lines on which the curve comes to a gap from both sides, given the spots there, nearest first.
+
+    A side with too little around is taken as level.
+    """
+    width = abs(after[0].index - before[0].index)
+    left, right = (_line(_support(spots, width, table) or [spots[0]]) for spots in (before, after))
+    return left, right
+
+
+def _line(spots: Sequence[Spot]) -> Line:
+    return Line.through([(s.x, s.y, s.count) for s in spots])
+
+
+def _between(a: Spot, b: Spot, left: Line, right: Line, scale: float, noise: float) -> Gap:
+    """Two lines that meet in the gap need no jump: so do the secants of every convex or concave curve.
+
+    That holds for their slopes from the two spots on; under noise the lines themselves know more, unless the spots say
+    clearly that the curve is bent.
+    """
+    from_left, from_right = b.y - a.y - left.slope * (b.x - a.x), b.y - a.y - right.slope * (b.x - a.x)
+    if noise:
+        width = (b.x - a.x) ** 2
+        doubt = [math.sqrt(1 / a.count + 1 / b.count + width / line.spread) * noise * scale for line in (left, right)]
+        if (
+            (from_left < 0) == (from_right < 0)
+            or abs(from_left) < CLEAR * doubt[0]
+            or abs(from_right) < CLEAR * doubt[1]
+        ):
+            from_left, from_right = right.at(b.x) - left.at(b.x), right.at(a.x) - left.at(a.x)
+    x = a.x if abs(from_right) < abs(from_left) else b.x
+    error = noise * math.sqrt(left.variance(x) + right.variance(x))
+    size = min(abs(from_left), abs(from_right)) / scale
+    if (from_left < 0) == (from_right < 0):
+        return Gap(a, b, size, error)
+    return Gap(a, b, 0.0, error, max(abs(from_left), abs(from_right)) / scale / 2)
+
+
+def _beyond(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
+    """How far a spot lies off the curve through others on one side of it, and the error of that in trials.
+
+    With nothing on its other side, steep and smooth (1/x near the lowest x) is told from a jump by the family that fits
+    best: straight, straight over 1/x (Amdahl's law), over log x, log y over x (an exponential), log y over log x (a
+    power law), or a + b/x + c x (times under the universal scalability law of Gunther, 1993).
+    """
+    everything = (*spots, target)
+    if min(spot.x for spot in everything) <= 0:
+        return _residual(spots, target, *_SCALES[0])
+    scales = _SCALES if min(spot.y for spot in everything) > 0 else _SCALES[:3]
+    found = [_residual(spots, target, *scale) for scale in scales]
+    if len(spots) >= _TERMS:
+        found.append(_scalability_residual(spots, target))
+    return min(found)
+
+
+def _scalability_residual(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
+    xs = np.array([spot.x for spot in spots])
+    root = np.sqrt([spot.count for spot in spots])
+    terms, row = np.stack([np.ones_like(xs), 1 / xs, xs], axis=1), np.array([1, 1 / target.x, target.x])
+    weights = row @ np.linalg.pinv(terms * root[:, None])
+    predicted = float(weights @ (root * [spot.y for spot in spots]))
+    return abs(predicted - target.y), math.sqrt(float(weights @ weights) + 1 / target.count)
+
+
+def _residual(spots: Sequence[Spot], target: Spot, of_x: Scale, of_y: Scale, back: Scale) -> tuple[float, float]:
+    line = Line.through([(of_x(s.x), of_y(s.y), s.count) for s in spots])
+    x = of_x(target.x)
+    return abs(back(line.at(x)) - target.y), math.sqrt(line.variance(x) + 1 / target.count)

@@ -1,0 +1,367 @@
+"""What the readings say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from scalescope.analysis.summary import plural
+from scalescope.studies.threshold.curve import (
+    GRAIN,
+    Curve,
+    Gap,
+    is_certain,
+    is_free,
+    is_grain,
+    ramps,
+    study,
+    untried,
+    visible,
+)
+from scalescope.studies.threshold.place import interval
+from scalescope.studies.threshold.question import Question, Reading, Spot, Table, tabulate
+from scalescope.studies.threshold.search import DETOUR, further, loose
+
+GRAINY = "it changes every few steps"
+BROKEN = "no valid trial beyond"
+STOPPED = "the search was stopped before its end"
+LONG, LARGE, TENTH = 1e3, 1e12, 0.1
+"""Numbers between the first two are written in full, others to four digits; shares below the last to two."""
+SHOWN = 6
+"""Jumps and doubts that the sentence names; `Threshold.jumps` has all."""
+WAVES = 3
+"""Last jumps of a curve that tell whether it is a wave: 3/4, 2/3, 1/2 of what was before, ever further apart."""
+
+
+class Shape(StrEnum):
+    """What kind of curve the jumps make.
+
+    `none`: no jump was found. `step`: one. `pulse`: there and back. `staircase`: several the same way. `sawtooth`: the
+    curve climbs back in between. `wave`: falling, with treads that lengthen, as ceil(tasks / threads) does.
+    `steps`: several without such a pattern. `unresolved`: something may be there, but nothing certain. `unmeasured`:
+    fewer than two values could be measured.
+    """
+
+    NONE = "none"
+    STEP = "step"
+    PULSE = "pulse"
+    STAIRCASE = "staircase"
+    SAWTOOTH = "sawtooth"
+    WAVE = "wave"
+    STEPS = "steps"
+    UNRESOLVED = "unresolved"
+    UNMEASURED = "unmeasured"
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A change of regime.
+
+    Attributes:
+        left: Value of the axis before it.
+        right: Value of the axis after it; one step on where it is exact.
+        before: Metric at `left`.
+        after: Metric at `right`.
+        ratio: after / before; None where before is 0, or next to it, or the sign changes.
+        exact: Whether left and right are one step apart, and noise leaves no doubt.
+        why_not_exact: Empty where it is.
+        points: Different values that had been measured when both of these first were.
+    """
+
+    left: float
+    right: float
+    before: float
+    after: float
+    ratio: float | None
+    exact: bool
+    why_not_exact: str
+    points: int
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """A part of the range in which a jump may be, or several.
+
+    Attributes:
+        low: Value of the axis.
+        high: Value of the axis.
+        reason: Why it is not known.
+    """
+
+    low: float
+    high: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The answer.
+
+    Attributes:
+        question: What was asked.
+        jumps: All that were found, from the lowest value on.
+        shape: What they make.
+        unresolved: Parts of the range that may hold more.
+        unmeasurable: Values that gave no valid trial.
+        points: Different values measured.
+        trials: All trials, valid or not.
+        grid: Values that a full grid has.
+        widest: Steps between the two neighbouring measured values that lie furthest apart: a regime that is wider was
+            seen, one that is narrower may have been missed.
+        smallest: Smallest jump that would have been seen between measured values, as a share: `min_jump`, or more where
+            noise hides it.
+        line: One sentence for people.
+    """
+
+    question: Question
+    jumps: tuple[Jump, ...]
+    shape: Shape
+    unresolved: tuple[Unresolved, ...]
+    unmeasurable: tuple[float, ...]
+    points: int
+    trials: int
+    grid: int
+    widest: int
+    smallest: float
+    line: str
+
+    @property
+    def resolved(self) -> bool:
+        """Whether something was measured, every jump is exact, and no part of the range is in doubt."""
+        return self.shape is not Shape.UNMEASURED and not self.unresolved and all(jump.exact for jump in self.jumps)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return asdict(self) | {"resolved": self.resolved}
+
+
+def judge(question: Question, readings: Sequence[Reading]) -> Threshold:
+    """Say where the metric jumps, as far as the readings tell; at any time, best when `further` has no more to ask.
+
+    Raises:
+        InvalidField: A reading does not belong to the question.
+    """
+    table = tabulate(question, readings)
+    jumps: tuple[Jump, ...] = ()
+    unresolved: tuple[Unresolved, ...] = ()
+    shape, widest, smallest = Shape.UNMEASURED, question.last, question.min_jump
+    if len(table.spots) > 1:
+        curve = study(question, table)
+        ended = not further(question, readings)
+        jumps, unresolved = _sort_out(question, table, curve, readings, ended)
+        shape = _shape(jumps, unresolved)
+        widest = max(gap.width for gap in curve.gaps)
+        smallest = min(1.0, max(question.min_jump, *(visible(question, gap) for gap in curve.gaps)))
+    found = Threshold(
+        question=question,
+        jumps=jumps,
+        shape=shape,
+        unresolved=unresolved,
+        unmeasurable=tuple(question.value(index) for index in sorted(table.broken)),
+        points=table.points,
+        trials=table.trials,
+        grid=question.last + 1,
+        widest=widest,
+        smallest=smallest,
+        line="",
+    )
+    return replace(found, line=_line(found))
+
+
+# ------------------------------------------------------------------ jumps and doubts
+
+
+def _sort_out(
+    question: Question, table: Table, curve: Curve, readings: Sequence[Reading], ended: bool
+) -> tuple[tuple[Jump, ...], tuple[Unresolved, ...]]:
+    """Tell jumps from doubts, break by break; neighbours that noise does not tell apart are one."""
+    grain = _grain(question, curve)
+    budget = f"the budget of {plural(question.max_points, 'point')} is used up" if ended else STOPPED
+    trials = plural(question.max_repeats, "trial")
+    noise = f"noise of {_percent(table.noise)} forbids more with {trials} of a point" if ended else STOPPED
+    jumps: list[Jump] = []
+    doubts = [(curve.gaps[i].left, curve.gaps[i].right, GRAINY) for i in grain]
+    doubts += [(gap.left, gap.right, budget) for gap in loose(question, table, curve)]
+    doubts += _beyond(question, table)
+    reached = 0
+    for i in sorted(curve.breaks - grain):
+        low, high = interval(question, table, curve, i)
+        if high <= reached:
+            continue
+        left, right, alone = table.spots[max(low, reached)], table.spots[high], high - low == 1
+        if alone and is_free(curve.gaps[i], table):
+            doubts.append((left, right, budget))
+        elif is_certain(question, curve, i):
+            why = _between(question, curve.gaps[i]) if alone else noise
+            jumps.append(_jump(left, right, why, readings))
+            reached = high
+        else:
+            doubts.append((left, right, noise))
+    for gap in ramps(question, table, curve):
+        if untried(gap, table):
+            doubts.append((gap.left, gap.right, budget))
+        elif all(gap.right.x <= jump.left or jump.right <= gap.left.x for jump in jumps):
+            jumps.append(_jump(gap.left, gap.right, f"it takes {gap.width} steps", readings))
+    return tuple(sorted(jumps, key=lambda jump: jump.left)), _merge(doubts)
+
+
+def _beyond(question: Question, table: Table) -> list[tuple[Spot, Spot, str]]:
+    """What lies outside of all valid trials, unless the end of the range has only been replaced by its neighbour."""
+    first, last = table.spots[0], table.spots[-1]
+    outside = [(replace(first, index=0, x=question.value(0)), first)] if first.index > DETOUR else []
+    if last.index < question.last - DETOUR:
+        outside.append((last, replace(last, index=question.last, x=question.value(question.last))))
+    return [(left, right, BROKEN) for left, right in outside]
+
+
+def _grain(question: Question, curve: Curve) -> frozenset[int]:
+    """Breaks that are part of a curve rather than the border of a regime: the next one the same way is too close."""
+    narrow = [i for i in sorted(curve.breaks) if curve.gaps[i].width == 1 and is_certain(question, curve, i)]
+    close = {
+        each
+        for i, j in itertools.pairwise(narrow)
+        if curve.gaps[j].right.index - curve.gaps[i].right.index <= GRAIN
+        and (_rise(curve.gaps[i]) > 0) == (_rise(curve.gaps[j]) > 0)
+        for each in (i, j)
+    }
+    wide = {i for i in curve.breaks if curve.gaps[i].width > 1 and is_grain(curve, curve.gaps[i])}
+    return frozenset(close | wide)
+
+
+def _rise(gap: Gap) -> float:
+    return gap.right.y - gap.left.y
+
+
+def _between(question: Question, gap: Gap) -> str:
+    """Why nothing lies between two spots; empty where they are one step apart."""
+    between = [question.value(index) for index in range(gap.left.index + 1, gap.right.index)]
+    return f"{_listed([_number(value) for value in between])} could not be measured" if between else ""
+
+
+def _jump(left: Spot, right: Spot, why: str, readings: Sequence[Reading]) -> Jump:
+    ratio = right.y / left.y if left.y and (left.y > 0) == (right.y > 0) else math.inf
+    seen: set[float] = set()
+    points = 0
+    for reading in readings:
+        seen.add(reading.value)
+        if left.x in seen and right.x in seen:
+            points = len(seen)
+            break
+    return Jump(left.x, right.x, left.y, right.y, ratio if math.isfinite(ratio) else None, not why, why, points)
+
+
+def _merge(doubts: list[tuple[Spot, Spot, str]]) -> tuple[Unresolved, ...]:
+    """Doubts in order; those of one reason that touch are one, and so is what lies among others."""
+    merged: list[tuple[Spot, Spot, str]] = []
+    for left, right, reason in sorted(doubts, key=lambda doubt: (doubt[0].index, -doubt[1].index)):
+        near = GRAIN if reason == GRAINY else 0
+        if merged and merged[-1][2] == reason and left.index - merged[-1][1].index <= near:
+            left, right = merged[-1][0], max(right, merged.pop()[1], key=lambda spot: spot.index)
+        elif merged and right.index <= merged[-1][1].index:
+            continue
+        merged.append((left, right, reason))
+    return tuple(Unresolved(left.x, right.x, reason) for left, right, reason in merged)
+
+
+# ------------------------------------------------------------------ the shape
+
+
+def _shape(jumps: Sequence[Jump], unresolved: Sequence[Unresolved]) -> Shape:
+    if not jumps:
+        return Shape.UNRESOLVED if unresolved else Shape.NONE
+    if len(jumps) == 1:
+        return Shape.STEP
+    heights = [jump.after - jump.before for jump in jumps]
+    if min(heights) < 0 < max(heights):
+        return Shape.PULSE if len(jumps) == 2 else Shape.STEPS
+    if _is_wave(jumps[-WAVES:]):
+        return Shape.WAVE
+    pairs = list(itertools.pairwise(jumps))
+    between = sum(right.before - left.after for left, right in pairs)
+    if abs(between) > abs(statistics.fmean(heights)) * len(pairs) / 2:
+        return Shape.SAWTOOTH if between * heights[0] < 0 else Shape.STEPS
+    return Shape.STAIRCASE
+
+
+def _is_wave(jumps: Sequence[Jump]) -> bool:
+    """Whether the treads lengthen from jump to jump while what is left after each shrinks faster and faster."""
+    treads = [right.left - left.left for left, right in itertools.pairwise(jumps)]
+    ratios = [jump.ratio for jump in jumps if jump.ratio is not None and jump.ratio < 1]
+    return (
+        len(jumps) == WAVES == len(ratios)
+        and all(b > a for a, b in itertools.pairwise(treads))
+        and all(b < a for a, b in itertools.pairwise(ratios))
+    )
+
+
+# ------------------------------------------------------------------ the sentence
+
+
+def _line(found: Threshold) -> str:
+    question = found.question
+    where = f"between {question.axis} {_number(question.low)} and {_number(question.value(question.last))}"
+    count = f"({found.points} of {found.grid} points measured"
+    count += f", {found.trials} trials" if found.trials > found.points else ""
+    if found.shape is not Shape.UNMEASURED and found.points < found.grid:
+        count += f"; regimes narrower than {_number(found.widest * question.step)} may have been missed"
+    return f"{_what(found, where)} {count}){''.join(f'; {doubt}' for doubt in _doubts(found))}"
+
+
+def _what(found: Threshold, where: str) -> str:
+    question, jumps = found.question, found.jumps
+    if found.shape is Shape.UNMEASURED:
+        return f"{question.metric} could not be measured {where}: see why the trials are not valid"
+    if not jumps:
+        if found.shape is Shape.UNRESOLVED:
+            return f"whether {question.metric} jumps {where} is not resolved"
+        return f"no jump of {question.metric} above {_percent(found.smallest)} was found {where}"
+    if len(jumps) == 1:
+        [jump] = jumps
+        verb = "falls" if jump.after < jump.before else "rises"
+        change = f"{question.metric} {verb} from {_number(jump.before)} to {_number(jump.after)}"
+        if jump.exact:
+            return f"{change} between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
+        place = f"somewhere between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
+        return f"{change} {place} ({jump.why_not_exact})"
+    shown = ", ".join(_short(jump) for jump in jumps[:SHOWN])
+    more = f" and {len(jumps) - SHOWN} more" if len(jumps) > SHOWN else ""
+    shape = "" if found.shape is Shape.STEPS else f", a {found.shape}"
+    return f"{question.metric} jumps {len(jumps)} times {where}{shape}: {shown}{more}"
+
+
+def _short(jump: Jump) -> str:
+    about = "" if jump.exact else f" ({jump.why_not_exact})"
+    place = f"from {_number(jump.left)} to {_number(jump.right)}"
+    return f"{_number(jump.before)} to {_number(jump.after)} {place}{about}"
+
+
+def _doubts(found: Threshold) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for doubt in found.unresolved:
+        reasons.setdefault(doubt.reason, []).append(f"{_number(doubt.low)} to {_number(doubt.high)}")
+    doubts = [f"not resolved: {_listed(places)} ({reason})" for reason, places in reasons.items()]
+    if found.unmeasurable and found.shape is not Shape.UNMEASURED:
+        doubts.append(f"{_listed([_number(value) for value in found.unmeasurable])} gave no valid trial")
+    return doubts
+
+
+def _listed(words: Sequence[str]) -> str:
+    """`1`, `1 and 2`, `1, 2 and 3`, or the first few `and 4 more`."""
+    last = [f"{len(words) - SHOWN} more"] if len(words) > SHOWN else list(words[-1:])
+    first = list(words[: min(SHOWN, len(words) - 1)]) if len(words) <= SHOWN else list(words[:SHOWN])
+    return " and ".join([", ".join(first), *last]) if first else "".join(last)
+
+
+def _number(value: float) -> str:
+    if abs(value) < LARGE and (abs(value) >= LONG or float(value).is_integer()):
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= TENTH else f"{100 * share:.2g} %"

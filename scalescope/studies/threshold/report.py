@@ -1,0 +1,166 @@
+"""A search for thresholds: the measured values in order, and where the metric jumps."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalescope.analysis.summary import plural
+from scalescope.model.study import Study
+from scalescope.model.sweep import ITEMS_PER_WORKER, Point
+from scalescope.store.store import SweepRun
+from scalescope.studies import threshold
+from scalescope.studies.report import common
+from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
+from scalescope.studies.symptom import quantity
+
+MOST_ROWS = 80
+"""Values in the table; of more, those beside jumps and an even choice of the others."""
+BESIDE = 2
+MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A value of the axis that was tried.
+
+    Attributes:
+        x: The value.
+        y: Median of the metric over its valid trials; None without any.
+        trials: Trials, valid or not.
+    """
+
+    x: float
+    y: float | None
+    trials: int
+
+
+def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[Spot, ...]:
+    """What was measured, in the order of the axis; of an unfinished search what there is so far."""
+    question = question_of(study)
+    metric = quantity(question.metric)
+    found: dict[float, list[float | None]] = {}
+    for trial in (trial for run in runs for trial in run.trials if not trial.warmup):
+        value = _place(question, trial.point)
+        if value is not None:
+            found.setdefault(value, []).append(metric.of(trial))
+    return tuple(_spot(value, metrics) for value, metrics in sorted(found.items()))
+
+
+def question_of(study: Study) -> threshold.Question:
+    """What was asked."""
+    return threshold.Question(**{name: study.question[name] for name in threshold.Question.__dataclass_fields__})
+
+
+def jumps(study: Study) -> list[Mapping[str, Any]]:
+    """As `threshold.Jump` has them, from the lowest value on."""
+    return list(study.result.get("jumps", ()))
+
+
+def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
+    """The study for people."""
+    question, result = question_of(study), study.result
+    measured = spots(study, runs)
+    limits = pairs({"max_points": question.max_points, "max_repeats": question.max_repeats})
+    asked = [
+        ("Metric", f"{question.metric}; a jump is worth naming from {share(question.min_jump)} on"),
+        ("Axis", f"{question.axis} from {number(question.low)} to {number(question.high)} by {number(question.step)}"),
+        *common.asked(study, runs),
+        ("Limits", limits),
+    ]
+    return Sheet(
+        table=_table(question, measured, jumps(study)) if measured else None,
+        notes=tuple(_notes(question, result, measured)),
+        asked=tuple(asked),
+        sure=(*_sure(question, result), *common.trials(runs)),
+    )
+
+
+def _place(question: threshold.Question, point: Point) -> float | None:
+    """The value of the axis at a point; items are whole, so that those per worker may be a little off."""
+    if question.axis == ITEMS_PER_WORKER:
+        value: Any = None if point.items is None else point.items / point.workers
+    else:
+        value = point.values.get(question.axis)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return question.value(round((value - question.low) / question.step))
+
+
+def _spot(value: float, metrics: Sequence[float | None]) -> Spot:
+    valid = [metric for metric in metrics if metric is not None]
+    return Spot(value, statistics.median(valid) if valid else None, len(metrics))
+
+
+# ------------------------------------------------------------------ the table
+
+
+def _table(question: threshold.Question, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> Table:
+    ends = {jump["right"]: jump for jump in found}
+    kept = _kept(measured, {end for jump in found for end in (jump["left"], jump["right"])})
+    repeated = any(spot.trials > 1 for spot in measured)
+    rows = []
+    for spot in kept:
+        jump = ends.get(spot.x)
+        cells = (number(spot.x), number(spot.y), *((f"{spot.trials:,}",) if repeated else ()))
+        tone = Tone.DOUBT if spot.y is None else Tone.BAD if jump else Tone.PLAIN
+        rows.append(Row((*cells, _mark(jump) if jump else "no valid trial" if spot.y is None else ""), tone))
+    left_out = len(measured) - len(kept)
+    caption = "The values measured, in their order" + (f"; {left_out} between them are left out" if left_out else "")
+    heads = (question.axis, question.metric, *(("trials",) if repeated else ()), "")
+    return Table(caption, heads, tuple(rows), frozenset(range(len(heads) - 1)))
+
+
+def _kept(measured: Sequence[Spot], ends: set[float]) -> list[Spot]:
+    if len(measured) <= MOST_ROWS:
+        return list(measured)
+    places = [i for i, spot in enumerate(measured) if spot.x in ends]
+    near = {j for i in places for j in range(i - BESIDE, i + BESIDE + 1)}
+    every = -(-len(measured) // (MOST_ROWS // 2))
+    return [spot for i, spot in enumerate(measured) if i in near or i % every == 0 or i == len(measured) - 1]
+
+
+def _mark(jump: Mapping[str, Any]) -> str:
+    """The jump that ends at a value, in words."""
+    ratio = jump["ratio"]
+    times = f", × {ratio:.3g}" if ratio is not None else ""
+    sign = "▲" if jump["after"] > jump["before"] else "▼"
+    place = f"between {number(jump['left'])} and {number(jump['right'])}"
+    text = f"{sign} {number(jump['before'])} → {number(jump['after'])}{times}, {place}"
+    return text if jump["exact"] else f"{text}; not exact: {jump['why_not_exact']}"
+
+
+# ------------------------------------------------------------------ how sure
+
+
+def _notes(question: threshold.Question, result: Mapping[str, Any], measured: Sequence[Spot]) -> list[Note]:
+    points, tried = len(measured), sum(spot.trials for spot in measured)
+    notes = [Note(f"{points:,} of {plural(question.last + 1, 'point')} measured in {plural(tried, 'trial')}.")]
+    for part in result.get("unresolved", ()):
+        place = f"{question.axis} {number(part['low'])} to {number(part['high'])}"
+        notes.append(Note(f"Not resolved: {place}: {part['reason']}.", Tone.DOUBT))
+    if result.get("unmeasurable"):
+        places = list(map(number, result["unmeasurable"]))
+        more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
+        notes.append(Note(f"No valid trial at {question.axis} {', '.join(places[:MOST_NAMED])}{more}.", Tone.DOUBT))
+    return notes
+
+
+def _sure(question: threshold.Question, result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not result:
+        return []
+    noise = (
+        f"Trials may differ; each statement holds with {share(question.confidence)} confidence."
+        if question.noisy
+        else "Two trials of a value are equal, so one is enough."
+    )
+    wide = number(result["widest"] * question.step)
+    return [
+        ("Shape", str(result["shape"])),
+        ("Exact jumps", f"{sum(bool(jump['exact']) for jump in result['jumps'])} of {len(result['jumps'])}"),
+        ("Noise", noise),
+        ("Smallest jump", f"{share(result['smallest'])} or more would have been seen between two measured values"),
+        ("May be missed", f"a regime narrower than {wide} {question.axis}" if result["widest"] > 1 else ""),
+    ]

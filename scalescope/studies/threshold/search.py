@@ -1,0 +1,258 @@
+"""What to measure next."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+
+from scalescope.studies.threshold.curve import (
+    Curve,
+    Gap,
+    is_certain,
+    is_free,
+    is_grain,
+    quantile,
+    ramps,
+    study,
+    untried,
+    visible,
+)
+from scalescope.studies.threshold.place import interval
+from scalescope.studies.threshold.question import Question, Reading, Table, tabulate
+
+GOLDEN = (math.sqrt(5) - 1) / 2
+JITTER = 0.3
+"""The ends of the parts into which the range is cut are moved off an even spacing by up to half of this share of a
+part, by an irrational sequence: on an even one, a sawtooth or staircase of the same period looks like a line."""
+WIDEST = 1.2
+"""Parts that no gap between measured values is wider than in the end."""
+FINEST = 0.5
+"""Parts below which gaps are not narrowed for the sake of a rhythm found elsewhere."""
+BEND = 0.06
+"""Share of the metric by which a curve may leave the straight line between two measured values."""
+BLIND = 0.5
+"""Jump that noise may hide in a gap at most, before values in it are tried."""
+END_TRIALS = 3
+"""Of both ends on a noisy cluster, so that the noise is known from the start."""
+CONFIRM, CLOSE = 2, 8
+"""Trials of a value on an unclear side of a jump, before values around it, down to this share of a part, are tried."""
+DOUBT = 0.9
+"""Confidence with which a gap must be free of a jump worth naming, or it is measured again."""
+NOTABLE = 8
+"""A number is round for a range of at most so many times its roundness."""
+HOPELESS = 3
+"""Values that could not be measured, with no other, after which nothing more is tried."""
+DETOUR = 1
+"""Steps by which a place all over the range may be replaced by another, where it cannot be measured."""
+_AHEAD = 16
+_SMALL = 4
+
+
+def further(question: Question, readings: Sequence[Reading]) -> tuple[float | int, ...]:
+    """The values to measure next, one trial each; nothing when all is said that can be.
+
+    A function of its arguments alone, so that a search that was killed goes on where it stopped. A value that has been
+    measured may be asked again: after an invalid trial, or against noise.
+
+    Raises:
+        InvalidField: A reading does not belong to the question.
+    """
+    table = tabulate(question, readings)
+    wanted: Sequence[int] = table.retry or _explore(question, table)
+    if not wanted and len(table.spots) > 1:
+        curve = study(question, table)
+        wanted = _pin_down(question, table, curve) or _look(question, table, curve) or _repeat(question, table, curve)
+    return tuple(question.value(index) for index in wanted)
+
+
+# ------------------------------------------------------------------ all over the range
+
+
+def _explore(question: Question, table: Table) -> list[int]:
+    """Both ends first, then places all over the range."""
+    last = question.last
+    known = {spot.index: spot.count for spot in table.spots}
+    if known:
+        targets = [0, *_inner(question), last]
+    elif not table.broken:
+        targets = [0, last]
+    else:
+        targets = [last // 2] if len(table.broken) < HOPELESS else []
+    around = [_around(target, known, table.broken, last) for target in targets]
+    new = sorted({index for index in around if index is not None and index not in known})
+    new = new[: max(0, question.max_points - table.points)]
+    if not question.noisy:
+        return new
+    trials = min(END_TRIALS, question.max_repeats)
+    ends = sorted({index for index in (0, last) if index in known or index in new})
+    return new + [index for index in ends for _ in range(trials - max(1, known.get(index, 0)))]
+
+
+def _inner(question: Question) -> list[int]:
+    count = question.parts
+    return [round(question.last / count * (i + JITTER * ((i * GOLDEN) % 1 - 0.5))) for i in range(1, count)]
+
+
+def _around(target: int, known: Collection[int], broken: Collection[int], last: int) -> int | None:
+    """A place to measure at, or next to where that is not possible; None where none is left."""
+    beside = (target + sign * distance for distance in range(1, DETOUR + 1) for sign in (1, -1))
+    near = [target, *(index for index in beside if 0 <= index <= last)]
+    return next((index for index in near if index in known or index not in broken), None)
+
+
+# ------------------------------------------------------------------ where something was seen
+
+
+def _pin_down(question: Question, table: Table, curve: Curve) -> list[int]:
+    """Narrow the largest jump that is not exact yet."""
+    for i in sorted(curve.breaks, key=lambda i: -curve.gaps[i].size):
+        gap = curve.gaps[i]
+        low, high = interval(question, table, curve, i)
+        wanted: list[int] = []
+        if high - low > 1:
+            wanted = _tell_apart(question, table, curve, low, high)
+        elif is_free(gap, table):
+            if not is_grain(curve, gap):
+                wanted = _new(question, table, _inside(question, table, curve, gap))
+        elif not is_certain(question, curve, i):
+            wanted = _weakest(question, table, (low, high))
+        if wanted:
+            return wanted
+    for ramp in ramps(question, table, curve):
+        if inside := untried(ramp, table):
+            return _new(question, table, inside[0])
+    return []
+
+
+def _tell_apart(question: Question, table: Table, curve: Curve, low: int, high: int) -> list[int]:
+    """Find out on which side of a jump some spots are: try them again, look around them, try them more often."""
+    wanted = _weakest(question, table, range(low + 1, high), CONFIRM)
+    if wanted:
+        return wanted
+    wide = max(curve.gaps[low:high], key=lambda gap: gap.width)
+    if wide.width > table.part / CLOSE and is_free(wide, table):
+        wanted = _new(question, table, _free(table, wide, (wide.left.index + wide.right.index) // 2))
+    return wanted or _weakest(question, table, range(low + 1, high))
+
+
+def _look(question: Question, table: Table, curve: Curve) -> list[int]:
+    """Look into the gap that is known least about."""
+    found = loose(question, table, curve)
+    if not found:
+        return []
+    gap = max(found, key=lambda gap: (not gap.known, gap.width))
+    return _new(question, table, _free(table, gap, gap.left.index + round(GOLDEN * gap.width)))
+
+
+def loose(question: Question, table: Table, curve: Curve) -> list[Gap]:
+    """Gaps that show no jump, but into which nobody has looked enough: wide, bent, or with too little known around."""
+    limit = _limit(table, curve)
+    return [
+        gap
+        for i, gap in enumerate(curve.gaps)
+        if i not in curve.breaks
+        and is_free(gap, table)
+        and (
+            not gap.known
+            or gap.width > limit
+            or gap.bend > BEND + quantile(question.confidence) * gap.error
+            or (visible(question, gap) > BLIND and gap.width > table.part / CLOSE)
+        )
+    ]
+
+
+def _limit(table: Table, curve: Curve) -> float:
+    """Steps that a gap may be wide: where jumps follow each other, half the distance between two of them."""
+    limit = WIDEST * table.part
+    if len(curve.steps) > 2:
+        between = statistics.median(b - a for a, b in itertools.pairwise(curve.steps))
+        limit = max(FINEST * table.part, min(limit, between / 2))
+    return limit
+
+
+def _repeat(question: Question, table: Table, curve: Curve) -> list[int]:
+    """Against noise: measure again around gaps that may hide a jump worth naming."""
+    doubtful = [
+        i
+        for i, gap in enumerate(curve.gaps)
+        if i not in curve.breaks and gap.error and gap.size + quantile(DOUBT) * gap.error > question.min_jump
+    ]
+    return _weakest(question, table, sorted({spot for i in doubtful for spot in (i, i + 1)}))
+
+
+def _weakest(question: Question, table: Table, positions: Iterable[int], enough: int | None = None) -> list[int]:
+    """Of these spots, all that have been measured least often, unless that is often enough."""
+    spots = [table.spots[i] for i in positions]
+    enough = min(enough or question.max_repeats, question.max_repeats)
+    least = min((spot.count for spot in spots), default=enough)
+    return [spot.index for spot in spots if spot.count == least] if least < enough else []
+
+
+def _new(question: Question, table: Table, index: int) -> list[int]:
+    return [index] if table.points < question.max_points else []
+
+
+def _free(table: Table, gap: Gap, wanted: int) -> int:
+    """The value in the gap that can be measured and is nearest to the one wanted."""
+    inside = (index for index in range(gap.left.index + 1, gap.right.index) if index not in table.broken)
+    return min(inside, key=lambda index: abs(index - wanted))
+
+
+# ------------------------------------------------------------------ where in a gap to look
+
+
+def _inside(question: Question, table: Table, curve: Curve, gap: Gap) -> int:
+    """Where to cut a gap that holds a jump: where it would end by rhythm or by a round number, or in the middle."""
+    low, high = gap.left.index, gap.right.index
+    if gap.width >= _SMALL:
+        for end in (*_rhythm(question, curve, gap), *_round_numbers(question, gap)):
+            for index in (end, end - 1):
+                if low < index < high:
+                    return _free(table, gap, index)
+    return _free(table, gap, (low + high) // 2)
+
+
+def _rhythm(question: Question, curve: Curve, gap: Gap) -> list[int]:
+    """Where the jump would end if jumps came at even distances; at multiples of the first where there is but one."""
+    steps, middle = curve.steps, gap.left.index + gap.right.index
+    if not steps:
+        return []
+    periods = [round(question.value(steps[0] - 1) / question.step)]
+    if len(steps) > 1:
+        nearest = min(itertools.pairwise(steps), key=lambda pair: abs(sum(pair) - middle))
+        periods.insert(0, nearest[1] - nearest[0])
+    start = min(steps, key=lambda step: abs(2 * step - middle))
+    offsets = (sign * n * period for period in periods if period > 1 for n in range(1, _AHEAD) for sign in (1, -1))
+    ends = (start + offset for offset in offsets)
+    return list(itertools.islice((end for end in ends if gap.left.index < end <= gap.right.index), 1))
+
+
+def _round_numbers(question: Question, gap: Gap) -> list[int]:
+    """Places at which the jump may end because programs have round constants: 199 -> 200 and 128 -> 129 alike.
+
+    A round number in the gap, where no other of its kind lies; once that has been measured, the value beside it.
+    """
+    low, high = gap.left.index, gap.right.index
+    if not isinstance(question.value(0), int):
+        return []
+    notable = question.last * question.step / NOTABLE
+    beside = [high] if high < question.last and roundness(question.value(high)) >= notable else []
+    if low > 0 and roundness(question.value(low)) >= notable:
+        beside.append(low + 1)
+    if beside:
+        return beside
+    least = max(notable, gap.width * question.step)
+    score = {index: roundness(question.value(index)) for index in range(low + 1, high)}
+    found = [index for index in score if score[index] >= least]
+    return [max(found, key=lambda index: (score[index], -abs(2 * index - low - high)))] if found else []
+
+
+def roundness(value: float) -> int:
+    """The largest power of two, or 1, 2, 5 or 25 times a power of ten, that divides a whole number; 0 for 0."""
+    whole = abs(round(value))
+    if not whole:
+        return 0
+    tens: int = 10 ** (len(str(whole)) - len(str(whole).rstrip("0")))
+    return max(whole & -whole, *(part for part in (tens, 2 * tens, 5 * tens, 25 * tens) if whole % part == 0))

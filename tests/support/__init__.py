@@ -1,0 +1,1 @@
+"""Fixtures that several folders of tests share; tests/conftest.py loads them as plugins."""

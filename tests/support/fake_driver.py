@@ -1,0 +1,159 @@
+"""A driver that only pretends, so that flows and engine can be tested in milliseconds."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.driver.process import Outcome
+from scalescope.errors import ClusterError, DriverError
+from scalescope.model import records, spool
+from scalescope.model.sweep import PlannedTrial
+from scalescope.model.trial import TrialState
+from scalescope.run import engine, quiet
+
+
+@dataclass
+class FakeDrivers:
+    """Stands in for the class of drivers.
+
+    What it cannot show: anything about processes, pipes, clusters or recording. Those are tested with the real driver.
+
+    Attributes:
+        script: What happens at a trial, by the number of trials begun before, over all drivers: `die`, `gone`, `fail`,
+            `invalid`, `nothing`, an exception to raise, or a function of the driver that returns one of these. By
+            default one second of work is measured on every worker.
+        refusals: Errors that starting a driver raises first.
+        limit: Of emulation, as the cluster says it.
+        job_script: Of a cluster that has one.
+        measures: Workers that a trial uses, and seconds that it takes.
+        started: All drivers.
+        begun: All trials that were asked for.
+    """
+
+    script: dict[int, Any] = field(default_factory=dict)
+    refusals: list[Exception] = field(default_factory=list)
+    limit: dict[str, Any] | None = None
+    job_script: str = ""
+    measures: Callable[[PlannedTrial], tuple[int, float]] = lambda planned: (planned.point.workers, 1.0)
+    started: list[FakeDriver] = field(default_factory=list)
+    begun: list[PlannedTrial] = field(default_factory=list)
+
+    def start(self, spec: Any, *, seed: int, folder: Path, python: str, on_progress: Any) -> FakeDriver:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        on_progress("opening the cluster")
+        driver = FakeDriver(self, spec, folder, python)
+        self.started.append(driver)
+        return driver
+
+
+class FakeDriver:
+    """One of them."""
+
+    def __init__(self, drivers: FakeDrivers, spec: Any, folder: Path, python: str) -> None:
+        self.drivers = drivers
+        self.python = python
+        self.folder = folder
+        self.pid = 2**22 + len(drivers.started)  # of no process
+        self.facts = {"kind": spec.kind, "shows": "nothing", "cannot_show": "anything", "limit": drivers.limit}
+        if drivers.job_script:
+            self.facts["job_script"] = drivers.job_script
+        self.host = {"hostname": "fake"}
+        self.packages = {"fake": "1"}
+        self.alive = True
+        self.closed = 0
+        self.cores = quiet.cores()
+
+    def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> Outcome:
+        assert self.alive
+        number = len(self.drivers.begun)
+        self.drivers.begun.append(planned)
+        what = self.drivers.script.get(number, "measure")
+        if callable(what):
+            what = what(self)
+        if isinstance(what, BaseException):
+            raise what
+        if what == "gone":
+            self.alive = False
+            raise DriverError("the driver cannot run another trial")
+        folder = self.folder / f"{planned.key}-{number}"
+        folder.mkdir()
+        states = {"die": TrialState.INVALID, "invalid": TrialState.INVALID, "fail": TrialState.FAILED}
+        state = states.get(what, TrialState.VALID)
+        self.alive = what != "die"
+        if what in ("measure", "invalid"):
+            write_records(folder / "records.spool", *self.drivers.measures(planned))
+        return Outcome(
+            state=state,
+            reason="" if state is TrialState.VALID else f"because it should {what}",
+            started_at="2026-01-01T00:00:00+00:00",
+            real_s=0.1,
+            elapsed_s=None if what in ("die", "fail") else 1.0,
+            warnings=(),
+            facts={"packages": "digest", "cluster": {"scaled": True}, "host": {"busy": 0.5}},
+            spool=folder,
+            result={"items": 1} if what == "measure" else None,
+            error={"type": "ValueError", "message": "no", "traceback": ""} if what == "fail" else None,
+        )
+
+    def close(self, timeout_s: float = 0) -> None:
+        self.closed += 1
+        self.alive = False
+
+
+def write_records(path: Path, workers: int, seconds: float) -> None:
+    """One task of so many seconds on every worker."""
+    addresses = [f"tcp://127.0.0.1:{number}" for number in range(workers)]
+    tasks: dict[str, Any] = {
+        name: [""] * workers if kind == "str" else array(kind, [0] * workers) for name, kind in records.TASKS.items()
+    }
+    tasks |= {
+        "key": [f"sleep-{number}" for number in range(workers)],
+        "prefix": ["sleep"] * workers,
+        "group": ["sleep"] * workers,
+        "worker": addresses,
+        "runnable": array("d", [100.0] * workers),
+        "assigned": array("d", [100.0] * workers),
+        "start": array("d", [100.0] * workers),
+        "stop": array("d", [100.0 + seconds] * workers),
+        "done": array("d", [100.0 + seconds] * workers),
+        "span": array("d", [seconds] * workers),
+    }
+    members: dict[str, Any] = {
+        "worker": addresses,
+        "name": addresses,
+        "host": ["here"] * workers,
+        "nthreads": array("i", [1] * workers),
+        "joined": array("d", [1.0] * workers),
+        "left": array("d", [0.0] * workers),
+        "reason": [""] * workers,
+    }
+    with path.open("wb") as stream:
+        spool.write_chunk(stream, "tasks", tasks)
+        spool.write_chunk(stream, "workers", members)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDrivers:
+    """The engine starts these drivers."""
+    drivers = FakeDrivers()
+    monkeypatch.setattr(engine, "Driver", drivers)
+    return drivers
+
+
+@pytest.fixture
+def refusal() -> Exception:
+    """What a cluster that cannot be had raises."""
+    return ClusterError("no cluster today")
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """Of a store that is not there yet."""
+    return str(tmp_path / "results.db")

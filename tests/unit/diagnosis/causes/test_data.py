@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import random
+from array import array
+from dataclasses import replace
+
+import pytest
+
+from scalescope.diagnosis.causes import data
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Severity
+
+SIZES = [(1, 1), (2, 1), (4, 2), (20, 1), (100, 1)]
+EPOCH = 1_000.0
+
+
+def found(observation):
+    """The findings of this module by code; what holds for each is checked on the way."""
+    findings = [finding for cause in data.CAUSES if (finding := cause.find(observation)) is not None]
+    for finding in findings:
+        whole = observation.threads * observation.attempts.makespan
+        assert 0.1 * whole * 0.999 <= finding.lost_s <= whole * (1 + 1e-9)
+        assert finding.summary.endswith(".")
+        assert finding.remedy
+        assert not finding.remedy.endswith(".")
+        assert finding.evidence
+        assert finding.link.startswith("https://")
+    return {finding.code: finding for finding in findings}
+
+
+def changed(observation, **columns):
+    """The same trial with other columns of the table `tasks`, each given as a function of a row, or as one value."""
+    tasks = dict(observation.tables["tasks"])
+    for name, value in columns.items():
+        count = len(tasks["key"])
+        values = [value(row) if callable(value) else value for row in range(count)]
+        tasks[name] = values if isinstance(tasks[name], list) else array(tasks[name].typecode, values)
+    return Observation.of(observation.trial, {**observation.tables, "tasks": tasks})
+
+
+# ------------------------------------------------------------------ transfer
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+@pytest.mark.parametrize("share", [0.2, 0.6])
+def test_transfer_bound(cluster, task, workers, threads, share):
+    tasks = [task(1.0 - share, "reduce", transfer=share, nbytes=10**7)] * workers * threads * 4
+    findings = found(cluster(workers, threads).run(tasks))
+    assert list(findings) == ["transfer-bound"]
+    finding = findings["transfer-bound"]
+    assert finding.lost_s == pytest.approx(share * 4 * workers * threads)
+    assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
+    assert "`reduce`" in finding.summary
+
+
+def test_bytes_count_once_for_each_worker_that_they_went_to(cluster, task):
+    loads = [task(1.0, "load", on=(i,), nbytes=10**8) for i in range(4)]
+    reads = [task(0.5, "read", ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]
+    finding = found(cluster(4).run(loads + reads))["transfer-bound"]
+    assert "400 MB in all" in finding.summary
+    assert "fewer, larger workers" in finding.remedy
+
+
+@pytest.mark.parametrize("workers", [4, 20])
+def test_one_result_that_everybody_needs_is_named(cluster, task, workers):
+    tasks = [task(0.2, "model", nbytes=10**9)]
+    tasks += [task(0.5, "predict", (0,), nbytes=8, transfer=2.0 if i < workers else 0.0) for i in range(4 * workers)]
+    finding = found(cluster(workers).run(tasks))["transfer-bound"]
+    assert "send `model-0` to all workers once" in finding.remedy
+    assert "broadcast=True" in finding.remedy
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_transfer_that_computing_hides(cluster, task, threads):
+    """Inputs of the next task arrive while the thread still computes the one before."""
+    run = cluster(4, threads).run([task(1.0)] * 40 * threads)
+    assert not found(changed(run, transfer=0.9, assigned=EPOCH + 1e-9))
+
+
+@pytest.mark.parametrize("seconds", [0.002, 0.005])
+def test_small_messages_are_no_data(cluster, task, seconds):
+    tasks = [task(0.004, transfer=seconds, nbytes=100) for _ in range(400)]
+    assert not found(cluster(4).run(tasks))
+
+
+def test_some_transfer_is_healthy(cluster, task):
+    assert not found(cluster(4).run([task(1.0, transfer=0.08)] * 40))
+
+
+# ------------------------------------------------------------------ serialisation
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+def test_unpacking_as_older_releases_report_it(cluster, task, workers, threads):
+    run = cluster(workers, threads, gap_s=0.4).run([task(0.6, "train")] * workers * threads * 6)
+    findings = found(changed(run, deserialize=0.4))
+    assert list(findings) == ["serialisation-bound"]
+    assert findings["serialisation-bound"].severity is Severity.HIGH
+    assert "`train`" in findings["serialisation-bound"].summary
+    assert "scatter" in findings["serialisation-bound"].remedy
+
+
+@pytest.mark.parametrize("workers", [1, 4, 40])
+def test_import_of_modules_is_low(cluster, task, workers):
+    run = cluster(workers).run([task(2.0 if i < workers else 1.0) for i in range(workers * 4)])
+
+    def start(row):
+        return run.tables["tasks"]["start"][row] + (1.0 if row < workers else 0.0)
+
+    finding = found(changed(run, start=start, deserialize=lambda row: 1.0 if row < workers else 0.001))[
+        "serialisation-bound"
+    ]
+    assert finding.severity is Severity.LOW
+    assert "preload" in finding.remedy
+
+
+@pytest.mark.parametrize("workers", [1, 2, 10])
+def test_heavy_tasks_by_what_was_handed_over(cluster, task, graph, workers):
+    run = cluster(workers, gap_s=0.3).run([task(0.05, "unpack")] * workers * 6, [graph(nbytes=2_000_000)])
+    finding = found(run)["serialisation-bound"]
+    assert finding.severity is Severity.HIGH
+    assert "graph of 2 MB" in finding.summary
+    assert finding.confidence < 0.9
+
+
+def test_light_graph_that_starts_late_is_something_else(cluster, task, graph):
+    assert not found(cluster(4, gap_s=0.3).run([task(0.05)] * 40, [graph(nbytes=20_000)]))
+
+
+def test_a_large_graph_of_small_tasks_is_something_else(cluster, task, graph):
+    assert not found(cluster(4, gap_s=0.004).run([task(0.004)] * 400, [graph(nbytes=5_000_000)]))
+
+
+def test_a_large_graph_that_is_handed_out_fast(cluster, task, graph):
+    assert not found(cluster(4, gap_s=0.002).run([task(1.0)] * 40, [graph(nbytes=5_000_000)]))
+
+
+def test_waiting_for_a_free_thread_is_not_handing_over(cluster, task, graph):
+    """All tasks were assigned at once; each starts when the one before ends."""
+    run = cluster(2).run([task(1.0)] * 20, [graph(nbytes=5_000_000)])
+    assert not found(changed(run, assigned=EPOCH + 1e-9))
+
+
+# ------------------------------------------------------------------ memory
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+def test_memory_spill(cluster, task, workers, threads):
+    run = cluster(workers, threads, gap_s=0.5).run([task(0.5, "sum")] * workers * threads * 4)
+    run = changed(run, disk_read=0.5)
+    memory = {
+        "worker": ["tcp://10.0.0.0:4000"] * 3 + ["scheduler"],
+        "time": array("d", [EPOCH, EPOCH + 1, EPOCH + 2, EPOCH]),
+        "spilled": array("q", [0, 3_000_000_000, 2_000_000_000, 0]),
+        "rss": array("q", [1, 1, 1, 1]),
+        "managed": array("q", [1, 1, 1, 1]),
+    }
+    trial = replace(run.trial, facts={"cluster": {"memory_limit_mb": 400}})
+    findings = found(Observation.of(trial, {**run.tables, "memory": memory}))
+    assert list(findings) == ["memory-spill"]
+    assert "3 GB were on disk" in findings["memory-spill"].summary
+    assert "limit 400 MiB each" in findings["memory-spill"].summary
+
+
+def test_spilling_while_threads_compute(cluster, task):
+    run = cluster(4).run([task(1.0)] * 40)
+    assert not found(changed(run, disk_write=0.9))
+
+
+def paused(worker, begin, end):
+    topic = f"tcp://10.0.0.{worker}:4000"
+    change = {"action": "worker-status-change"}
+    return [
+        (begin, topic, change | {"prev-status": "running", "status": "paused"}),
+        (end, topic, change | {"prev-status": "paused", "status": "running"}),
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_memory_paused(cluster, task, workers):
+    """The first worker takes nothing for a while, as long as others have work waiting."""
+    events = [event for worker in range(workers) for event in paused(worker, 2.0, 6.0)]
+    run = cluster(workers, events=events).run([task(1.0)] * workers * 8)
+
+    def later(name):
+        return lambda row: (
+            run.tables["tasks"][name][row] + (4.0 if run.tables["tasks"]["start"][row] >= EPOCH + 2 else 0)
+        )
+
+    run = changed(run, start=later("start"), stop=later("stop"), done=later("done"), assigned=later("assigned"))
+    findings = found(run)
+    assert list(findings) == ["memory-paused"]
+    assert findings["memory-paused"].lost_s == pytest.approx(4.0 * workers, rel=0.05)
+    assert findings["memory-paused"].severity is Severity.HIGH
+
+
+@pytest.mark.parametrize(("managed", "word"), [(50_000_000, "caches, globals, leaks"), (900_000_000, "partitions")])
+def test_whether_dask_knows_of_the_memory(cluster, task, managed, word):
+    run = cluster(1, events=paused(0, 1.0, 5.0)).run([task(1.0)] * 4)
+    times = [1.0, 6.0, 7.0, 8.0]
+    tasks = {
+        "start": lambda row: EPOCH + times[row] - 1 + 1e-9,
+        "stop": lambda row: EPOCH + times[row],
+        "done": lambda row: EPOCH + times[row],
+    }
+    memory = {
+        "worker": ["tcp://10.0.0.0:4000"] * 2,
+        "time": array("d", [EPOCH + 0.5, EPOCH + 3]),
+        "rss": array("q", [2_000_000_000, 1_000_000_000]),
+        "managed": array("q", [0, managed]),
+        "spilled": array("q", [0, 0]),
+    }
+    run = changed(run, **tasks)
+    finding = found(Observation.of(run.trial, {**run.tables, "memory": memory}))["memory-paused"]
+    assert word in finding.remedy
+
+
+def test_a_pause_in_which_nothing_waits(cluster, task):
+    """The other workers have one long task each; there is nothing for the one that is paused."""
+    tasks = [task(10.0) if i else task(1.0) for i in range(4)]
+    assert not found(cluster(4, events=paused(0, 1.0, 10.0)).run(tasks))
+
+
+def test_a_short_pause(cluster, task):
+    assert not found(cluster(4, events=paused(0, 1.0, 1.2)).run([task(1.0)] * 40))
+
+
+# ------------------------------------------------------------------ recomputation
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+@pytest.mark.parametrize("times", [2, 4])
+def test_recomputation(cluster, task, graph, workers, threads, times):
+    each = workers * threads * 3
+    tasks = [task(1.0, "load", graph=i // each) for i in range(each * times)]
+    graphs = [graph(after=i - 1 if i else None) for i in range(times)]
+    run = cluster(workers, threads).run(tasks, graphs)
+    findings = found(changed(run, key=lambda row: f"load-{row % each}"))
+    assert list(findings) == ["recomputation"]
+    finding = findings["recomputation"]
+    assert finding.lost_s == pytest.approx((times - 1) * each)
+    assert f"up to {times} times each" in finding.summary
+    assert "persist" in finding.remedy
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_computed_again_are_not_worth_a_word(cluster, task, seed):
+    again = set(random.Random(seed).sample(range(100, 200), 5))
+    run = cluster(10).run([task(1.0) for _ in range(200)])
+    assert not found(changed(run, key=lambda row: f"load-{row - 100 if row in again else row}"))
+
+
+def test_retries_that_succeed_are_not_computed_again(cluster, task):
+    """Half of the tasks err once before they finish."""
+    run = cluster(4).run([task(1.0) for _ in range(80)])
+    run = changed(
+        run, key=lambda row: f"get-{row % 40}", status=lambda row: int(row < 40), retries=lambda row: row // 40
+    )
+    assert not found(run)
+
+
+@pytest.mark.parametrize("expected", [True, False])
+def test_results_that_left_with_a_worker(cluster, task, expected):
+    """Lost with a worker that was scaled down; if it died, that is another cause."""
+    removal = {"action": "remove-worker", "worker": "tcp://10.0.0.0:4000", "expected": expected}
+    run = cluster(2, left={0: 10.5}, events=[(10.5, "all", removal)]).run(
+        [task(1.0, on=(0, 1) if i < 20 else (1,)) for i in range(30)]
+    )
+    run = changed(run, key=lambda row: f"load-{(row - 20) * 2 if row >= 20 else row}")
+    findings = found(run)
+    assert list(findings) == (["recomputation"] if expected else [])
+    if expected:
+        assert "because workers left with them" in findings["recomputation"].summary
+        assert "retire_workers" in findings["recomputation"].remedy
+
+
+# ------------------------------------------------------------------ nothing to look at
+
+
+def test_old_records_and_no_records(cluster, task):
+    run = cluster(4).run([task(1.0)] * 8)
+    for name in ("graphs", "dependencies", "events"):
+        del run.tables[name]
+    assert not found(run)
+    assert not found(cluster(4).observe([]))

@@ -1,0 +1,504 @@
+from __future__ import annotations
+
+import json
+import random
+from array import array
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from scalescope.diagnosis.causes import failures
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Severity
+from scalescope.model.records import TABLES
+from scalescope.model.sweep import Point
+from scalescope.model.trial import Trial, TrialState
+
+EPOCH = 1_000.0
+
+
+def address(number: int) -> str:
+    return f"tcp://10.0.0.{number}:4000"
+
+
+def columns(table: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    empty = {name: "" if kind == "str" else 0 for name, kind in TABLES[table].items()}
+    return {
+        name: [(empty | row)[name] for row in rows]
+        if kind == "str"
+        else array(kind, [(empty | row)[name] for row in rows])
+        for name, kind in TABLES[table].items()
+    }
+
+
+@dataclass
+class Story:
+    """What happened to workers and tasks, as the recorder would write it down; times are relative."""
+
+    workers: int = 4
+    threads: int = 1
+    tasks: list[dict[str, Any]] = field(default_factory=list)
+    members: list[dict[str, Any]] = field(default_factory=list)
+    events: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
+    logs: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.members += [self._member(i, -5.0) for i in range(self.workers)]
+
+    def _member(self, number: int, joined: float) -> dict[str, Any]:
+        name = {"worker": address(number), "name": str(number % self.workers), "host": "h"}
+        return name | {"nthreads": self.threads, "joined": EPOCH + joined}
+
+    def finished(self, key: str, worker: int, start: float, seconds: float = 1.0) -> None:
+        moments = {"assigned": start, "start": start + 1e-6, "stop": start + seconds, "done": start + seconds}
+        self._attempt(key, worker, 0, moments | {"runnable": 0.0}, span=seconds)
+
+    def cut_short(self, key: str, worker: int, assigned: float, end: float, *, given_up: bool = False) -> None:
+        self._attempt(key, worker, 1 if given_up else 2, {"assigned": assigned, "done": end, "runnable": 0.0})
+        if given_up:
+            text = "KilledWorker: the workers that ran it died, or none could take it"
+            self.events.append((end, "task-erred", {"key": key, "worker": address(worker), "exception": text}))
+
+    def _attempt(self, key: str, worker: int, status: int, moments: dict[str, float], **rest: Any) -> None:
+        prefix = key.rpartition("-")[0]
+        row = {name: EPOCH + when for name, when in moments.items()}
+        self.tasks.append(
+            row | {"key": key, "prefix": prefix, "group": prefix, "worker": address(worker), "status": status} | rest
+        )
+
+    def leaves(
+        self,
+        worker: int,
+        when: float,
+        *,
+        expected: bool | None = False,
+        code: int | None = None,
+        reason: str = "handle-worker-cleanup",
+    ) -> None:
+        row = next(row for row in self.members if row["worker"] == address(worker))
+        row |= {"left": EPOCH + when, "reason": f"{reason}-{EPOCH + when}"}
+        message = {"action": "remove-worker", "worker": address(worker), "expected": expected}
+        self.events.append((when, "all", {name: value for name, value in message.items() if value is not None}))
+        if code is not None:
+            self.events.append((when + 0.01, "worker-exit", {"worker": address(worker), "exitcode": code}))
+
+    def joins(self, number: int, when: float) -> None:
+        self.members.append(self._member(number, when))
+
+    def observation(self, **trial: Any) -> Observation:
+        logs = [{"worker": worker, "level": level, "text": text, "time": EPOCH} for worker, level, text in self.logs]
+        events = [
+            {"time": EPOCH + when, "topic": topic, "message": json.dumps(message)}
+            for when, topic, message in self.events
+        ]
+        tables = {
+            "tasks": columns("tasks", self.tasks),
+            "workers": columns("workers", self.members),
+            "events": columns("events", events),
+            "logs": columns("logs", logs),
+        }
+        point = Point(self.workers, self.threads)
+        state = trial.pop("state", TrialState.INVALID)
+        return Observation.of(Trial("t", point, 0, False, state, **trial), tables)
+
+
+def find(observation):
+    """The findings of this module by code; what holds for each is checked on the way."""
+    findings = [finding for cause in failures.CAUSES if (finding := cause.find(observation)) is not None]
+    for finding in findings:
+        assert finding.summary.endswith(".")
+        assert "\n" not in finding.summary
+        assert finding.remedy
+        assert not finding.remedy.endswith(".")
+        assert finding.evidence
+        assert finding.link.startswith("https://")
+        if observation.attempts is not None:
+            assert 0 <= finding.lost_s <= observation.threads * observation.attempts.makespan * (1 + 1e-9)
+    return {finding.code: finding for finding in findings}
+
+
+def poisonous(
+    workers: int, items: int, *, seed: int = 0, code: int = 3, tries: int = 4, neighbours: int = 1, threads: int = 1
+) -> Story:
+    """Items are computed one after the other; one ends its worker, and a new worker comes in its place."""
+    rng = random.Random(seed)
+    story = Story(workers, threads)
+    bad = rng.randrange(items)
+    clock = [0.0] * workers
+    names = list(range(workers))
+    for item in range(items):
+        if item != bad:
+            slot = clock.index(min(clock))
+            story.finished(f"work-{item}", names[slot], clock[slot])
+            clock[slot] += 1.0
+    fresh = workers
+    for attempt in range(tries):
+        slot = rng.randrange(workers)
+        end = clock[slot] + rng.uniform(0.1, 1.0)
+        for other in rng.sample([i for i in range(items) if i != bad], min(neighbours, items - 1)):
+            story.cut_short(f"work-{other}", names[slot], clock[slot], end)
+            story.finished(f"work-{other}", (names[slot] + 1) if workers > 1 else fresh, end + 2.0)
+        story.cut_short(f"work-{bad}", names[slot], clock[slot], end, given_up=attempt == 3)
+        story.leaves(names[slot], end + 0.01, code=code)
+        story.joins(fresh, end + 1.0)
+        names[slot], clock[slot], fresh = fresh, end + 1.0, fresh + 1
+    story.bad = f"work-{bad}"  # type: ignore[attr-defined]
+    return story
+
+
+# ------------------------------------------------------------------ poisonous task
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("workers", "items"), [(1, 5), (2, 20), (4, 20), (20, 100), (100, 1000)])
+def test_poisonous_task(workers, items, seed):
+    story = poisonous(workers, items, seed=seed)
+    findings = find(story.observation())
+    assert list(findings) == ["poisonous-task"]
+    finding = findings["poisonous-task"]
+    assert finding.severity is Severity.HIGH
+    assert finding.confidence >= 0.9
+    assert f"Task `{story.bad}` ended every worker that ran it: all 4 workers that died had it" in finding.summary
+    assert "exit code 3" in finding.summary
+    assert "KilledWorker" in finding.summary
+    assert "run `work` on the item of" in finding.remedy
+    assert finding.lost_s > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "look"),
+    [(-9, "SIGKILL", "dmesg"), (-11, "SIGSEGV", "native code"), (1, "exit code 1", "sys.exit")],
+)
+def test_how_the_processes_ended(code, words, look):
+    finding = find(poisonous(4, 40, code=code).observation())["poisonous-task"]
+    assert words in finding.summary
+    assert look in finding.remedy
+
+
+def test_the_line_of_the_crash_is_named():
+    story = poisonous(4, 40, code=-11)
+    for row in [row for row in story.members if row.get("left")]:
+        for text in (
+            "Fatal Python error: Segmentation fault",
+            "",
+            "Thread 0x00007f1 (most recent call first):",
+            '  File "/lib/threading.py", line 320 in wait',
+            "Current thread 0x00007f2 (most recent call first):",
+            '  File "/home/me/decode.py", line 12 in decode',
+            '  File "/home/me/work.py", line 3 in work',
+        ):
+            story.logs.append((row["worker"], "FAULT", text))
+    finding = find(story.observation())["poisonous-task"]
+    assert 'Fatal Python error: Segmentation fault, File "/home/me/decode.py", line 12 in decode' in finding.summary
+    assert "threading.py" not in finding.summary
+
+
+def test_the_event_loop_is_not_where_it_crashed():
+    """A signal that was sent from outside is dealt with by the main thread."""
+    story = poisonous(4, 40, code=-11)
+    for row in [row for row in story.members if row.get("left")]:
+        frame = '  File "/lib/selectors.py", line 468 in select'
+        for text in ("Fatal Python error: Segmentation fault", "Current thread 0x0 (most recent call first):", frame):
+            story.logs.append((row["worker"], "FAULT", text))
+    finding = find(story.observation())["poisonous-task"]
+    assert "(Fatal Python error: Segmentation fault)" in finding.summary
+    assert "stacks of its threads" in finding.remedy
+
+
+def test_the_nanny_ended_them_for_their_memory():
+    story = poisonous(4, 40, code=-15)
+    for row in [row for row in story.members if row.get("left")]:
+        story.events.append((1.0, "worker-restart-memory", {"worker": row["worker"], "pid": 1, "rss": 10**9}))
+    finding = find(story.observation())["poisonous-task"]
+    assert "its memory was over the limit" in finding.summary
+    assert "memory_limit" in finding.remedy
+
+
+def test_not_given_up_yet_is_less_sure():
+    finding = find(poisonous(4, 40, tries=2).observation())["poisonous-task"]
+    assert 0.5 < finding.confidence < 0.9
+    assert "KilledWorker" not in finding.summary
+
+
+def test_two_poisonous_tasks():
+    story = Story(4)
+    for item in range(20):
+        story.finished(f"work-{item}", item % 4, item // 4)
+    for i, key in enumerate(["work-30", "work-31", "work-30", "work-31"]):
+        story.cut_short(key, i, 5.0 + i, 5.5 + i)
+        story.leaves(i, 5.51 + i, code=1)
+    finding = find(story.observation())["poisonous-task"]
+    assert "work-30" in finding.summary
+    assert "work-31" in finding.summary
+
+
+def test_threads_that_always_run_together_cannot_be_told_apart():
+    """Four threads take the same four tasks each time."""
+    story = Story(2, threads=4)
+    story.finished("work-9", 0, 0.0)
+    for i in range(2):
+        for item in range(4):
+            story.cut_short(f"work-{item}", i, 1.0 + i, 1.5 + i)
+        story.leaves(i, 1.51 + i, code=1)
+    finding = find(story.observation())["poisonous-task"]
+    assert finding.summary.startswith("Most likely task `work-0` (or `work-1`, `work-2` and 1 more, always there too)")
+    assert finding.confidence <= 0.7
+
+
+@pytest.mark.parametrize(("since", "likely"), [(0.05, "work-5"), (1.02, "work-7"), (9.0, "work-5")])
+def test_of_two_that_were_always_there_the_one_that_was_running(since, likely):
+    """A second after the last result the first may have finished unreported; before and long after that it ran."""
+    story = Story(4)
+    for worker in range(4):
+        story.finished(f"work-{10 + worker}", worker, 0.0)
+    for worker in (0, 1):
+        story.cut_short("work-7", worker, 0.9, 1.0 + since, given_up=worker == 1)
+        story.cut_short("work-5", worker, 0.5, 1.0 + since, given_up=worker == 1)
+        story.leaves(worker, 1.0 + since, code=1)
+    finding = find(story.observation())["poisonous-task"]
+    assert finding.summary.startswith(f"Most likely task `{likely}`")
+
+
+def test_when_nothing_finished_all_is_lost():
+    story = Story(2)
+    for i in range(2):
+        story.cut_short("work-0", i, 1.0 * i, 1.0 * i + 1.0, given_up=i == 1)
+        story.leaves(i, i + 1.01, code=9)
+    observation = story.observation()
+    assert observation.attempts is None
+    assert find(observation)["poisonous-task"].lost_s == pytest.approx(2 * 2.0)
+
+
+def test_long_keys_keep_both_ends():
+    assert (
+        failures.short("process-8e4756d7-b9cd-4947-a68d-daf792b3c6c9-b9cd-7")
+        == "process-8e4756d7-b9cd-4947-a68d…792b3c6c9-b9cd-7"
+    )
+    assert failures.short("inc-1") == "inc-1"
+
+
+# ------------------------------------------------------------------ worker died
+
+
+@pytest.mark.parametrize("workers", [2, 4, 20, 100])
+@pytest.mark.parametrize("dead", [1, 2])
+def test_worker_died(workers, dead):
+    story = Story(workers)
+    for item in range(workers * 8):
+        if item // workers < 4 or item % workers >= dead:
+            story.finished(f"work-{item}", item % workers, item // workers)
+    for worker in range(dead):
+        story.cut_short(f"work-{workers * 4 + worker}", worker, 4.0, 4.5)
+        story.finished(f"work-{workers * 4 + worker}", workers - 1, 8.0 + worker)
+        story.leaves(worker, 4.51, code=-9)
+    findings = find(story.observation())
+    assert list(findings) == ["worker-died"]
+    finding = findings["worker-died"]
+    assert finding.severity is Severity.HIGH
+    assert finding.summary.startswith("1 worker died" if dead == 1 else "2 workers died")
+    assert "SIGKILL" in finding.summary
+    assert "dmesg" in finding.remedy
+    assert finding.lost_s > 0
+
+
+def test_a_death_that_left_the_measurement_valid_is_not_severe():
+    story = Story(20)
+    for item in range(400):
+        story.finished(f"work-{item}", item % 19, item // 19)
+    story.leaves(19, 19.0, code=1)
+    assert find(story.observation(state=TrialState.VALID))["worker-died"].severity is Severity.MEDIUM
+
+
+def test_a_task_that_was_unlucky_twice_and_finished_is_not_poisonous():
+    story = Story(4)
+    for item in range(40):
+        story.finished(f"work-{item}", item % 4, item // 4)
+    for worker in (0, 1):
+        story.cut_short("work-50", worker, 4.0 + worker, 4.5 + worker)
+        story.leaves(worker, 4.51 + worker, code=-15)
+    story.finished("work-50", 3, 10.0)
+    findings = find(story.observation())
+    assert list(findings) == ["worker-died"]
+    assert "walltime" in findings["worker-died"].remedy
+
+
+def test_workers_that_die_with_other_tasks_each_time():
+    story = Story(20)
+    story.finished("work-100", 19, 0.0, 30.0)
+    for worker in range(10):
+        story.cut_short(f"work-{worker}", worker, worker, worker + 0.5)
+        story.leaves(worker, worker + 0.51, code=-9)
+    assert list(find(story.observation())) == ["worker-died"]
+
+
+def test_long_tasks_on_a_cluster_that_is_preempted_again_and_again():
+    """Every task is cut short twice: no one of them is to blame."""
+    story = Story(10)
+    story.finished("work-100", 9, 0.0, 30.0)
+    for worker in range(8):
+        story.cut_short(f"work-{worker}", worker, 0.0, 5.0)
+        story.leaves(worker, 5.01, code=-15)
+        story.joins(20 + worker, 6.0)
+        story.cut_short(f"work-{worker}", 20 + worker, 6.0, 10.0)
+        story.leaves(20 + worker, 10.01, code=-15)
+    assert list(find(story.observation())) == ["worker-died"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [("check-worker-ttl", "worker-ttl"), ("handle-worker-cleanup", "no nanny saw how its process ended")],
+)
+def test_no_exit_code(reason, word):
+    story = Story(2)
+    for item in range(10):
+        story.finished(f"work-{item}", 1, item)
+    story.leaves(0, 3.0, reason=reason)
+    finding = find(story.observation())["worker-died"]
+    assert word in finding.summary + finding.remedy
+    assert finding.confidence < 0.9
+
+
+def test_the_log_is_quoted():
+    story = Story(2)
+    for item in range(10):
+        story.finished(f"work-{item}", 1, item)
+    story.leaves(0, 3.0, code=1)
+    story.logs += [
+        (address(0), "INFO", "fine"),
+        (address(0), "ERROR", "worker.py disk quota exceeded.\nmore"),
+        (address(0), "INFO", "bye"),
+    ]
+    assert "Its log ends: worker.py disk quota exceeded." in find(story.observation())["worker-died"].summary
+
+
+def test_the_exit_of_a_worker_that_had_not_told_its_nanny_its_address():
+    """The nanny then still names the worker that it had before."""
+    story = Story(1)
+    for item in range(10):
+        story.finished(f"work-{item}", 0 if item < 3 else 2, item)
+    story.leaves(0, 3.0, code=3)
+    story.joins(1, 3.5)
+    story.leaves(1, 4.5)
+    story.events.append((4.51, "worker-exit", {"worker": address(0), "exitcode": 5}))
+    codes = {death.worker: death.exit_code for death in failures.deaths(story.observation())}
+    assert codes == {address(0): 3, address(1): 5}
+
+
+# ------------------------------------------------------------------ workers that left by request, or never came
+
+
+def asked_to_leave(story: Story, worker: int, when: float, how: str) -> None:
+    if how == "expected":
+        story.leaves(worker, when, expected=True, reason="stimulus")
+    elif how == "retired":
+        story.leaves(worker, when, expected=None, reason="retire-workers")
+    else:
+        change = {"action": "worker-status-change", "prev-status": "running", "status": "closing_gracefully"}
+        story.events.append((when - 0.1, address(worker), change))
+        story.leaves(worker, when, expected=False)
+
+
+@pytest.mark.parametrize("how", ["expected", "retired", "closing"])
+@pytest.mark.parametrize("workers", [2, 10, 50])
+def test_workers_that_left_by_request_are_missing_not_dead(workers, how):
+    story = Story(workers)
+    for item in range(workers * 10):
+        worker = item % workers
+        story.finished(
+            f"work-{item}", max(worker, workers // 2), item // workers * (1 if worker >= workers // 2 else 2)
+        )
+    for worker in range(workers // 2):
+        asked_to_leave(story, worker, 1.0, how)
+    findings = find(story.observation())
+    assert list(findings) == ["workers-missing"]
+    assert "left by request" in findings["workers-missing"].summary
+    assert "adapt" in findings["workers-missing"].remedy
+
+
+@pytest.mark.parametrize("how", ["expected", "retired", "closing"])
+def test_scaling_down_when_nothing_waits(how):
+    """One task runs on to the end; the other workers are sent away."""
+    story = Story(10)
+    for item in range(10):
+        story.finished(f"work-{item}", item, 0.0, 20.0 if item == 9 else 1.0)
+    for worker in range(9):
+        asked_to_leave(story, worker, 1.5, how)
+    assert not find(story.observation())
+
+
+def test_workers_that_leave_after_the_work():
+    story = Story(4)
+    for item in range(16):
+        story.finished(f"work-{item}", item % 4, item // 4)
+    for worker in range(4):
+        story.leaves(worker, 10.0, code=0)
+    assert not find(story.observation())
+
+
+@pytest.mark.parametrize(("asked", "came"), [(4, 2), (20, 12), (100, 10)])
+def test_workers_that_never_came(asked, came):
+    story = Story(asked)
+    story.members = story.members[:came]
+    for item in range(came * 10):
+        story.finished(f"work-{item}", item % came, item // came)
+    findings = find(story.observation())
+    assert list(findings) == ["workers-missing"]
+    finding = findings["workers-missing"]
+    assert "never came" in finding.summary
+    assert f"{asked - came}.0 of {asked} threads" in finding.summary
+    assert finding.lost_s <= (asked - came) * 10
+
+
+def test_workers_that_nobody_would_have_needed():
+    story = Story(20)
+    story.members = story.members[:4]
+    for item in range(4):
+        story.finished(f"work-{item}", item, 0.0, 10.0)
+    assert not find(story.observation())
+
+
+def test_workers_that_come_later_are_late_not_missing():
+    story = Story(4)
+    for row in story.members[2:]:
+        row["joined"] = EPOCH + 5.0
+    for item in range(20):
+        story.finished(f"work-{item}", item % 2, item // 2)
+    story.finished("work-30", 3, 6.0)
+    assert not find(story.observation())
+
+
+def test_the_driver_did_not_get_the_workers():
+    message = (
+        "1 of 8 local workers registered within 1 s\n  where: workers 1, 2 on 127.0.0.1\n"
+        "  cause: their processes started, but did not register in time\n  next: try fewer workers"
+    )
+    facts = {"error": {"type": "WorkersMissing", "message": message, "traceback": ""}}
+    observation = Observation.of(Trial("t", Point(8), 0, False, TrialState.INVALID, message, facts=facts), {})
+    finding = find(observation)["workers-missing"]
+    assert finding.severity is Severity.HIGH
+    assert "1 of 8 local workers registered within 1 s: their processes started" in finding.summary
+    assert finding.remedy == "try fewer workers"
+
+
+# ------------------------------------------------------------------ healthy
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (4, 2), (50, 1)])
+def test_healthy(workers, threads):
+    story = Story(workers, threads)
+    for item in range(workers * threads * 4):
+        story.finished(f"work-{item}", item % workers, item // (workers * threads))
+    assert not find(story.observation(state=TrialState.VALID))
+
+
+def test_a_workload_that_raised_is_nobodys_death():
+    story = Story(2)
+    story.finished("work-0", 0, 0.0)
+    facts = {"error": {"type": "ValueError", "message": "no", "traceback": ""}}
+    assert not find(story.observation(state=TrialState.FAILED, facts=facts))
+
+
+def test_no_records():
+    trial = Trial("t", Point(2), 0, False, TrialState.INVALID, "the driver died")
+    assert not find(Observation.of(trial, {}))

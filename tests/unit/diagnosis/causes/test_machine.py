@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import random
+from array import array
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scalescope.diagnosis.causes import machine
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Severity
+
+SIZES = [(1, 2), (1, 4), (4, 4), (20, 2), (100, 8)]
+EPOCH = 1_000.0
+
+
+def found(observation):
+    """The findings of this module by code; what holds for each is checked on the way."""
+    findings = [finding for cause in machine.CAUSES if (finding := cause.find(observation)) is not None]
+    for finding in findings:
+        whole = observation.threads * observation.attempts.makespan
+        assert (finding.severity is Severity.INFO) == (finding.lost_s == 0)
+        assert finding.severity is Severity.INFO or 0.1 * whole * 0.999 <= finding.lost_s <= whole * (1 + 1e-9)
+        assert finding.summary.endswith(".")
+        assert finding.remedy
+        assert not finding.remedy.endswith(".")
+        assert finding.evidence
+        assert finding.link.startswith("https://")
+    return {finding.code: finding for finding in findings}
+
+
+def load(cpus=8, *, ours=0.3, others=0.02, stolen=0.0):
+    """What the driver says of its host."""
+    return {
+        "cpus": cpus,
+        "ours": ours,
+        "others": others,
+        "stolen": stolen,
+        "idle": 1 - ours - others - stolen,
+        "seconds": 9.0,
+    }
+
+
+def on(
+    observation,
+    host,
+    *,
+    cpu=None,
+    lag=(),
+    graphs=(),
+    clock="real",
+    interval=0.5,
+    late=lambda worker, sample: 0.0,
+    workers=None,
+):
+    """The same trial on a host, with samples of each worker's CPU (a number, or of worker and sample) and stalls."""
+    addresses = observation.tables["workers"]["worker"]
+    seconds = observation.attempts.makespan
+    tables = dict(observation.tables)
+    if cpu is not None:
+        rows = []
+        for worker, address in enumerate(addresses[:workers]):
+            moment, sample = 0.1, 0
+            while moment < seconds + 1:
+                used = cpu(worker, sample) if callable(cpu) else cpu
+                rows.append((address, EPOCH + moment, used))
+                moment += interval + late(worker, sample)
+                sample += 1
+        rows.append(("scheduler", EPOCH + 1, 0.3))
+        zeros = array("q", [0] * len(rows))
+        tables["memory"] = {
+            "worker": [row[0] for row in rows],
+            "time": array("d", [row[1] for row in rows]),
+            "cpu": array("f", [row[2] for row in rows]),
+            "rss": zeros,
+            "managed": zeros,
+            "spilled": zeros,
+        }
+    tables["lag"] = {
+        "process": [row[0] for row in lag],
+        "time": array("d", [EPOCH + row[1] for row in lag]),
+        "seconds": array("f", [row[2] for row in lag]),
+    }
+    if graphs:
+        tables["graphs"] = {
+            "time": array("d", [EPOCH + row[0] for row in graphs]),
+            "seconds": array("d", [row[1] for row in graphs]),
+            "nbytes": array("q", [1000] * len(graphs)),
+        }
+    facts = {"host": {"hostname": "h", "load": host}, "cluster": {"clock": clock}}
+    return Observation.of(replace(observation.trial, facts=facts), tables)
+
+
+def full(cluster, task, workers, threads, *, seconds=1.0, each=10):
+    """A trial in which all threads compute all the time."""
+    return cluster(workers, threads).run([task(seconds, "parse") for _ in range(workers * threads * each)])
+
+
+# ------------------------------------------------------------------ what is computed
+
+
+def test_running_tasks_between_two_samples(cluster, task):
+    run = cluster(2, 2).run([task(1.0), task(2.0), task(4.0)])
+    ends = np.array([1.0, 2.0, 4.0, 4.0])
+    found = machine.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
+    assert found == pytest.approx([2.0, 1.0, 0.0, 1.0])
+
+
+def test_samples_follow_the_clock_of_each_worker(cluster, task):
+    run = on(full(cluster, task, 2, 2), load(), cpu=lambda worker, sample: worker + sample / 100)
+    samples = machine.samples(run)
+    assert set(samples.worker) == {0, 1}
+    assert samples.seconds == pytest.approx(0.5)
+    assert samples.running == pytest.approx(2.0)
+    assert samples.cpu[samples.worker == 1].min() == pytest.approx(1.01, abs=1e-3)
+
+
+# ------------------------------------------------------------------ interpreter lock
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+def test_gil_bound(cluster, task, workers, threads, seed):
+    rng = random.Random(seed)
+    run = full(cluster, task, workers, threads)
+    findings = found(on(run, load(4 * workers, ours=0.3), cpu=lambda *_: rng.gauss(1.0, 0.05)))
+    assert list(findings) == ["gil-bound"]
+    finding = findings["gil-bound"]
+    assert finding.severity is Severity.HIGH
+    assert "GIL" in finding.summary
+    assert "`parse`" in finding.summary
+    assert f"{workers * threads} workers with `threads_per_worker=1`" in finding.remedy
+    assert finding.lost_s == pytest.approx((threads - 1) * workers * run.attempts.makespan, rel=0.2)
+
+
+def test_some_workers_only(cluster, task):
+    finding = found(on(full(cluster, task, 4, 4), load(32), cpu=lambda worker, _: 1.0 if worker < 2 else 3.9))[
+        "gil-bound"
+    ]
+    assert finding.summary.startswith("2 workers of 4")
+
+
+def test_on_other_hosts_it_is_less_sure(cluster, task):
+    run = on(full(cluster, task, 4, 4), None, cpu=1.0)
+    assert found(run)["gil-bound"].confidence < 0.7
+
+
+@pytest.mark.parametrize(
+    ("cpu", "why"),
+    [
+        (3.9, "tasks that release the lock use a core each"),
+        (2.0, "two cores: half of the work releases it"),
+        (0.02, "tasks that sleep"),
+        (0.5, "tasks that wait for I/O most of the time"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 4, 20])
+def test_threads_that_do_not_take_turns(cluster, task, workers, cpu, why):
+    ours = min(cpu / 16, 0.9)
+    run = on(full(cluster, task, workers, 4), load(16 * workers, ours=ours), cpu=cpu)
+    assert "gil-bound" not in found(run), why
+
+
+def test_one_core_on_average_but_not_at_any_time(cluster, task):
+    """Numbers are crunched on four cores for a quarter of the time."""
+    run = on(full(cluster, task, 2, 4), load(16), cpu=lambda _, sample: 4.0 if sample % 4 == 0 else 0.05)
+    assert "gil-bound" not in found(run)
+
+
+def test_one_task_at_a_time_uses_one_core(cluster, task):
+    assert not found(
+        on(cluster(1, 4).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]), load(8), cpu=1.0)
+    )
+
+
+def test_one_thread_each(cluster, task):
+    assert not found(on(full(cluster, task, 4, 1), load(8, ours=0.55), cpu=1.0))
+
+
+def test_no_second_core_to_be_had(cluster, task):
+    findings = found(on(full(cluster, task, 1, 4), load(1, ours=0.97), cpu=0.98))
+    assert "gil-bound" not in findings
+
+
+def test_workers_that_share_a_process(cluster, task):
+    """Only the first worker of a process has samples; its CPU is that of all of them."""
+    assert not found(on(full(cluster, task, 20, 2), load(80), cpu=1.0, workers=10))
+
+
+def test_cpu_was_not_recorded(cluster, task):
+    assert not found(on(full(cluster, task, 2, 4), load(8), cpu=0.0))
+    run = on(full(cluster, task, 2, 4), load(8), cpu=1.0)
+    del run.tables["memory"]["cpu"]
+    assert not found(run)
+
+
+# ------------------------------------------------------------------ event loops
+
+
+def starved(cluster, task, workers, *, stall=1.0, every=2.0, rounds=5):
+    """Between rounds of tasks, all of which were known from the first, nothing is handed out for a while."""
+    run = cluster(workers).run([task(every - stall) for _ in range(workers * rounds)])
+    turn = [row // workers for row in range(workers * rounds)]
+    tasks = dict(run.tables["tasks"])
+    for name in ("assigned", "start", "stop", "done"):
+        tasks[name] = array("d", [value + stall * turn[row] for row, value in enumerate(tasks[name])])
+    return Observation.of(run.trial, {**run.tables, "tasks": tasks})
+
+
+@pytest.mark.parametrize("workers", [1, 4, 40])
+@pytest.mark.parametrize("stall", [0.3, 1.0, 1.5])
+def test_scheduler_blocked(cluster, task, workers, stall):
+    lag = [("scheduler", 2.0 * turn + 2.0, stall) for turn in range(4)]
+    findings = found(on(starved(cluster, task, workers, stall=stall), load(), lag=lag))
+    assert list(findings) == ["event-loop-blocked"]
+    finding = findings["event-loop-blocked"]
+    assert finding.summary.startswith("The scheduler's event loop was stalled 4 times")
+    assert finding.lost_s == pytest.approx(4 * stall * workers, rel=0.35)
+    assert "scheduler=True" in finding.remedy
+
+
+@pytest.mark.parametrize("workers", [1, 4, 40])
+def test_workers_blocked(cluster, task, workers):
+    lag = [(f"tcp://10.0.0.{worker}:4000", 2.0 * turn + 2.0, 0.9) for turn in range(4) for worker in range(workers)]
+    finding = found(on(starved(cluster, task, workers), load(), lag=lag))["event-loop-blocked"]
+    assert finding.summary.startswith("The event loop of worker tcp://10.0.0.")
+    assert "threads_per_worker=1" in finding.remedy
+    assert finding.lost_s == pytest.approx(4 * 0.9 * workers, rel=0.35)
+
+
+def test_one_worker_blocked(cluster, task):
+    lag = [("tcp://10.0.0.1:4000", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
+    finding = found(on(starved(cluster, task, 4), load(), lag=lag))["event-loop-blocked"]
+    assert "(and" not in finding.summary
+    assert finding.lost_s == pytest.approx(4.0, rel=0.2)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_workers_blocked_by_samples_that_came_late(cluster, task, workers):
+    """Their system monitor runs on the loop; every fourth sample is a second late."""
+    run = starved(cluster, task, workers)
+    late = on(run, load(), cpu=0.5, late=lambda _, sample: 1.0 if sample % 3 == 2 else 0.0)
+    assert list(found(late)) == ["event-loop-blocked"]
+    assert not found(on(run, load(), cpu=0.5, late=lambda _, sample: 0.05 * (sample % 3)))
+
+
+def test_stalls_while_all_threads_compute(cluster, task):
+    lag = [("scheduler", moment, 0.8) for moment in range(1, 10)]
+    lag += [("tcp://10.0.0.1:4000", moment, 0.8) for moment in range(1, 10)]
+    assert not found(on(full(cluster, task, 4, 1), load(), lag=lag))
+
+
+def test_stalls_while_nothing_waits(cluster, task):
+    chain = [task(1.0, needs=(i - 1,) if i else ()) for i in range(10)]
+    assert not found(on(cluster(10).run(chain), load(), lag=[("scheduler", moment, 0.9) for moment in range(1, 10)]))
+
+
+def test_stalls_of_tens_of_milliseconds(cluster, task):
+    lag = [("scheduler", moment / 2, 0.06) for moment in range(20)]
+    assert not found(on(starved(cluster, task, 4), load(), lag=lag))
+
+
+def test_taking_in_a_graph_is_another_cause(cluster, task):
+    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
+    graphs = [(2.0 * turn + 1.0, 1.0) for turn in range(4)]
+    assert not found(on(starved(cluster, task, 4), load(), lag=lag, graphs=graphs))
+
+
+def test_short_stalls_on_a_host_that_others_fill(cluster, task):
+    lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
+    run = starved(cluster, task, 4, stall=0.3)
+    assert "event-loop-blocked" not in found(on(run, load(4, ours=0.4, others=0.58), lag=lag))
+
+
+# ------------------------------------------------------------------ threads and cores
+
+
+@pytest.mark.parametrize(("workers", "cpus"), [(1, 4), (4, 16), (8, 16)])
+def test_pools_inside_tasks(cluster, task, workers, cpus):
+    run = on(full(cluster, task, workers, 1), load(cpus, ours=0.95, others=0.01), cpu=0.95 * cpus / workers)
+    findings = found(run)
+    assert list(findings) == ["oversubscribed-threads"]
+    assert "OMP_NUM_THREADS=1" in findings["oversubscribed-threads"].remedy
+
+
+@pytest.mark.parametrize(("workers", "threads", "cpus"), [(8, 1, 2), (4, 4, 4), (32, 2, 16)])
+def test_more_task_threads_than_cores(cluster, task, workers, threads, cpus):
+    run = on(full(cluster, task, workers, threads), load(cpus, ours=0.97, others=0.01), cpu=0.97 * cpus / workers)
+    findings = found(run)
+    assert list(findings) == ["oversubscribed-threads"]
+    finding = findings["oversubscribed-threads"]
+    assert f"at most {cpus} threads on this host" in finding.remedy
+    assert finding.lost_s == pytest.approx((workers * threads - 0.97 * cpus) * run.attempts.makespan, rel=0.1)
+
+
+def test_pools_on_a_host_with_idle_cores(cluster, task):
+    assert not found(on(full(cluster, task, 2, 1), load(16, ours=0.5), cpu=4.0))
+
+
+@pytest.mark.parametrize(("workers", "cpus"), [(2, 2), (4, 4), (16, 16)])
+def test_as_many_threads_as_cores(cluster, task, workers, cpus):
+    assert not found(on(full(cluster, task, workers, 1), load(cpus, ours=0.97, others=0.02), cpu=0.97))
+
+
+def test_many_sleeping_tasks_on_two_cores(cluster, task):
+    assert list(found(on(full(cluster, task, 16, 1), load(2, ours=0.4), cpu=0.03))) == ["undersubscribed-threads"]
+    assert not found(on(full(cluster, task, 16, 1), load(2, ours=0.6), cpu=0.03))
+
+
+@pytest.mark.parametrize(("cpu", "word"), [(0.05, "threads_per_worker"), (0.98, "more workers")])
+def test_room_for_more_threads_is_advice(cluster, task, cpu, word):
+    findings = found(on(full(cluster, task, 2, 1), load(8, ours=0.15), cpu=cpu))
+    assert list(findings) == ["undersubscribed-threads"]
+    assert findings["undersubscribed-threads"].severity is Severity.INFO
+    assert word in findings["undersubscribed-threads"].remedy
+
+
+def test_no_advice_where_nothing_waits_or_threads_are_idle(cluster, task):
+    assert not found(on(cluster(2).run([task(10.0)] * 2), load(8, ours=0.2), cpu=0.9))
+    assert not found(on(cluster(4).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]), load(8), cpu=0.3))
+
+
+# ------------------------------------------------------------------ the host
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 1), (8, 1), (20, 4)])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_host_overloaded(cluster, task, workers, threads, recorded):
+    cpus = max(2, workers)
+    cpu = 0.5 * cpus / workers if recorded else None
+    run = on(
+        full(cluster, task, workers, threads), load(cpus, ours=0.5, others=0.48), cpu=min(cpu, 0.6) if cpu else None
+    )
+    finding = found(run)["host-overloaded"]
+    assert finding.severity is Severity.MEDIUM
+    assert "48 % of the" in finding.summary
+
+
+def test_other_machines_on_the_same_hardware(cluster, task):
+    finding = found(on(full(cluster, task, 4, 1), load(4, ours=0.6, others=0.05, stolen=0.25), cpu=0.6))[
+        "host-overloaded"
+    ]
+    assert finding.summary.startswith("Other machines")
+    assert "dedicated" in finding.remedy
+
+
+@pytest.mark.parametrize("cpus", [2, 4, 16, 64])
+def test_an_idle_host_with_one_busy_core(cluster, task, cpus):
+    run = on(full(cluster, task, 2, 1), load(cpus, ours=1 / cpus if cpus > 2 else 0.3, others=1 / cpus), cpu=0.5)
+    assert "host-overloaded" not in found(run)
+
+
+def test_a_host_that_we_fill_ourselves(cluster, task):
+    assert not found(on(full(cluster, task, 4, 1), load(4, ours=0.9, others=0.06), cpu=0.9))
+
+
+def test_others_do_not_matter_on_a_virtual_clock_or_elsewhere(cluster, task):
+    busy = load(2, ours=0.3, others=0.69)
+    run = full(cluster, task, 4, 1)
+    assert not found(on(run, busy, clock="virtual"))
+    elsewhere = on(run, busy)
+    elsewhere.trial.facts["host"]["hostname"] = "login-node"
+    assert not found(elsewhere)
+
+
+# ------------------------------------------------------------------ nothing to look at
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (4, 2), (50, 1)])
+def test_healthy(cluster, task, workers, threads, seed):
+    rng = random.Random(seed)
+    tasks = [task(rng.lognormvariate(0, 0.2)) for _ in range(workers * threads * 8)]
+    cpus = 2 * workers * threads
+    run = cluster(workers, threads, gap_s=0.003).run(tasks)
+    lag = [("scheduler", moment, rng.uniform(0, 0.08)) for moment in range(9)]
+    observation = on(run, load(cpus, ours=0.51), cpu=lambda *_: threads * rng.uniform(0.9, 1.02), lag=lag)
+    assert not found(observation)
+
+
+def test_old_records_and_no_records(cluster, task):
+    run = full(cluster, task, 4, 2)
+    assert not found(run)
+    assert not found(cluster(4).observe([]))

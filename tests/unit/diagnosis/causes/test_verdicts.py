@@ -1,0 +1,147 @@
+"""One point of a user's own function: the cause is named first, and nothing is accused twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.sweep import Point, Sweep
+from scalescope.model.trial import TrialState
+
+OWN = Sweep("mine.py:run")
+
+
+@pytest.fixture
+def verdict():
+    """The verdict on trials of one point or several."""
+
+    def judge(*observations, items=None):
+        trials = []
+        for i, observation in enumerate(observations):
+            trial = observation.trial
+            if items is not None:
+                trial = replace(trial, point=Point(trial.point.workers, params={"items": items}))
+            trials.append(replace(trial, key=f"t{i}", repeat=i, findings=causes.find(observation)))
+        return diagnose(OWN, trials)
+
+    return judge
+
+
+def codes(verdict):
+    return [finding.code for finding in verdict.findings]
+
+
+@pytest.mark.parametrize("workers", [4, 20, 100])
+@pytest.mark.parametrize("items", [None, 30])
+def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(
+    cluster, task, graph, verdict, workers, items
+):
+    tasks = [task(1.0, "inc", graph=i) for i in range(30)]
+    graphs = [graph(after=i - 1 if i else None, at=0.005) for i in range(30)]
+    found = verdict(cluster(workers).run(tasks, graphs), items=items)
+    assert codes(found) == ["results-awaited-in-loop"]
+    assert found.severity is Severity.HIGH
+    assert "Fix: use `futures = client.map(inc, items)`" in found.line
+
+
+@pytest.mark.parametrize("workers", [4, 20, 100])
+def test_a_leftover_restriction(cluster, task, verdict, workers):
+    found = verdict(cluster(workers).run([task(1.0, "inc", on=(0,))] * 3 * workers))
+    assert codes(found)[0] == "worker-restriction"
+    assert found.severity is Severity.HIGH
+    assert "idle-workers-cause-unknown" not in codes(found)
+    assert f"Fix: remove `workers=[...]` from the call that makes `inc` tasks (1 of {workers} workers" in found.line
+
+
+@pytest.mark.parametrize("workers", [4, 20, 100])
+def test_a_straggler(cluster, task, verdict, workers):
+    found = verdict(cluster(workers).run([task(12.0 if i == 3 else 1.0) for i in range(workers * 2)]))
+    assert codes(found) == ["straggler"]
+    assert found.severity is Severity.HIGH
+
+
+def test_too_few_partitions_and_a_straggler_are_both_said_each_for_its_own_part(cluster, task, verdict):
+    run = cluster(100).run([task(5.0 if i == 3 else 1.0) for i in range(60)])
+    found = verdict(run)
+    assert codes(found) == ["straggler", "too-few-partitions"]
+    straggler, few = found.findings
+    assert straggler.lost_s == pytest.approx(59 * 4)
+    assert few.lost_s == pytest.approx(40 * 5)
+    assert straggler.lost_s + few.lost_s == pytest.approx(run.seconds("no_runnable_task", "tail"))
+
+
+@pytest.mark.parametrize("workers", [10, 100])
+def test_a_chain_is_sequential_and_nothing_else(cluster, task, verdict, workers):
+    found = verdict(cluster(workers).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(2 * workers)]))
+    assert codes(found) == ["sequential-graph"]
+
+
+def test_few_partitions_and_nothing_else(cluster, task, verdict):
+    found = verdict(cluster(100).run([task(128.0)] * 3), items=300)
+    assert codes(found) == ["too-few-partitions"]
+
+
+def test_uneven_waves_and_nothing_else(cluster, task, verdict):
+    assert codes(verdict(cluster(100).run([task(1.0)] * 110))) == ["uneven-waves"]
+
+
+def test_the_cause_that_loses_most_comes_first(cluster, task, verdict):
+    """Half an hour on one worker, and a straggler at the end of it."""
+    tasks = [task(1.0, "write", on=(0,)) for _ in range(60)] + [task(4.0 if i == 7 else 1.0) for i in range(60)]
+    found = verdict(cluster(10).run(tasks))
+    assert codes(found)[0] == "worker-restriction"
+    high = [finding.lost_s for finding in found.findings if finding.severity is Severity.HIGH]
+    assert high == sorted(high, reverse=True)
+
+
+# ------------------------------------------------------------------ merging
+
+
+def known(code, lost_s, severity=Severity.MEDIUM):
+    return Finding(code, severity, "It is so.", "mend it", evidence=(Evidence("e", 1, "s"),), lost_s=lost_s)
+
+
+def unexplained(cluster, task):
+    """Nine of ten threads are idle though tasks wait, for no reason that shows."""
+    rows = [
+        {
+            "key": f"work-{i}", "prefix": "work", "group": "work", "worker": f"tcp://10.0.0.{i % 10}:4000",
+            "runnable": 0.0, "assigned": i + 0.5, "start": i + 0.5, "stop": i + 1.5, "done": i + 1.5, "span": 1.0,
+        }
+        for i in range(40)
+    ]  # fmt: skip
+    return cluster(10).observe(rows).trial
+
+
+def test_unknown_stays_where_findings_explain_little(cluster, task):
+    trial = unexplained(cluster, task)
+    assert codes(diagnose(OWN, [trial])) == ["idle-workers-cause-unknown"]
+    idle = 9 / 10 * 10 * trial.metrics.makespan_s
+    little = replace(trial, findings=(known("memory-spill", 0.2 * idle),))
+    assert codes(diagnose(OWN, [little])) == ["idle-workers-cause-unknown", "memory-spill"]
+    much = replace(trial, findings=(known("memory-spill", 0.6 * idle),))
+    assert codes(diagnose(OWN, [much])) == ["memory-spill"]
+    told = replace(trial, findings=(known("memory-spill", 0.6 * idle, Severity.INFO),))
+    assert "idle-workers-cause-unknown" in codes(diagnose(OWN, [told]))
+
+
+def test_one_flaky_trial_decides_nothing(cluster, task):
+    trial = cluster(4).run([task(1.0)] * 8).trial
+    trials = [replace(trial, key=f"t{i}", repeat=i) for i in range(3)]
+    trials[0] = replace(trials[0], findings=(known("straggler", 2.0),))
+    assert codes(diagnose(OWN, trials)) == ["healthy"]
+    trials[1] = replace(trials[1], findings=(known("straggler", 1.0),))
+    found = diagnose(OWN, trials)
+    assert codes(found) == ["straggler"]
+    assert found.findings[0].lost_s == 3.0
+
+
+def test_what_spoilt_the_trials_comes_before_that_nothing_was_measured(cluster, graph):
+    observation = cluster(4).observe([], [graph(client="Client-worker-1")], [0.1])
+    trial = replace(observation.trial, state=TrialState.INVALID, reason="timed out")
+    found = diagnose(OWN, [replace(trial, findings=causes.find(observation))])
+    assert codes(found) == ["nested-client", "nothing-measured", "invalid-trials"]

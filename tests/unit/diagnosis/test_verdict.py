@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.finding import Finding, Severity
+from scalescope.model.sweep import Sweep
+from scalescope.model.trial import TrialState
+
+BEAM, BAG, FUTURES = Sweep("beam-pardo"), Sweep("bag-map"), Sweep("futures-map")
+ITEMS = [1, 2, 10, 50, 100, 150, 190, 199, 200, 250, 300]
+
+
+def chunks(items: int, size: int) -> list[int]:
+    return [min(size, items - begin) for begin in range(0, items, size)]
+
+
+def codes(verdict) -> list[str]:
+    return [finding.code for finding in verdict.findings]
+
+
+# ------------------------------------------------------------------ healthy
+
+
+def test_a_healthy_sweep_gets_no_accusation(bag_trial):
+    verdict = diagnose(FUTURES, [bag_trial(n, [1] * n) for n in (1, 10, 100)])
+    assert codes(verdict) == ["healthy"]
+    assert verdict.severity is Severity.INFO
+    assert "No fault found: workers are used well at all 3 points" in verdict.line
+    assert "Fix" not in verdict.line
+
+
+def test_the_remedied_beam_sweep_is_healthy(bag_trial):
+    params = {"npartitions": "items"}
+    trials = [bag_trial(n, [1] * n, stages=3, params=params) for n in ITEMS]
+    trials += [bag_trial(100, [1] * n, stages=3, params=params) for n in ITEMS if n >= 50]
+    verdict = diagnose(BEAM, trials)
+    assert codes(verdict) == ["healthy", "uneven-waves", "fewer-items-than-workers"]
+    assert verdict.severity is Severity.INFO
+
+
+def test_one_item_on_many_workers_is_nobodys_fault(bag_trial):
+    verdict = diagnose(BEAM, [bag_trial(100, [1], stages=3)])
+    assert codes(verdict) == ["fewer-items-than-workers"]
+    assert verdict.findings[0].summary.startswith("1 item on 100 workers: fewer items than workers")
+    assert verdict.severity is Severity.INFO
+
+
+def test_more_tasks_than_threads_in_uneven_waves(bag_trial):
+    verdict = diagnose(FUTURES, [bag_trial(100, [1] * 110)])
+    (finding,) = verdict.findings
+    assert (finding.code, finding.severity) == ("uneven-waves", Severity.INFO)
+    assert "110 tasks on 100 threads take 2 waves, and the last one has only 10" in finding.summary
+
+
+# ------------------------------------------------------------------ partitions
+
+
+def test_beam_puts_128_items_in_a_partition(bag_trial):
+    trials = [bag_trial(n, chunks(n, 128), stages=3, params={"npartitions": None}) for n in ITEMS]
+    trials += [bag_trial(100, chunks(n, 128), stages=3, params={"npartitions": None}) for n in ITEMS if n >= 50]
+    verdict = diagnose(BEAM, trials)
+    finding = verdict.findings[0]
+    assert (finding.code, finding.severity, finding.confidence) == ("too-few-partitions", Severity.HIGH, 1.0)
+    assert verdict.line == (
+        "300 workers asked for, 3 used: Apache Beam puts 128 items in a partition, so 300 items are 3 partitions. "
+        "Fix: pass Beam --dask_npartitions=<number of items> (in a sweep: params: {npartitions: items})."
+    )
+    evidence = {item.what: item.value for item in finding.evidence}
+    assert evidence["tasks of the widest stage"] == 3
+    assert evidence["partitions that this default predicts"] == 3
+    assert finding.points[0] == trials[ITEMS.index(300)].point.id
+    # Every point but the one with one worker and one item is concerned.
+    assert len(finding.points) == len({trial.point.id for trial in trials}) - 1
+    assert finding.lost_s == pytest.approx(
+        sum(
+            trial.metrics.worker_time_s["no_runnable_task"] + trial.metrics.worker_time_s["tail"]
+            for trial in trials
+            if trial.point.id in finding.points
+        )
+    )
+
+
+def test_beam_of_2023_left_it_to_the_bag(bag_trial):
+    verdict = diagnose(BEAM, [bag_trial(n, chunks(n, max(1, n // 100)), stages=3) for n in (100, 199, 200, 300)])
+    assert verdict.findings[0].severity is Severity.HIGH
+    assert "300 workers asked for, 100 used: Apache Beam leaves it to dask.bag.from_sequence" in verdict.line
+    assert "so 300 items are 100 partitions" in verdict.line
+    assert "upgrade Apache Beam to 2.63" in verdict.line
+
+
+def test_the_bag_sawtooth(bag_trial):
+    trials = [bag_trial(w, chunks(n, BAG_ROOT.size(n))) for n, w in [(100, 100), (101, 100), (400, 200), (401, 300)]]
+    verdict = diagnose(BAG, trials)
+    finding = verdict.findings[0]
+    assert (finding.code, finding.severity) == ("too-few-partitions", Severity.HIGH)
+    assert verdict.line.startswith("300 workers asked for, 134 used: dask.bag.from_sequence groups more than 100 items")
+    assert "npartitions= to dask.bag.from_sequence" in verdict.line
+    assert len(finding.points) == 2
+
+
+def test_about_half_of_the_workers_idle_is_severe(bag_trial):
+    assert diagnose(BAG, [bag_trial(100, chunks(101, 2))]).severity is Severity.HIGH
+    assert diagnose(BAG, [bag_trial(100, chunks(150, 2))]).severity is Severity.MEDIUM
+
+
+def test_a_rule_is_not_named_where_the_numbers_say_otherwise(bag_trial):
+    # 7 partitions of 300 items are nobody's default.
+    verdict = diagnose(BEAM, [bag_trial(300, chunks(300, 45))])
+    assert codes(verdict) == ["too-few-partitions"]
+    assert "Beam" not in verdict.line
+    assert "the widest stage of the graph has 7 tasks for 300 threads and 300 items" in verdict.line
+    assert "at least 300 partitions" in verdict.line
+
+
+def test_one_point_that_disagrees_takes_the_rule_away(bag_trial):
+    trials = [bag_trial(300, chunks(300, 128)), bag_trial(200, chunks(200, 50))]
+    assert "Beam" not in diagnose(BEAM, trials).line
+
+
+def test_each_environment_has_rules_of_its_own(bag_trial):
+    def trials(environment, size):
+        found = [bag_trial(300, chunks(n, size(n)), stages=3, params={"npartitions": None}) for n in (200, 300)]
+        return [replace(trial, point=replace(trial.point, environment=environment)) for trial in found]
+
+    verdict = diagnose(BEAM, [*trials("2023 = dask==2023.5.0", lambda n: n // 100), *trials("present", lambda n: 128)])
+    assert "300 workers asked for, 2 used: Apache Beam puts 128 items in a partition" in verdict.line
+    assert len(verdict.findings[0].points) == 4
+
+
+def test_partitions_that_were_asked_for_are_not_a_librarys_fault(bag_trial):
+    verdict = diagnose(BEAM, [bag_trial(300, chunks(300, 100), params={"npartitions": 3})])
+    assert "npartitions=3 was asked for, so the widest stage has 3 tasks" in verdict.line
+    assert "set npartitions to at least 300" in verdict.line
+    verdict = diagnose(BEAM, [bag_trial(100, chunks(300, 100), params={"partition_size": 100})])
+    assert "set partition_size to at most 3" in verdict.line
+
+
+def test_a_users_own_workload_needs_two_agreeing_counts(bag_trial):
+    own = Sweep("mine.py:run")
+    one = diagnose(own, [bag_trial(300, chunks(300, 128))])
+    assert "Beam" not in one.line
+    several = diagnose(own, [bag_trial(n, chunks(n, 128)) for n in (200, 300)])
+    assert "Apache Beam puts 128 items in a partition" in several.line
+    assert several.findings[0].confidence == 0.7
+    assert "in a sweep" not in several.line
+
+
+def test_without_items_the_structure_alone_is_no_severe_accusation(bag_trial):
+    verdict = diagnose(Sweep("mine.py:run"), [bag_trial(100, [1] * 20, params={"items": ...})])
+    assert (verdict.findings[0].code, verdict.severity) == ("too-few-partitions", Severity.MEDIUM)
+    assert "20 tasks for 100 threads." in verdict.findings[0].summary
+
+
+def test_threads_are_named_where_workers_have_several(bag_trial):
+    verdict = diagnose(BAG, [bag_trial(50, chunks(300, 60), threads=4)])
+    assert verdict.line.startswith("50 workers of 4 threads asked for, 2 used: ")
+
+
+# ------------------------------------------------------------------ other causes
+
+
+def test_a_chain_of_many_tasks_is_sequential(bag_trial):
+    trial = bag_trial(10, [1], stages=100, params={"items": 100})
+    merged = replace(trial, metrics=replace(trial.metrics, widest_stage=100))
+    verdict = diagnose(FUTURES, [merged])
+    assert codes(verdict) == ["sequential-graph"]
+    assert verdict.severity is Severity.MEDIUM
+    assert "no more than 1 threads can be busy" in verdict.line
+    verdict = diagnose(Sweep("mine.py:run"), [bag_trial(10, [1], stages=100, params={"items": ...})])
+    assert codes(verdict) == ["sequential-graph"]
+
+
+@pytest.mark.parametrize(
+    ("part", "hint"), [("not_assigned", "scheduler_us"), ("tail", "longest task"), ("transfer", "larger inputs")]
+)
+def test_lost_time_without_visible_cause_names_the_next_experiment(bag_trial, part, hint):
+    trial = bag_trial(2, [1, 1])
+    spent = dict.fromkeys(trial.metrics.worker_time_s, 0.0) | {"busy": 1.0, part: 1.0}
+    verdict = diagnose(FUTURES, [replace(trial, metrics=replace(trial.metrics, worker_time_s=spent))])
+    assert codes(verdict) == ["idle-workers-cause-unknown"]
+    assert verdict.severity is Severity.MEDIUM
+    assert "50 % of the worker time is not busy at 2 workers, 2 items" in verdict.line
+    assert hint in verdict.line
+
+
+# ------------------------------------------------------------------ trials that do not count
+
+
+def test_a_failed_trial_comes_first(bag_trial):
+    failed = replace(
+        bag_trial(7, [1]), state=TrialState.FAILED, reason="ZeroDivisionError: division by zero\nmore", metrics=None
+    )
+    verdict = diagnose(BEAM, [bag_trial(300, chunks(300, 128)), failed])
+    assert codes(verdict) == ["failed-trials", "too-few-partitions"]
+    assert verdict.line.startswith(
+        "1 of 2 trials failed in the workload, first at 7 workers, 1 item: ZeroDivisionError: division by zero. Fix: "
+    )
+    assert verdict.severity is Severity.HIGH
+
+
+def test_invalid_trials_are_reported_and_never_measured(bag_trial):
+    spoilt = replace(bag_trial(100, chunks(300, 128)), state=TrialState.INVALID, reason="lost 2 of 100 workers")
+    verdict = diagnose(BEAM, [bag_trial(10, [1] * 10), spoilt])
+    assert codes(verdict) == ["invalid-trials"]
+    assert verdict.severity is Severity.MEDIUM
+    assert "lost 2 of 100 workers" in verdict.line
+
+
+def test_nothing_measured_is_severe_and_no_verdict_on_performance(bag_trial):
+    assert "no trial was run" in diagnose(BEAM, []).line
+    spoilt = [
+        replace(bag_trial(n, chunks(300, 128)), state=TrialState.INVALID, reason="host overloaded") for n in (1, 2)
+    ]
+    verdict = diagnose(BEAM, spoilt)
+    assert codes(verdict) == ["nothing-measured", "invalid-trials"]
+    assert verdict.severity is Severity.HIGH
+    assert "of 2 trials none is valid, most often because: host overloaded" in verdict.line
+
+
+def test_warmups_alone_are_nothing(bag_trial):
+    assert codes(diagnose(BEAM, [replace(bag_trial(1, [1]), warmup=True)])) == ["nothing-measured"]
+
+
+# ------------------------------------------------------------------ all
+
+
+def test_findings_travel_as_json(bag_trial):
+    for finding in diagnose(BEAM, [bag_trial(300, chunks(300, 128))]).findings:
+        assert Finding.from_mapping(finding.to_mapping()) == finding
+
+
+@given(
+    st.integers(1, 12),
+    st.lists(st.integers(1, 4), min_size=1, max_size=30),
+    st.integers(1, 3),
+    st.sampled_from(["beam-pardo", "bag-map", "m:f"]),
+)
+def test_there_is_always_one_line_and_no_severe_finding_without_idle_workers(bag_trial, workers, sizes, stages, name):
+    trial = bag_trial(workers, sizes, stages=stages)
+    verdict = diagnose(Sweep(name), [trial])
+    assert verdict.line
+    assert "\n" not in verdict.line
+    spent = trial.metrics.worker_time_s
+    if verdict.severity is Severity.HIGH:
+        assert spent["no_runnable_task"] + spent["tail"] >= 0.45 * sum(spent.values())
+        assert trial.metrics.peak_runnable < min(workers, sum(sizes))
+    if spent["busy"] >= 0.91 * sum(spent.values()):
+        assert codes(verdict) == ["healthy"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "items", "partitions"),
+    [
+        (BEAM_128, 100, 1),
+        (BEAM_128, 200, 2),
+        (BEAM_128, 1000, 8),
+        (BAG_ROOT, 100, 100),
+        (BAG_ROOT, 101, 51),
+        (BAG_ROOT, 400, 200),
+        (BAG_ROOT, 401, 134),
+        (BAG_100, 199, 199),
+        (BAG_100, 200, 100),
+        (BAG_100, 1000, 100),
+        (BAG_100, 0, 1),
+    ],
+)
+def test_the_defaults_as_measured(rule, items, partitions):
+    assert rule.partitions(items) == partitions
+
+
+def test_the_bags_default_is_that_of_the_dask_installed_here():
+    bag = pytest.importorskip("dask.bag")
+    for items in [1, 99, 100, 101, 199, 200, 399, 400, 401, 900, 901, 5000]:
+        assert BAG_ROOT.partitions(items) == bag.from_sequence(range(items)).npartitions
+
+
+@given(st.sets(st.integers(1, 5000), min_size=1, max_size=5))
+def test_a_rule_matches_what_it_predicts(items):
+    for rule in (BEAM_128, BAG_ROOT, BAG_100):
+        found = matching((n, rule.partitions(n)) for n in items)
+        assert found is not None
+        assert all(found.partitions(n) == rule.partitions(n) for n in items)
+    assert matching([]) is None
+    assert matching([(300, 7)]) is None

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from scalescope.errors import ClusterError, DriverError, InvalidField, StoreError
+from scalescope.model.finding import Severity
+from scalescope.model.limit import EmulationLimit
+from scalescope.model.trial import Trial, TrialState
+from scalescope.run import engine
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
+
+
+def carry_out(request: engine.Request, *, steps: engine.Steps | None = None) -> tuple[list[Trial], engine.Session]:
+    """All of a sweep but the verdict."""
+    finished: list[Trial] = []
+    with request.open_store() as store:
+        run, waiting = engine.begin(request, store)
+        session = engine.Session(request, run.id, store)
+        try:
+            engine.run_trials(session, waiting, steps=steps or engine.Steps(), finished=finished.append)
+        except BaseException as error:
+            engine.abort(store, run.id, error)
+            raise
+    return finished, session
+
+
+def saved(address: str) -> tuple[Trial, ...]:
+    with Store.open(address) as store:
+        return store.run("latest").trials
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_all_trials_are_measured_in_the_planned_order_on_one_driver(fake: Any, address: str) -> None:
+    request = engine.check({**SWEEP, "repeats": 2}, store=address)
+    finished, session = carry_out(request)
+    assert fake.begun == list(request.plan)
+    assert [trial.key for trial in finished] == [planned.key for planned in request.plan]
+    assert all(trial.counts for trial in finished)
+    assert len(fake.started) == 1
+    assert fake.started[0].closed == 1
+    assert session.pids == []
+
+
+def test_a_trial_holds_what_was_measured_and_where(fake: Any, address: str) -> None:
+    carry_out(engine.check({**SWEEP, "axes": {"workers": [2]}}, store=address))
+    [trial] = saved(address)
+    assert trial.metrics is not None
+    assert trial.metrics.makespan_s == 1.0
+    assert trial.metrics.workers_used == 2
+    assert trial.facts["cluster"]["kind"] == "simulated"
+    assert trial.facts["cluster"]["scaled"] is True
+    assert trial.facts["host"] == {"hostname": "fake", "busy": 0.5}
+    assert trial.facts["packages"] == {"fake": "1"}
+    assert trial.facts["result"] == {"items": 1}
+    assert "orchestrator" not in trial.facts
+    assert trial.records
+
+
+def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.quiet, "wait_until_quiet", lambda processes: 0.75)
+    carry_out(engine.check({**SWEEP, "cluster": "virtual"}, store=address))
+    for trial in saved(address):
+        assert trial.facts["orchestrator"]["waited_s"] == 0.75
+        assert trial.facts["orchestrator"]["cpu_s"] >= 0
+
+
+def test_a_finished_run_is_judged_and_complete(fake: Any, address: str) -> None:
+    request = engine.check(SWEEP, store=address)
+    carry_out(request)
+    with request.open_store() as store:
+        verdict = engine.analyse(store, store.run("latest").id)
+        run = store.run("latest")
+    assert run.state is RunState.COMPLETE
+    assert run.verdict == verdict
+    assert verdict.severity in Severity
+
+
+def test_the_same_sweep_again_is_a_new_run_and_a_fresh_one_always(fake: Any, address: str) -> None:
+    request = engine.check(SWEEP, store=address)
+    carry_out(request)
+    with request.open_store() as store:
+        first = store.run("latest").id
+        engine.analyse(store, first)
+        assert engine.begin(request, store)[0].id != first
+
+
+def test_titles_name_what_differs(address: str) -> None:
+    sweep = {**SWEEP, "axes": {"workers": [1, 20], "seconds": [1, 2]}, "repeats": 3, "warmups": 1}
+    request = engine.check(sweep, store=address)
+    titles = engine.titles(request)
+    assert len(titles) == len(request.plan)
+    assert "20 workers, 4 items, seconds=2.0 · 3/3" in titles.values()
+    assert "1 worker, 4 items, seconds=1.0 · warm-up 1/1" in titles.values()
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_a_workload_that_raises_is_a_result_and_not_an_error(fake: Any, address: str) -> None:
+    fake.script = {1: "fail"}
+    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    assert [trial.state for trial in finished] == [TrialState.VALID, TrialState.FAILED, TrialState.VALID]
+    assert finished[1].metrics is None
+    assert finished[1].facts["error"]["type"] == "ValueError"
+    assert len(fake.started) == 1
+
+
+def test_a_trial_without_records_is_invalid(fake: Any, address: str) -> None:
+    fake.script = {0: "nothing"}
+    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    assert finished[0].state is TrialState.INVALID
+    assert "task" in finished[0].reason
+    assert finished[1].state is TrialState.VALID
+
+
+def test_an_invalid_trial_keeps_its_own_reason_and_its_metrics(fake: Any, address: str) -> None:
+    fake.script = {0: "invalid"}
+    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    assert finished[0].reason == "because it should invalid"
+    assert finished[0].metrics is not None
+
+
+def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: str) -> None:
+    fake.limit = EmulationLimit(seconds_per_task=0.1).to_mapping()
+    carry_out(engine.check(SWEEP, store=address))
+    found = {trial.point.workers: trial for trial in saved(address)}
+    assert found[1].state is TrialState.VALID
+    assert found[4].state is TrialState.INVALID
+    assert "beyond what this host can emulate" in found[4].reason
+
+
+def test_the_trial_in_which_a_driver_dies_is_invalid_and_the_rest_goes_on(fake: Any, address: str) -> None:
+    fake.script = {0: "die"}
+    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    assert [trial.state for trial in finished] == [TrialState.INVALID, TrialState.VALID, TrialState.VALID]
+    assert len(fake.started) == 2
+    assert all(driver.closed for driver in fake.started)
+
+
+def test_a_driver_that_is_gone_before_the_trial_begins_costs_no_trial(fake: Any, address: str) -> None:
+    fake.script = {1: "gone"}
+    request = engine.check(SWEEP, store=address)
+    finished, _ = carry_out(request)
+    assert [trial.key for trial in finished] == [planned.key for planned in request.plan]
+    assert all(trial.counts for trial in finished)
+    assert len(fake.started) == 2
+
+
+@pytest.mark.parametrize("how", ["die", "gone"])
+def test_drivers_that_keep_dying_end_the_sweep(fake: Any, address: str, how: str) -> None:
+    fake.script = dict.fromkeys(range(20), how)
+    with pytest.raises(DriverError):
+        carry_out(engine.check({**SWEEP, "repeats": 5}, store=address))
+    assert len(fake.started) == engine.MAX_LOSSES
+    with Store.open(address) as store:
+        assert store.run("latest").state is RunState.FAILED
+
+
+def test_a_trial_that_ends_well_forgives_earlier_losses(fake: Any, address: str) -> None:
+    fake.script = dict.fromkeys((0, 1, 3, 4, 6, 7), "die")
+    finished, _ = carry_out(engine.check({**SWEEP, "repeats": 3}, store=address))
+    assert len(finished) == 9
+
+
+def test_a_stopped_sweep_continues_without_repeating(fake: Any, address: str) -> None:
+    fake.script = {2: KeyboardInterrupt()}
+    request = engine.check({**SWEEP, "repeats": 2}, store=address)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(request)
+    assert fake.started[0].closed
+    with Store.open(address) as store:
+        stopped = store.run("latest")
+    assert stopped.state is RunState.STOPPED
+    assert len(stopped.trials) == 2
+
+    finished, _ = carry_out(request)
+    assert [trial.key for trial in finished] == [planned.key for planned in request.plan[2:]]
+    with Store.open(address) as store:
+        assert store.run("latest").id == stopped.id
+        assert len(store.run("latest").trials) == 6
+
+
+def test_no_cluster_no_trial(fake: Any, address: str, refusal: Exception) -> None:
+    fake.refusals.append(refusal)
+    with pytest.raises(ClusterError, match="no cluster today"):
+        carry_out(engine.check(SWEEP, store=address))
+    assert fake.begun == []
+
+
+def test_the_driver_is_closed_when_a_trial_cannot_be_saved(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Store, "save", full)
+    with pytest.raises(StoreError):
+        carry_out(engine.check(SWEEP, store=address))
+    assert fake.started[0].closed
+    assert len(fake.begun) == 1
+
+
+def test_the_driver_is_closed_even_if_the_task_that_should_do_it_fails(fake: Any, address: str) -> None:
+    def teardown(session: engine.Session) -> None:
+        raise OSError("the orchestrator's server is gone")
+
+    with pytest.raises(OSError, match="orchestrator"):
+        carry_out(engine.check(SWEEP, store=address), steps=engine.Steps(teardown=teardown))
+    assert fake.started[0].closed
+
+
+def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(fake: Any, address: str) -> None:
+    request = engine.check(SWEEP, store=address)
+
+    def stopped_meanwhile(driver: Any) -> str:
+        thread = threading.Thread(target=engine.stop, args=(run_id(),))
+        thread.start()
+        thread.join()
+        return "die"
+
+    def run_id() -> str:
+        with Store.open(address) as store:
+            return store.run("latest").id
+
+    fake.script = {1: stopped_meanwhile}
+    with pytest.raises(DriverError, match="stopped"):
+        carry_out(request)
+    assert len(saved(address)) == 1
+    assert len(fake.started) == 1
+    assert len(carry_out(request)[0]) == 2  # and what was stopped can be begun again
+
+
+def test_a_second_signal_does_not_interrupt_a_teardown() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with engine.shielded():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+# ------------------------------------------------------------------ parallel clusters
+
+
+def test_clusters_in_real_time_never_run_side_by_side() -> None:
+    with pytest.raises(InvalidField, match=r"parallel_clusters = 2.*real time"):
+        engine.check({**SWEEP, "cluster": "virtual"}, parallel_clusters=2)
+
+
+def test_no_more_clusters_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.quiet, "cores", lambda: [0, 1])
+    with pytest.raises(InvalidField, match="at most 2"):
+        engine.check(SWEEP, parallel_clusters=3)
+    assert engine.check(SWEEP, parallel_clusters=2).parallel_clusters == 2
+
+
+def test_no_clusters_side_by_side_where_they_cannot_be_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.quiet, "cores", list)
+    with pytest.raises(InvalidField, match="cannot pin"):
+        engine.check(SWEEP, parallel_clusters=2)
+    assert engine.check(SWEEP).parallel_clusters == 1

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from scalescope.run import quiet
+
+SLEEP = "import sys; sys.stdin.read()"
+SPIN = (
+    "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nprint('spun', flush=True)\n"
+)
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that sleeps, with a child that sleeps."""
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])"
+    with subprocess.Popen([sys.executable, "-c", nested], stdin=subprocess.PIPE) as process:
+        while not psutil.Process(process.pid).children():
+            pass
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def pids(processes: list[psutil.Process]) -> set[int]:
+    return {process.pid for process in processes}
+
+
+def test_this_process_and_its_children_are_the_orchestrator(child: subprocess.Popen[bytes]) -> None:
+    [grandchild] = psutil.Process(child.pid).children()
+    assert {os.getpid(), child.pid, grandchild.pid} <= pids(quiet.orchestrator())
+
+
+def test_drivers_and_what_is_below_them_are_not(child: subprocess.Popen[bytes]) -> None:
+    [grandchild] = psutil.Process(child.pid).children()
+    found = pids(quiet.orchestrator([child.pid]))
+    assert os.getpid() in found
+    assert not {child.pid, grandchild.pid} & found
+
+
+def test_what_sleeps_is_quiet_after_one_window(child: subprocess.Popen[bytes]) -> None:
+    waits: list[float] = []
+    now = iter([0.0, 0.0, 0.2, 0.2, 0.2])
+    quiet.wait_until_quiet([psutil.Process(child.pid)], clock=lambda: next(now), sleep=waits.append)
+    assert waits == [quiet.WINDOW_S]
+
+
+def test_it_waits_for_what_is_busy_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = iter(range(1000))
+    monkeypatch.setattr(quiet, "cpu_seconds", lambda processes: {1: float(next(used))})
+    time = [0.0]
+
+    def sleep(seconds: float) -> None:
+        time[0] += seconds
+
+    waited = quiet.wait_until_quiet([], clock=lambda: time[0], sleep=sleep)
+    assert quiet.PATIENCE_S <= waited <= quiet.PATIENCE_S + 2 * quiet.WINDOW_S
+
+
+def test_it_waits_until_what_is_busy_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([0.0, 0.2, 0.2, 0.4, 0.4, 0.401])
+    monkeypatch.setattr(quiet, "cpu_seconds", lambda processes: {1: next(readings)})
+    time = [0.0]
+
+    def sleep(seconds: float) -> None:
+        time[0] += seconds
+
+    assert quiet.wait_until_quiet([], clock=lambda: time[0], sleep=sleep) == pytest.approx(3 * quiet.WINDOW_S)
+
+
+def test_the_load_counts_what_the_orchestrator_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.5)
+    with subprocess.Popen([sys.executable, "-c", f"input()\n{SPIN}input()"], stdin=-1, stdout=-1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with quiet.quiet([], enabled=True) as counted:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"spun\n"
+        with quiet.quiet([process.pid], enabled=True) as spared:
+            pass
+        process.stdin.write(b"\n")
+    assert counted.waited_s == 0.5
+    assert counted.cpu_s > 0.25  # it is counted in hundredths
+    assert spared.cpu_s < 0.3
+
+
+def test_on_a_virtual_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: pytest.fail("it waited"))
+    with quiet.quiet([], enabled=False) as load:
+        pass
+    assert load == quiet.Load()
+
+
+@pytest.mark.skipif(not quiet.cores(), reason="this system cannot pin processes")
+def test_what_is_started_while_pinned_stays_there() -> None:
+    before = os.sched_getaffinity(0)
+    [core] = quiet.cores()[-1:]
+    with quiet.pinned([core]):
+        process = subprocess.run(
+            [sys.executable, "-c", "import os; print(os.sched_getaffinity(0))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert process.stdout.strip() == str({core})
+    assert os.sched_getaffinity(0) == before

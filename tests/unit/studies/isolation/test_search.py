@@ -1,0 +1,192 @@
+"""Isolation without Prefect, with drivers that pretend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.errors import InvalidField, StoreError, UsageError
+from scalescope.run import engine
+from scalescope.store.rows import STEP_OF
+from scalescope.store.store import Store
+from scalescope.studies.isolation import search as isolation
+from scalescope.studies.isolation.reproducer import Confirmation
+from scalescope.studies.isolation.search import Isolated, check, choose, hand_over, prepare, search
+
+METRIC = "workers_used >= 3"
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]}, "params": {"items": 8}}
+
+
+@pytest.fixture
+def run_id(fake: Any, address: str) -> str:
+    """A finished run of two trials, in which every worker was used."""
+    request = engine.check(SWEEP, store=address)
+    with request.open_store() as store:
+        run, waiting = engine.begin(request, store)
+        engine.run_trials(engine.Session(request, run.id, store), waiting)
+        engine.analyse(store, run.id)
+    return run.id
+
+
+@pytest.fixture
+def isolated(run_id: str, address: str, tmp_path: Path) -> Any:
+    """Isolates what happens from three workers on."""
+
+    def run(believed: bool = True, run: str = run_id, **given: Any) -> Isolated:
+        asked = check(**{"metric": METRIC, "folder": str(tmp_path / "out"), **given})
+        confirmation = Confirmation(believed, "", 0.1, "" if believed else "it ran, but no")
+        with Store.open(address) as store:
+            origin = store.run(run)
+            chosen = choose(origin, asked)
+            prepare(asked.folder)
+            isolation = search(store, origin, asked, chosen, address=(address, ""))
+            return hand_over(isolation, chosen.symptom, asked.folder, confirm=lambda text: confirmation)
+
+    return run
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_the_smallest_trial_is_found(isolated: Any, fake: Any, run_id: str, address: str) -> None:
+    result = isolated()
+    assert result.run_id == run_id
+    assert result.confirmed
+    assert result.isolation.setting.point.workers == 3
+    assert result.isolation.setting.point.params == {"items": 3, "seconds": 0.1, "stages": 1}
+    assert result.isolation.reduction.minimal
+    assert result.isolation.trial.metrics.workers_used == 3
+    assert len(fake.started) == 2  # one for the sweep, and one for all steps
+    assert all(driver.closed for driver in fake.started)
+
+
+def test_every_step_is_a_run_of_its_own(isolated: Any, run_id: str, address: str) -> None:
+    result = isolated()
+    with Store.open(address) as store:
+        runs = store.runs()
+        steps = [run for run in runs if STEP_OF in run.facts]
+        assert len(steps) == len(result.isolation.reduction.steps) == len(runs) - 1
+        assert {run.state.value for run in steps} == {"complete"}
+        assert len({run.facts[STEP_OF] for run in steps}) == 1
+        assert store.run("latest").id == run_id
+
+
+def test_what_is_handed_over(isolated: Any, tmp_path: Path) -> None:
+    result = isolated()
+    folder = tmp_path / "out"
+    assert set(result.files) == {"notebook.md", "bug-report.md", "isolation.json", "reproducer.py"}
+    assert {path.name for path in folder.iterdir()} == set(result.files)
+    assert "ITEMS, STAGES, SECONDS = 3, 1, 0.1" in (folder / "reproducer.py").read_text()
+    data = json.loads((folder / "isolation.json").read_text())
+    assert data["minimal"] is True
+    assert len(data["steps"]) == len(result.isolation.reduction.steps)
+    assert "**kept**" in (folder / "notebook.md").read_text()
+
+
+# ------------------------------------------------------------------ budgets, interruptions
+
+
+def test_measured_steps_are_not_repeated(isolated: Any, fake: Any) -> None:
+    first = isolated()
+    begun = len(fake.begun)
+    again = isolated()
+    assert len(fake.begun) == begun
+    assert again.isolation.to_mapping() == first.isolation.to_mapping()
+    isolated(fresh=True)
+    assert len(fake.begun) == begun + len(first.isolation.reduction.steps)
+
+
+def test_a_stopped_isolation_continues(isolated: Any, fake: Any, address: str) -> None:
+    fake.script[4] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        isolated()
+    assert all(driver.closed for driver in fake.started)
+    result = isolated()
+    assert result.isolation.reduction.minimal
+    assert len(fake.begun) == 2 + len(result.isolation.reduction.steps) + 1  # the interrupted one was begun twice
+
+
+@pytest.mark.parametrize(("budget", "why"), [({"max_trials": 2}, "--max-trials"), ({"minutes": 0.01}, "--minutes")])
+def test_the_best_so_far_when_the_budget_is_spent(
+    isolated: Any, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any], why: str
+) -> None:
+    if "minutes" in budget:
+        ticks = iter(range(0, 10_000, 1))
+        monkeypatch.setattr(isolation.time, "monotonic", lambda: float(next(ticks)))
+    result = isolated(**budget)
+    assert why in result.isolation.reduction.stopped
+    assert not result.isolation.reduction.minimal
+    assert result.isolation.trial.metrics.workers_used >= 3
+    full = isolated()
+    assert full.isolation.reduction.minimal
+
+
+def test_what_cannot_be_had_is_put_back(isolated: Any, fake: Any, refusal: Exception) -> None:
+    fake.refusals[:] = [refusal]
+    result = isolated()
+    assert result.isolation.reduction.steps[0].reading.problem == "no cluster today"
+    assert result.isolation.setting.point.workers == 3
+
+
+def test_a_driver_that_dies_is_replaced(isolated: Any, fake: Any) -> None:
+    fake.script[3] = "die"
+    result = isolated()
+    assert [step.reading.problem for step in result.isolation.reduction.steps].count("because it should die") == 1
+    assert result.isolation.setting.point.workers == 3
+    assert len(fake.started) == 3
+
+
+def test_no_confirmation_is_said(isolated: Any, tmp_path: Path) -> None:
+    result = isolated(believed=False)
+    assert not result.confirmed
+    assert result.doubt == "it ran, but no"
+    assert "unconfirmed-reproducer.py" in result.files
+    assert not (tmp_path / "out" / "reproducer.py").exists()
+    assert "NOT CONFIRMED" in (tmp_path / "out" / "bug-report.md").read_text()
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"metric": "workers_used <"}, "metric"),
+        ({"metric": "busy < 0.5", "finding": "straggler"}, "metric"),
+        ({"metric": 3}, "metric"),
+        ({"max_trials": 0}, "max_trials"),
+        ({"max_trials": True}, "max_trials"),
+        ({"minutes": 0}, "minutes"),
+        ({"minutes": float("nan")}, "minutes"),
+        ({"folder": ""}, "folder"),
+        ({"fresh": "yes"}, "fresh"),
+    ],
+)
+def test_bad_questions(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidField) as raised:
+        check(**given)
+    assert raised.value.field == field
+
+
+def test_a_run_without_the_symptom(isolated: Any, fake: Any) -> None:
+    begun = len(fake.begun)
+    with pytest.raises(InvalidField, match="holds for a valid trial"):
+        isolated(metric="workers_used > 100")
+    with pytest.raises(InvalidField, match="this one is healthy"):
+        isolated(metric="")
+    with pytest.raises(InvalidField, match="a finding of this run"):
+        isolated(metric="", finding="straggler")
+    with pytest.raises(UsageError, match="There is no run 'x'"):
+        isolated(run="x")
+    assert len(fake.begun) == begun
+
+
+def test_a_folder_that_cannot_be_made(isolated: Any, fake: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    begun = len(fake.begun)
+    with pytest.raises(StoreError, match="--folder"):
+        isolated(folder=str(tmp_path / "file" / "out"))
+    assert len(fake.begun) == begun

@@ -1,0 +1,108 @@
+"""A comparison as a person and a program see it."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from scalescope.studies.comparison import report as comparison
+from scalescope.studies.report import sheet
+from scalescope.studies.report.sheet import Tone
+from scalescope.studies.report.terminal import render
+
+
+def pairs(ratio, count=20, noise=0.02, seed=1):
+    rng = random.Random(seed)
+    return [(10 * rng.gauss(1, noise), 10 * ratio * rng.gauss(1, noise)) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def many(comparison_study):
+    return comparison_study(
+        {"worse": pairs(1.1), "much-better": pairs(0.7), "same": pairs(1.0), "unclear": pairs(1.05, 8, 0.06)}
+    )
+
+
+def test_of_one_workload_all_numbers_are_there(comparison_study, printed):
+    made = comparison_study({"bag-map": pairs(1.1)})
+    lines = printed(render(made.study, made.runs), width=140).splitlines()
+    assert lines[0].startswith("B (partition_size=4) is slower than A (partition_size=1)")
+    [row] = [line.split() for line in lines if line.startswith("bag-map")]
+    found = made.study.result
+    assert row[1] == f"{found['ratio']:.3f}"
+    assert row[2:5] == [f"{found['low']:.3f}", "to", f"{found['high']:.3f}"]
+    assert row[5:] == [f"{found['p']:.2g}", "20", f"{100 * found['minimal_effect']:.2g}", "%", "slower"]
+    assert " q " not in "\n".join(lines)
+
+
+def test_of_many_only_differences_are_shown_the_largest_first_and_the_rest_is_counted(many, printed):
+    table = sheet(many.study, many.runs).table
+    assert [row.cells[0] for row in table.rows] == ["much-better", "worse"]
+    assert [row.tone for row in table.rows] == [Tone.GOOD, Tone.BAD]
+    assert "q" in table.heads
+    assert "Not shown: 1 same, 1 undecided" in printed(render(many.study, many.runs))
+    assert [row.cells[0] for row in comparison.whole_table(comparison.members(many.study)).rows] == [
+        "much-better",
+        "worse",
+        "same",
+        "unclear",
+    ]
+
+
+def test_of_many_without_a_difference_there_is_no_table(comparison_study, printed):
+    made = comparison_study({"one": pairs(1.0), "two": pairs(1.0, seed=2)})
+    assert not made.study.alarm
+    assert sheet(made.study, made.runs).table is None
+    assert "Not shown: 2 same" in printed(render(made.study, made.runs))
+
+
+def test_one_that_is_undecided_is_shown_all_the_same(comparison_study):
+    made = comparison_study({"bag-map": pairs(1.05, 8, 0.06)})
+    [row] = sheet(made.study, made.runs).table.rows
+    assert row.cells[-1] == "undecided"
+    assert row.tone is Tone.DOUBT
+
+
+def test_without_valid_pairs_there_are_dashes_and_the_reason(comparison_study):
+    made = comparison_study({"bag-map": [(None, 1.0)] * 7})
+    [row] = sheet(made.study, made.runs).table.rows
+    assert row.cells[1:] == ("–", "–", "–", "0, 7 not valid", "–", "undecided")
+    assert "lost a worker" in dict(sheet(made.study, made.runs).sure)["Not counted"]
+
+
+def test_a_metric_that_was_zero_only_for_a(comparison_study):
+    made = comparison_study({"spill": [(0.0, 3.0)] * 8})
+    [member] = comparison.members(made.study)
+    assert member.ratio == math.inf
+    [row] = sheet(made.study, made.runs).table.rows
+    assert row.cells[1:3] == ("∞", "exact")
+
+
+def test_pairs_are_kept_as_they_ran(comparison_study):
+    measured = [*pairs(1.1, 9), (None, 1.0)]
+    [member] = comparison.members(comparison_study({"bag-map": measured}).study)
+    assert member.measured == tuple(measured)
+
+
+def test_outliers_are_counted_with_the_pairs(comparison_study):
+    made = comparison_study({"bag-map": [*pairs(1.1, 13), (10.0, 90.0)]})
+    [row] = sheet(made.study, made.runs).table.rows
+    assert row.cells[4] == "14, 1 set aside"
+
+
+def test_one_that_has_not_begun(many, printed):
+    empty = replace(many.study, line="", result={}, finished_at="", runs=(), alarm=False)
+    assert sheet(empty, []).table is None
+    assert sheet(empty, []).sure == ()
+    assert printed(render(empty, [])).startswith("Not finished")
+
+
+def test_the_environment_is_said_once(many):
+    assert dict(sheet(many.study, many.runs).asked)["Environment"] == "present"
+    question = {**many.study.question, "a": {"environment": "dask==1"}, "b": {"environment": "dask==2"}}
+    asked = dict(sheet(replace(many.study, question=question), many.runs).asked)
+    assert "Environment" not in asked
+    assert asked["B"] == "environment=dask==2"

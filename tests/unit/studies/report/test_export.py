@@ -1,0 +1,90 @@
+"""A study for programs and for Prefect's pages, and how it is linked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from scalescope.report import links
+from scalescope.studies.report.export import to_json, to_markdown, to_rows
+
+HOSTILE = "<img src=x onerror=alert(1)>|`code`[x](javascript:alert(2))"
+
+
+@pytest.fixture(scope="module")
+def beam(threshold_study):
+    return threshold_study(lambda items, repeat: 4 * items if items < 200 else 404)
+
+
+def test_json_has_identity_question_result_and_links(beam):
+    study = replace(beam.study, follows="20251231-000000-abcdef", followed_by=("release-20260102-000000-abcdef",))
+    data = json.loads(json.dumps(to_json(study), allow_nan=False))
+    assert data["study"] == study.id
+    assert (data["kind"], data["finished"], data["alarm"]) == ("threshold", True, False)
+    assert data["question"] == study.question
+    assert data["result"]["jumps"][0]["left"] == 199
+    assert data["runs"] == list(study.runs)
+    assert (data["follows"], data["followed_by"]) == (study.follows, list(study.followed_by))
+
+
+def test_markdown_has_the_line_the_table_and_the_commands(beam):
+    text = to_markdown(beam.study, beam.runs)
+    assert text.startswith("**tasks falls from 796 to 404")
+    assert "| 200 | 404 | ▼ 796 → 404, × 0.508, between 199 and 200 |" in text
+    assert f"- Run {beam.runs[0].id}: `scalescope show {beam.runs[0].id}`" in text
+    assert "**How sure**" in text
+
+
+def test_rows_are_what_the_terminal_shows(beam):
+    rows = to_rows(beam.study, beam.runs)
+    assert rows[0] == {"items": "50", "tasks": "200", "note": ""}
+    assert len(rows) == len(beam.runs[0].trials)
+    assert to_rows(replace(beam.study, result={}), []) == []
+
+
+@pytest.mark.parametrize("kind", ["threshold", "release", "comparison"])
+def test_texts_from_outside_are_escaped(kind, threshold_study, release_study, comparison_study):
+    made = {
+        "threshold": lambda: threshold_study(lambda items, repeat: items, workload=HOSTILE, max_points=2),
+        "release": lambda: release_study([HOSTILE, "2"], lambda place: 1 + place, extra={"changelog": HOSTILE}),
+        "comparison": lambda: comparison_study({HOSTILE: [(1.0, 2.0)] * 7, "other": [(1.0, 1.0)] * 7}),
+    }[kind]()
+    text = to_markdown(made.study, made.runs)
+    assert "<img" not in text
+    assert "`code`" not in text
+    assert "[x](" not in text
+    rows = to_rows(made.study, made.runs)
+    assert rows
+    assert "<img" not in json.dumps(rows)
+
+
+# ------------------------------------------------------------------ links
+
+
+def test_links_of_a_study(beam):
+    study = replace(beam.study, follows="20251231-000000-abcdef", followed_by=("release-20260102-000000-abcdef",))
+    assert links.lines(links.of_study(study)) == [
+        f"Run {study.runs[0]} (scalescope show {study.runs[0]})",
+        "Follows run 20251231-000000-abcdef (scalescope show 20251231-000000-abcdef)",
+        "Led to release-20260102-000000-abcdef (scalescope show release-20260102-000000-abcdef)",
+    ]
+    follows = links.of_study(replace(beam.study, follows="threshold-20251231-000000-abcdef"))
+    assert follows[-1].what == "Follows study"
+
+
+def test_links_of_a_run(beam):
+    run = beam.runs[0]
+    found = links.lines(links.of_run(run, ("comparison-20260102-000000-abcdef",)))
+    assert found == [
+        f"Part of study {run.study} (scalescope show {run.study})",
+        "Led to comparison-20260102-000000-abcdef (scalescope show comparison-20260102-000000-abcdef)",
+    ]
+    assert links.of_run(replace(run, study="")) == ()
+
+
+def test_of_very_many_links_the_first_are_shown_and_the_rest_counted(beam):
+    found = links.lines(links.of_study(replace(beam.study, runs=tuple(f"run-{i}" for i in range(30)))))
+    assert len(found) == links.MOST_LINKS + 1
+    assert found[-1] == "and 18 more (--json has all)"

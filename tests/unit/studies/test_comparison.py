@@ -1,0 +1,262 @@
+"""Comparisons: clear answers first, then noise, outliers, lost trials, and many at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.errors import InvalidField
+from scalescope.studies.comparison.judge import (
+    FIRST,
+    Comparison,
+    Decision,
+    Question,
+    change,
+    family,
+    further,
+    judge,
+    order,
+)
+
+Pair = tuple[float | None, float | None]
+Source = Callable[[int], Pair]
+
+
+def run(source: Source, question: Question | None = None) -> tuple[Comparison, int]:
+    """Asks until there is nothing more to ask; the answer, and how many pairs that took."""
+    question, pairs = question or Question(), []
+    while more := further(question, pairs):
+        pairs += [source(len(pairs) + i) for i in range(more)]
+        assert len(pairs) < 1000
+    return judge(question, pairs), len(pairs)
+
+
+def noisy(slower: float, seed: int, *, own: float = 0.022, outliers: float = 0.0) -> Source:
+    rng = np.random.default_rng(seed)
+
+    def pair(_: int) -> Pair:
+        shared = rng.normal(0, 0.045)
+        late = 1 + 0.3 * (rng.random(2) < outliers)
+        a, b = np.exp(shared + rng.normal(0, own, 2)) * late
+        return float(a), float(b) * (1 + slower)
+
+    return pair
+
+
+# ------------------------------------------------------------------ clear answers
+
+
+def test_without_noise_seven_pairs_say_it_exactly() -> None:
+    answer, pairs = run(lambda i: (1.0 + i, 1.05 * (1.0 + i)))
+    assert (answer.decision, pairs) == (Decision.SLOWER, 7)
+    assert answer.low == answer.high == answer.ratio == pytest.approx(1.05)
+    assert (answer.p, answer.minimal_effect) == (0.0, 0.0)
+    assert answer.line == "B is slower than A: makespan_s 5 % higher, exactly so in each of 7 pairs."
+
+
+def test_equal_pairs_are_the_same_even_where_no_difference_is_small_enough() -> None:
+    answer, pairs = run(lambda _: (2.0, 2.0), Question(smallest_effect=0.0))
+    assert (answer.decision, pairs, answer.p) == (Decision.SAME, 7, 1.0)
+    assert answer.line == "B is the same as A: makespan_s equal, exactly so in each of 7 pairs."
+
+
+def test_a_difference_that_is_certain_but_too_small_is_the_same() -> None:
+    answer, _ = run(noisy(0.01, seed=1, own=0.002))
+    assert answer.p is not None
+    assert answer.p < 0.01
+    assert answer.decision is Decision.SAME
+    assert answer.line.startswith("B is within 3 % of A: makespan_s 0.")
+    assert " % higher (95 % interval +0." in answer.line
+
+
+def test_of_an_efficiency_more_is_better() -> None:
+    question = Question(metric="efficiency", larger_is_slower=False, a="2023", b="2026", name="bag-map")
+    answer, _ = run(noisy(-0.2, seed=1), question)
+    assert answer.decision is Decision.SLOWER
+    assert answer.line.startswith("bag-map: 2026 is slower than 2023: efficiency ")
+    assert " % lower (95 % interval " in answer.line
+    assert run(noisy(0.2, seed=1), question)[0].decision is Decision.FASTER
+
+
+def test_a_clear_answer_comes_after_seven_pairs_and_a_faint_one_later() -> None:
+    assert run(noisy(0.5, seed=3))[1] == 7
+    answer, pairs = run(noisy(0.02, seed=3, own=0.05))
+    assert (answer.decision, pairs) == (Decision.UNDECIDED, 20)
+    assert answer.minimal_effect is not None
+    assert f"This run would have seen {100 * answer.minimal_effect:.2g} %" in answer.line
+
+
+def test_counts_that_begin_at_zero_are_compared() -> None:
+    answer, _ = run(lambda _: (0.0, 5.0), Question(metric="workers lost"))
+    assert (answer.decision, answer.ratio) == (Decision.SLOWER, math.inf)
+    assert "above 0, not 0" in answer.line
+    assert json.loads(json.dumps(answer.to_mapping(), allow_nan=False))["ratio"] is None
+
+
+# ------------------------------------------------------------------ error rates
+
+
+def rates(slower: float, *, series: int = 250, **noise: float) -> Counter[Decision]:
+    return Counter(run(noisy(slower, seed, **noise))[0].decision for seed in range(series))
+
+
+def test_equals_raise_false_alarms_in_at_most_one_of_twenty() -> None:
+    found = rates(0.0)
+    assert found[Decision.SLOWER] + found[Decision.FASTER] <= 19  # 5 % and two standard errors of 250
+    assert found[Decision.SAME] > 200
+
+
+def test_five_percent_is_found_nine_times_in_ten_though_now_and_then_a_trial_is_late() -> None:
+    assert rates(0.05, series=150)[Decision.SLOWER] >= 145
+    assert rates(0.05, series=150, outliers=0.05)[Decision.SLOWER] >= 138
+
+
+def test_what_is_as_large_as_the_smallest_effect_is_hardly_ever_called_the_same() -> None:
+    assert rates(0.03)[Decision.SAME] <= 19
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_where_the_tests_disagree_more_pairs_are_run() -> None:
+    # one of seven pairs against the others: the t-test is sure of the mean, three in 64 flips are not
+    pairs: list[Pair] = [(1.0, math.exp(value)) for value in (0.05, 0.06, 0.05, 0.06, 0.05, 0.06, -0.012)]
+    question = Question(smallest_effect=0.0, alpha=0.3)
+    strict = Question(smallest_effect=0.0, alpha=0.03)
+    assert judge(question, pairs).decision is Decision.SLOWER
+    answer = judge(strict, pairs)
+    assert answer.sign_flip_p is not None
+    assert (answer.decision, further(strict, pairs)) == (Decision.UNDECIDED, 3)
+
+
+def test_disagreement_is_said() -> None:
+    values = [0.1, 0.11, 0.12, 0.1, 0.11, 0.12, 0.1]
+    question = Question(alpha=0.015)  # seven pairs cannot have a smaller p than 2/128 by sign flips
+    answer = judge(question, [(1.0, math.exp(value)) for value in values])
+    assert answer.decision is Decision.UNDECIDED
+    assert "the sign-flip test (p = 0.016) does not" in answer.line
+
+
+def test_pairs_that_are_not_valid_are_replaced() -> None:
+    answer, pairs = run(lambda i: (1.0, None) if i < 2 else (1.0, 2.0))
+    assert (answer.decision, answer.pairs, answer.dropped, pairs) == (Decision.SLOWER, 7, 2, 9)
+    assert "2 more not valid" in answer.line
+
+
+def test_it_is_given_up_where_no_pair_is_valid() -> None:
+    answer, pairs = run(lambda _: (None, 1.0))
+    assert (answer.decision, pairs, answer.ratio) == (Decision.UNDECIDED, FIRST, None)
+    assert answer.line == (
+        "Undecided whether B differs from A: 0 valid pairs of at least 7, 3 pairs had a trial that was not valid. "
+        "See the reasons of its trials."
+    )
+
+
+def test_nothing_is_decided_before_seven_pairs() -> None:
+    answer = judge(Question(), [(1.0, 2.0)] * 6)
+    assert (answer.decision, answer.ratio) == (Decision.UNDECIDED, pytest.approx(2.0))
+    assert "6 valid pairs of at least 7. Allow more time." in answer.line
+
+
+def test_an_outlier_does_not_hide_a_difference() -> None:
+    values = [0.05, 0.06, 0.05, 0.04, 0.05, 0.06, -0.3]
+    answer = judge(Question(), [(1.0, math.exp(value)) for value in values])
+    assert (answer.decision, answer.outlying) == (Decision.SLOWER, 1)
+    assert "7 pairs, 1 outlier set aside" in answer.line
+
+
+@given(st.integers(0, 60), st.integers(7, 60), st.integers(0, 3))
+def test_asking_goes_from_look_to_look_and_ends(valid: int, most: int, seed: int) -> None:
+    question = Question(max_pairs=most)
+    source = noisy(0.02, seed, own=0.05)
+    pairs = [source(i) for i in range(valid)]
+    more = further(question, pairs)
+    assert more == further(question, pairs)
+    assert more == 0 or valid + more in (question.looks if valid else [FIRST])
+    assert valid < most or more == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("max_pairs", 6), ("smallest_effect", -0.1), ("smallest_effect", 1.0), ("alpha", 0.0)]
+)
+def test_a_question_that_cannot_be_right_is_refused(field: str, value: float) -> None:
+    with pytest.raises(InvalidField, match=field):
+        Question(**{field: value})  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ order
+
+
+def test_the_order_is_a_seeded_coin_and_balanced() -> None:
+    first = [order(1, pair)[0] for pair in range(400)]
+    assert first == [order(1, pair)[0] for pair in range(400)]
+    assert first != [order(2, pair)[0] for pair in range(400)]
+    assert all(sorted(first[i : i + 2]) == ["a", "b"] for i in range(0, 400, 2))
+    assert 60 < first[::2].count("a") < 140
+
+
+def test_steady_drift_cancels_over_two_pairs() -> None:
+    for seed in range(20):
+        gap = sum(place if arm == "b" else -place for pair in (0, 1) for place, arm in enumerate(order(seed, pair)))
+        assert gap == 0
+
+
+# ------------------------------------------------------------------ many
+
+
+def many(equal: int, slower: int) -> list[Comparison]:
+    effects = [0.0] * equal + [0.2] * slower
+    return [run(noisy(effect, seed, own=0.01), Question(name=f"w{seed}"))[0] for seed, effect in enumerate(effects)]
+
+
+def test_a_family_shows_differences_and_counts_what_it_hides() -> None:
+    found = family(many(6, 2))
+
+    assert {each.comparison.question.name for each in found.shown} == {"w6", "w7"}
+    assert len(found.hidden) == 6
+    assert found.line == "8 comparisons: 2 slower; hidden: 6 same."
+    carried = json.loads(json.dumps(found.to_mapping()))
+    assert (carried["hidden"], carried["counts"]["slower"]) == (6, 2)
+
+
+def test_among_many_a_faint_difference_is_no_longer_one() -> None:
+    values = [0.02, 0.06, 0.05, 0.01, 0.06, 0.03, 0.08]
+    faint = judge(Question(name="faint"), [(1.0, math.exp(value)) for value in values])
+    assert faint.decision is Decision.SLOWER
+    assert faint.p is not None
+    assert 0.005 < faint.p < 0.05
+    alone, among = family([faint]), family([faint, *many(20, 0)])
+    assert alone.members[0].decision is Decision.SLOWER
+    assert alone.members[0].q == pytest.approx(faint.p)
+    assert among.members[0].decision is Decision.UNDECIDED
+    assert among.members[0] in among.hidden
+
+
+def test_comparisons_with_too_few_pairs_take_no_part() -> None:
+    few = judge(Question(), [(1.0, 2.0)] * 3)
+    found = family([few, *many(0, 1)])
+    assert (found.members[0].q, found.members[0].decision) == (None, Decision.UNDECIDED)
+    assert found.members[1].q == found.members[1].comparison.p
+    assert family([]).line == "0 comparisons: no difference."
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (1.0, "equal"),
+        (1.051, "5.1 % higher"),
+        (0.996, "0.4 % lower"),
+        (128.0, "128 times as high"),
+        (0.01, "0.01 times as high"),
+        (math.inf, "above 0, not 0"),
+    ],
+)
+def test_factors_in_words(ratio: float, words: str) -> None:
+    assert change(ratio) == words

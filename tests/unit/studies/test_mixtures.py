@@ -1,0 +1,43 @@
+"""From one lock file to another, a package at a time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.studies.release.mixtures import difference, mixtures
+
+LOCKS = st.dictionaries(st.sampled_from(["dask", "dask-expr", "distributed", "numpy", "toolz"]), st.sampled_from("123"))
+
+
+def test_each_step_changes_one_package_and_families_stay_together() -> None:
+    before = {"dask": "2023.5.0", "distributed": "2023.5.0", "numpy": "1.26", "Apache_Beam": "2.47.0", "toolz": "0.12"}
+    after = {"dask": "2023.9.1", "distributed": "2023.9.1", "numpy": "1.26", "apache-beam": "2.50.0", "dask-expr": "1"}
+    steps = mixtures(before, after)
+    assert [difference(left, right) for left, right in pairwise(steps)] == [
+        "apache-beam 2.47.0 → 2.50.0",
+        "dask 2023.5.0 → 2023.9.1",
+        "dask-expr 1 added",
+        "distributed 2023.5.0 → 2023.9.1",
+        "toolz 0.12 removed",
+    ]
+    assert steps[-1] == dict(sorted(after.items()))
+    assert steps[0]["apache-beam"] == "2.47.0"
+
+
+@given(LOCKS, LOCKS)
+def test_steps_lead_from_one_to_the_other(before: dict[str, str], after: dict[str, str]) -> None:
+    steps = mixtures(before, after)
+    assert (steps[0], steps[-1]) == (before, after)
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert len(steps) == 1 + len(changed)
+    for left, right in pairwise(steps):
+        assert len(set(left.items()) ^ set(right.items())) in (1, 2)
+        assert difference(left, right).count(",") == 0
+
+
+def test_equal_locks_differ_in_nothing() -> None:
+    assert mixtures({"dask": "1"}, {"Dask": "1"}) == ({"dask": "1"},)
+    assert difference({"dask": "1"}, {"Dask": "1"}) == ""

@@ -1,0 +1,345 @@
+"""Bisection over releases: the plain case first, then what cannot be had, what lies, and what is noisy."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.errors import InvalidField, UsageError
+from scalescope.studies.release.search import (
+    MOST_VOTES,
+    Ask,
+    Decision,
+    Mode,
+    Question,
+    Reading,
+    Release,
+    State,
+    further,
+    judge,
+)
+
+PATCHED = {55: 1, 58: 1}
+BEAM = tuple(f"2.{minor}.{PATCHED.get(minor, 0)}" for minor in range(50, 78))
+Value = bool | float | None
+Trial = Callable[[int, int], Value]
+
+
+def names(count: int) -> tuple[str, ...]:
+    return tuple(f"r{i}" for i in range(count))
+
+
+def search(question: Question, trial: Trial, gone: Collection[int] = ()) -> tuple[Release, list[Reading]]:
+    """Asks until there is nothing more to ask."""
+    readings: list[Reading] = []
+    while asks := further(question, readings):
+        assert asks == further(question, readings)
+        for ask in asks:
+            assert (ask.candidate, ask.turn) not in {(each.candidate, each.turn) for each in readings}
+            away = ask.candidate in gone
+            value = None if away else trial(ask.candidate, ask.turn)
+            readings.append(Reading(ask.candidate, ask.turn, value, unavailable=away))
+        assert len(readings) < 3000
+    return judge(question, readings), readings
+
+
+def step(culprit: int) -> Trial:
+    return lambda candidate, _: candidate >= culprit
+
+
+def noisy(culprit: int, effect: float, seed: int, *, own: float = 0.022, outliers: float = 0.0) -> Trial:
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(0, 0.045, 3000)
+
+    def trial(candidate: int, turn: int) -> float:
+        late = 1 + 0.3 * (rng.random() < outliers)
+        return float(np.exp(shared[turn] + rng.normal(0, own)) * late * (1 + effect * (candidate >= culprit)))
+
+    return trial
+
+
+# ------------------------------------------------------------------ the plain case
+
+
+def test_the_culprit_among_28_releases_takes_at_most_seven_environments_and_two_trials_each() -> None:
+    question = Question(BEAM, subject="apache-beam", symptom="shows too-few-partitions")
+    answer, readings = search(question, step(BEAM.index("2.63.0")))
+    assert answer.decision is Decision.FOUND
+    assert answer.first_bad is not None
+    assert answer.last_good is not None
+    assert (answer.first_bad.label, answer.last_good.label, answer.skipped) == ("2.63.0", "2.62.0", ())
+    assert len(answer.tried) <= 7
+    assert answer.trials == len(readings) == 2 * len(answer.tried)
+    assert answer.line == (
+        "apache-beam 2.63.0 is the first that shows too-few-partitions: shown by 2 of 2 trials; 2.62.0 is the last "
+        f"that does not: shown by 0 of 2 trials. {len(answer.tried)} of 28 tried, {answer.trials} trials."
+    )
+
+
+@pytest.mark.parametrize("culprit", range(1, 28))
+def test_no_culprit_among_28_takes_more_than_seven_environments(culprit: int) -> None:
+    answer, _ = search(Question(BEAM), step(culprit))
+    assert answer.first_bad is not None
+    assert answer.first_bad.index == culprit
+    assert len(answer.tried) <= 7
+
+
+def test_numbers_of_a_simulated_cluster_take_two_pairs_each() -> None:
+    question = Question(BEAM, mode=Mode.METRIC, subject="apache-beam", symptom="has moved makespan_s")
+    answer, readings = search(question, lambda candidate, _: 76.8 if candidate >= 13 else 0.6)
+    assert answer.first_bad is not None
+    assert answer.first_bad.label == "2.63.0"
+    assert answer.first_bad.words == "makespan_s 76.8 instead of 0.6 in 2.50.0, 2 pairs"
+    assert Counter(reading.candidate for reading in readings if reading.candidate) == Counter(
+        {each.index: 2 for each in answer.tried if each.index}
+    )
+    pairs = Counter(reading.turn for reading in readings)
+    assert set(pairs.values()) == {2}
+
+
+def test_evidence_is_in_the_order_of_releases() -> None:
+    answer, _ = search(Question(BEAM), step(13))
+    assert [each.what.split(":")[0] for each in answer.evidence] == sorted(each.label for each in answer.tried)
+    assert {each.value for each in answer.evidence} == {"good", "bad"}
+    carried = json.loads(json.dumps(answer.to_mapping()))
+    assert carried["first_bad"]["label"] == "2.63.0"
+    assert carried["decision"] == "found"
+
+
+def test_trials_begin_with_both_ends_and_then_the_middle() -> None:
+    question = Question(names(9))
+    ends = (Ask(0, 0), Ask(8, 0))
+    assert further(question, []) == ends
+    readings = [Reading(i, turn, i == 8) for turn in (0, 1) for i in (0, 8)]
+    assert further(question, readings[:1]) == (Ask(0, 1), Ask(8, 0))
+    assert further(question, readings) == (Ask(4, 0),)
+
+
+def test_a_pair_that_was_cut_in_two_is_completed() -> None:
+    question = Question(names(5), mode=Mode.METRIC)
+    first, second = further(question, [])
+    assert {first.candidate, second.candidate} == {0, 4}
+    assert further(question, [Reading(first.candidate, first.turn, 1.0)]) == (second,)
+    assert further(question, [Reading(second.candidate, second.turn, 1.0)]) == (first,)
+
+
+# ------------------------------------------------------------------ any culprit, any gaps
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[int, int, set[int]]:
+    count = draw(st.integers(2, 40))
+    culprit = draw(st.integers(1, count - 1))
+    gone = draw(st.sets(st.integers(1, max(1, count - 2)), max_size=count)) if count > 2 else set()
+    return count, culprit, gone
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@given(histories())
+@settings(deadline=None, max_examples=60)
+def test_the_boundary_is_right_whatever_cannot_be_had(mode: Mode, history: tuple[int, int, set[int]]) -> None:
+    count, culprit, gone = history
+    question = Question(names(count), mode=mode, max_candidates=count + 1)
+    trial = step(culprit) if mode is Mode.FINDING else lambda candidate, _: 3.0 if candidate >= culprit else 1.0
+    answer, readings = search(question, trial, gone)
+    assert answer.last_good is not None
+    assert answer.first_bad is not None
+    good, bad = answer.last_good.index, answer.first_bad.index
+    assert good < culprit <= bad
+    assert (answer.last_good.state, answer.first_bad.state) == (State.GOOD, State.BAD)
+    assert {each.index for each in answer.skipped} == set(range(good + 1, bad)) <= gone
+    assert (answer.decision is Decision.FOUND) == (bad - good == 1)
+    assert all(each.state is State.UNAVAILABLE for each in answer.skipped)
+    asked = Counter(reading.candidate for reading in readings if reading.unavailable)
+    assert set(asked.values()) <= {1}  # never again
+
+
+@given(st.lists(st.booleans(), min_size=0, max_size=30), st.sets(st.integers(1, 30)))
+@settings(deadline=None)
+def test_a_history_that_comes_and_goes_gives_a_boundary_that_was_seen(inner: list[bool], gone: set[int]) -> None:
+    shows = [False, *inner, True]
+    gone = {index for index in gone if index < len(shows) - 1}
+    answer, _ = search(Question(names(len(shows)), max_candidates=100), lambda candidate, _: shows[candidate], gone)
+    assert answer.last_good is not None
+    assert answer.first_bad is not None
+    assert not shows[answer.last_good.index]
+    assert shows[answer.first_bad.index]
+    assert {each.index for each in answer.skipped} <= gone
+
+
+def test_what_could_not_be_installed_is_said() -> None:
+    answer, _ = search(Question(BEAM, subject="apache-beam"), step(13), {11, 13, 14})
+    assert answer.decision is Decision.BETWEEN
+    assert answer.line.startswith(
+        "It came between apache-beam 2.62.0 (good) and 2.65.0 (bad); 2.63.0, 2.64.0 could not be installed. "
+    )
+
+
+def test_no_more_candidates_are_touched_than_allowed() -> None:
+    answer, _ = search(Question(names(100), max_candidates=4), step(60))
+    assert (len(answer.tried), answer.decision) == (4, Decision.BETWEEN)
+    assert "not tried (max_candidates)" in answer.line
+    assert answer.last_good is not None
+    assert answer.first_bad is not None
+    assert answer.last_good.index < 60 <= answer.first_bad.index
+
+
+# ------------------------------------------------------------------ ends
+
+
+@pytest.mark.parametrize(
+    ("shows", "decision", "words"),
+    [
+        ([False, False, False], Decision.NO_DIFFERENCE, "r2 is no worse than r0"),
+        ([True, True, True], Decision.GOOD_END_BAD, "r0 already shows it"),
+        ([True, False, False], Decision.GOOD_END_BAD, "r0 already shows it"),
+    ],
+)
+def test_where_the_ends_are_not_as_said_nothing_is_bisected(shows: list[bool], decision: Decision, words: str) -> None:
+    answer, readings = search(Question(names(3)), lambda candidate, _: shows[candidate])
+    assert (answer.decision, answer.first_bad, answer.last_good) == (decision, None, None)
+    assert answer.line.startswith(words)
+    assert {reading.candidate for reading in readings} == {0, 2}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("end", [0, 4])
+def test_an_end_that_cannot_be_installed_ends_the_search(mode: Mode, end: int) -> None:
+    answer, readings = search(Question(names(5), mode=mode), lambda candidate, _: float(candidate + 1), {end})
+    assert answer.decision is Decision.NO_END
+    assert f"r{end} (could not be installed)" in answer.line
+    assert len(readings) <= 4
+
+
+def test_ends_that_differ_by_less_than_asked_are_not_bisected() -> None:
+    question = Question(names(5), mode=Mode.METRIC)
+    answer, _ = search(question, noisy(3, 0.01, seed=0, own=0.002))
+    assert answer.decision is Decision.NO_DIFFERENCE
+
+
+def test_a_search_that_is_not_over_says_so() -> None:
+    answer = judge(Question(names(9)), [Reading(0, 0, False)])
+    assert answer.decision is Decision.UNFINISHED
+    assert answer.line.startswith("Not finished: between r0 and r8")
+
+
+# ------------------------------------------------------------------ trials that lie, or are lost
+
+
+@pytest.mark.parametrize(
+    ("votes", "state"),
+    [
+        ([True, True], State.BAD),
+        ([False, False], State.GOOD),
+        ([True, False, True, True], State.BAD),
+        ([False, True, False, True, False, False], State.GOOD),
+        ([True, False, True, False, True, False], State.UNDECIDED),
+        ([None, True, None, True], State.BAD),
+        ([None, None, None], State.UNDECIDED),
+        ([True, False, True], State.OPEN),
+        ([True], State.OPEN),
+    ],
+)
+def test_a_candidate_is_decided_by_a_lead_of_two(votes: list[bool | None], state: State) -> None:
+    ends = [Reading(i, turn, i == 2) for i in (0, 2) for turn in (0, 1)]
+    answer = judge(Question(names(3)), ends + [Reading(1, turn, vote) for turn, vote in enumerate(votes)])
+    assert next(each for each in answer.tried if each.index == 1).state is state
+
+
+@given(st.integers(2, 20), st.data())
+@settings(deadline=None)
+def test_one_lie_never_decides(count: int, data: st.DataObject) -> None:
+    culprit = data.draw(st.integers(1, count - 1))
+    liar, turn = data.draw(st.integers(0, count - 1)), data.draw(st.integers(0, MOST_VOTES))
+    answer, _ = search(Question(names(count)), lambda index, at: (index >= culprit) != (index == liar and at == turn))
+    assert answer.first_bad is not None
+    assert answer.first_bad.index == culprit
+
+
+def test_a_candidate_that_trials_do_not_agree_on_is_skipped() -> None:
+    answer, _ = search(Question(names(3)), lambda candidate, turn: bool(turn % 2) if candidate == 1 else candidate == 2)
+    assert answer.decision is Decision.BETWEEN
+    assert "r1 could not be decided" in answer.line
+
+
+def test_trials_that_are_never_valid_are_given_up() -> None:
+    for mode in Mode:
+        answer, readings = search(Question(names(4), mode=mode), lambda candidate, _: None)
+        assert answer.decision is Decision.NO_END
+        assert len(readings) <= 6
+
+
+# ------------------------------------------------------------------ noise
+
+
+def outcomes(effect: float, series: int, **noise: float) -> Counter[str]:
+    question, found = Question(names(12), mode=Mode.METRIC), Counter[str]()
+    for seed in range(series):
+        culprit = 1 + seed % 11
+        answer, _ = search(question, noisy(culprit, effect, seed, **noise))
+        if answer.first_bad is None or answer.last_good is None:
+            found["none"] += 1
+        elif not answer.last_good.index < culprit <= answer.first_bad.index:
+            found["wrong"] += 1
+        else:
+            found["right" if answer.decision is Decision.FOUND else "around"] += 1
+    return found
+
+
+def test_numbers_with_noise_lead_to_the_culprit() -> None:
+    assert outcomes(0.5, 30)["right"] >= 29
+    found = outcomes(0.1, 20)
+    assert found["right"] >= 16
+    assert found["wrong"] <= 1
+
+
+def test_late_trials_do_not_lead_astray() -> None:
+    found = outcomes(0.2, 20, outliers=0.05)
+    assert found["right"] >= 16
+    assert found["wrong"] <= 1
+
+
+def test_noise_alone_is_no_difference() -> None:
+    assert outcomes(0.0, 20)["none"] >= 19
+
+
+def test_half_of_the_effect_is_neither() -> None:
+    values = [1.0, 2.0**0.5, 2.0]
+    answer, readings = search(Question(names(3), mode=Mode.METRIC), lambda candidate, _: values[candidate])
+    assert [each.state for each in answer.skipped] == [State.UNDECIDED]
+    assert len(readings) == 8
+
+
+def test_a_count_that_was_zero_is_compared() -> None:
+    answer, _ = search(Question(names(9), mode=Mode.METRIC), lambda candidate, _: 7.0 if candidate >= 5 else 0.0)
+    assert answer.first_bad is not None
+    assert answer.first_bad.index == 5
+    assert "makespan_s 7 instead of 0 in r0" in answer.line
+
+
+# ------------------------------------------------------------------ what cannot be right
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("labels", {"labels": ("1.0",)}),
+        ("max_candidates", {"max_candidates": 1}),
+        ("max_pairs", {"max_pairs": 2}),
+        ("smallest_effect", {"smallest_effect": 1.0}),
+    ],
+)
+def test_a_question_that_cannot_be_right_is_refused(field: str, given: dict[str, object]) -> None:
+    with pytest.raises(InvalidField, match=field):
+        Question(**{"labels": names(3), **given})  # type: ignore[arg-type]
+
+
+def test_a_reading_of_no_candidate_is_refused() -> None:
+    with pytest.raises(UsageError, match="candidate 3"):
+        further(Question(names(3)), [Reading(3, 0, True)])
