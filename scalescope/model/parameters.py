@@ -1,0 +1,188 @@
+"""Parameters that people give, each declared once: its name, type, default, bounds, choices and help.
+
+A declaration is an annotated field of a dataclass:
+
+```python
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
+```
+
+From it come the check (`check`), the options of the command line (`scalescope.cli`), the parameters of the Prefect
+flows and the fields of the blocks with their forms, and the tables in docs/.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass
+from dataclasses import fields as dataclass_fields
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What is said of a parameter besides its name, type and default.
+
+    Attributes:
+        help: One or two sentences; units in words.
+        title: Heading in a form; by default the name in words.
+        minimum: Smallest number allowed.
+        maximum: Largest number allowed.
+        examples: Values to show in a form.
+        suggestions: Returns values to choose from; others are allowed as well.
+        option: Names on the command line, such as `--axis` and `-a`; by default `--` and the name with dashes.
+        metavar: How its value is shown in help, such as `NAME=VALUES`.
+        syntax: How the command line writes it; the names are those of `scalescope.cli.options`. Empty: as the type is.
+    """
+
+    help: str
+    title: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    examples: tuple[Any, ...] = ()
+    suggestions: Callable[[], tuple[str, ...]] | None = None
+    option: tuple[str, ...] = ()
+    metavar: str = ""
+    syntax: str = ""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A parameter with all that is known of it.
+
+    Attributes:
+        name: As Python and YAML spell it.
+        type: Without its annotations, such as `int` or `float | None`.
+        default: The value where none is given; a new one each time where it can be changed.
+        required: Whether one must be given.
+        about: What is said of it.
+    """
+
+    name: str
+    type: Any
+    required: bool
+    about: Parameter
+    _field: Field[Any]
+
+    @property
+    def default(self) -> Any:
+        """The value where none is given; None where one must be."""
+        if self._field.default_factory is not MISSING:
+            return self._field.default_factory()
+        return None if self.required else self._field.default
+
+    @property
+    def title(self) -> str:
+        """Heading in a form."""
+        words = self.name.replace("_", " ")
+        return self.about.title or words[:1].upper() + words[1:]
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The only values allowed; empty where there are others."""
+        return get_args(self.type) if get_origin(self.type) is Literal else ()
+
+    @property
+    def optional(self) -> bool:
+        """Whether None is allowed."""
+        return type(None) in self.types
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The types of values, without what they hold: `dict` for `dict[str, int]`."""
+        union = get_origin(self.type) in (Union, types.UnionType)
+        return tuple(get_origin(each) or each for each in (get_args(self.type) if union else (self.type,)))
+
+    def check(self, value: object, where: str = "") -> Any:
+        """The value as the field takes it.
+
+        Args:
+            value: As it was given.
+            where: How the user wrote the name; by default the name.
+
+        Raises:
+            InvalidField: It is not allowed.
+        """
+        where, kinds = where or self.name, self.types
+        if value is None and self.optional:
+            return None
+        if self.choices:
+            return fields.choice(where, value, self.choices)
+        if bool in kinds:
+            return fields.boolean(where, value)
+        low, high = self.about.minimum, self.about.maximum
+        if float in kinds:
+            return fields.number(where, value, minimum=low, maximum=high)
+        if int in kinds:
+            return fields.integer(where, value, minimum=_whole(low), maximum=_whole(high))
+        if isinstance(value, str) and str in kinds:
+            return value
+        if Mapping in kinds or dict in kinds:
+            return fields.mapping(where, value)
+        if (list in kinds or tuple in kinds) and isinstance(value, list | tuple):
+            return value
+        if str in kinds:
+            raise InvalidField(where, value, "text")
+        raise InvalidField(where, value, "a list")
+
+
+def _whole(bound: float | None) -> int | None:
+    return None if bound is None else int(bound)
+
+
+@cache
+def declared(cls: type) -> tuple[Declared, ...]:
+    """The parameters that the fields of a dataclass declare, in their order; fields without annotation are left out."""
+    hints = get_type_hints(cls, include_extras=True)
+    found = []
+    for each in dataclass_fields(cls):
+        hint = hints[each.name]
+        about = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Parameter)]
+        if get_origin(hint) is Annotated and about:
+            required = each.default is MISSING and each.default_factory is MISSING
+            found.append(Declared(each.name, get_args(hint)[0], required, about[0], each))
+    return tuple(found)
+
+
+def check(cls: type[T], given: Mapping[str, object], section: str = "") -> T:
+    """An instance from values as they were given, each checked as it is declared.
+
+    Args:
+        cls: A dataclass of declared parameters.
+        given: Values by name.
+        section: In front of names in errors, such as `cluster`.
+
+    Raises:
+        InvalidField: A name is unknown, a value is not allowed, or one is missing.
+    """
+    known = {each.name: each for each in declared(cls)}
+    fields.reject_unknown(section, given, known)
+    prefix = f"{section}." if section else ""
+    for each in known.values():
+        if each.required and given.get(each.name) is None:
+            raise InvalidField(f"{prefix}{each.name}", None, each.about.help)
+    return cls(**{name: known[name].check(value, f"{prefix}{name}") for name, value in given.items()})
+
+
+def default(cls: type, name: str) -> Any:
+    """The default of a parameter."""
+    return next(each for each in declared(cls) if each.name == name).default
+
+
+def check_fields(instance: object, section: str = "") -> None:
+    """Check what a dataclass of declared parameters was given, for its `__post_init__`.
+
+    Raises:
+        InvalidField: A value is not allowed.
+    """
+    prefix = f"{section}." if section else ""
+    for each in declared(type(instance)):
+        each.check(getattr(instance, each.name), f"{prefix}{each.name}")
