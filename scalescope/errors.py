@@ -3,7 +3,8 @@
 ```
 ScalescopeError                 exit status 3
 ├── UsageError                  exit status 2   the request cannot be right
-│   ├── InvalidField                            one field, its value, what is allowed
+│   ├── InvalidField                            one field, its value, what was expected
+│   │   └── UnknownName                         there is no such field, axis or option
 │   └── EnvironmentFailed                       there can be no environment with these requirements
 ├── InfrastructureError         exit status 3   the machine misbehaved
 │   ├── ClusterError                            a cluster could not be had, or was lost
@@ -68,7 +69,7 @@ class InvalidField(UsageError):
     Args:
         field: Dotted name of the field, as the user wrote it (`axes.workers`).
         value: The value found.
-        allowed: What would have been accepted, in words.
+        allowed: What would have been accepted, in words that follow "expected": `a whole number, at least 1`.
         next_step: What to change, where that is not obvious.
     """
 
@@ -79,10 +80,29 @@ class InvalidField(UsageError):
         shown = repr(value)
         if len(shown) > 200:
             shown = shown[:197] + "..."
-        super().__init__(f"{field} = {shown} is not allowed: {allowed}", next_step=next_step)
+        super().__init__(f"{field}: {self._sentence(allowed, shown)}", next_step=next_step)
+
+    @staticmethod
+    def _sentence(allowed: str, shown: str) -> str:
+        return f"expected {allowed}, got {shown}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.field, self.value, self.allowed), self.__dict__)
+
+
+class UnknownName(InvalidField):
+    """There is no such field, axis or option.
+
+    Args:
+        field: Dotted name, as the user wrote it.
+        value: What it was given.
+        allowed: The known names, and which of them may have been meant (`scalescope.model.fields.suggest`).
+        next_step: What to change, where that is not obvious.
+    """
+
+    @staticmethod
+    def _sentence(allowed: str, shown: str) -> str:
+        return f"unknown name; expected {allowed}"
 
 
 class EnvironmentFailed(UsageError):

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from scalescope.errors import InvalidField
+from scalescope.errors import InvalidField, UnknownName
 
 Scalar = bool | int | float | str | None
 """A value that a point of a sweep can hold; JSON can carry it."""
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Say what is known, and which known name the user may have meant."""
+    """What was expected in place of a name, and which known one the user may have meant."""
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}known: {', '.join(options) or 'none'}"
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"one of {', '.join(options)}{hint}" if options else "nothing"
 
 
 def reject_unknown(section: str, data: Mapping[str, object], known: Iterable[str]) -> None:
@@ -27,7 +27,7 @@ def reject_unknown(section: str, data: Mapping[str, object], known: Iterable[str
     known = list(known)
     for key in data:
         if key not in known:
-            raise InvalidField(f"{section}.{key}" if section else str(key), data[key], suggest(str(key), known))
+            raise UnknownName(f"{section}.{key}" if section else str(key), data[key], suggest(str(key), known))
 
 
 def mapping(field: str, value: object) -> dict[str, object]:

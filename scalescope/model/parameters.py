@@ -139,8 +139,7 @@ def _whole(bound: float | None) -> int | None:
 
 
 @cache
-def declared(cls: type) -> tuple[Declared, ...]:
-    """The parameters that the fields of a dataclass declare, in their order; fields without annotation are left out."""
+def _declared(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls, include_extras=True)
     found = []
     for each in dataclass_fields(cls):
@@ -168,8 +167,14 @@ def check(cls: type[T], given: Mapping[str, object], section: str = "") -> T:
     prefix = f"{section}." if section else ""
     for each in known.values():
         if each.required and given.get(each.name) is None:
-            raise InvalidField(f"{prefix}{each.name}", None, each.about.help)
+            raise InvalidField(f"{prefix}{each.name}", None, f"a value ({each.about.help.rstrip(chr(46))})")
     return cls(**{name: known[name].check(value, f"{prefix}{name}") for name, value in given.items()})
+
+
+def declared(cls: type) -> tuple[Declared, ...]:
+    """The parameters that the fields of a dataclass declare, in their order; fields without annotation are left out."""
+    found: tuple[Declared, ...] = _declared(cls)
+    return found
 
 
 def default(cls: type, name: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalescope.errors import InvalidField
+from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import fields
 from scalescope.model.cluster import KINDS, ClusterSpec, SimulatedSpec, cluster_spec
 from scalescope.model.environment import Environment
@@ -290,14 +290,18 @@ class Sweep:
         for name, value in values.items():
             if name in (WORKERS, THREADS, CLUSTER, ENVIRONMENT, ITEMS_PER_WORKER):
                 if name not in known:
-                    raise InvalidField(f"{where}.{name}", value, f"workload {workload.name!r} has no parameter 'items'")
+                    raise InvalidField(
+                        f"{where}.{name}",
+                        value,
+                        f"a workload with a parameter 'items', which {workload.name!r} has not",
+                    )
                 continue
             if "." in name:
                 config[name] = value
             elif name in known:
                 params[name] = value
             else:
-                raise InvalidField(
+                raise UnknownName(
                     f"{where}.{name}", value, fields.suggest(name, known) + ", or a Dask configuration key (with a dot)"
                 )
         spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)

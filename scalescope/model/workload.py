@@ -111,7 +111,9 @@ class Workload:
                 bound[parameter.name] = parameter.check(given[parameter.name], section=section)
             elif parameter.required:
                 raise InvalidField(
-                    f"{section}.{parameter.name}", None, f"workload {self.name!r} needs it: {parameter.help}"
+                    f"{section}.{parameter.name}",
+                    None,
+                    f"a value, which the workload {self.name!r} needs ({parameter.help.rstrip('.')})",
                 )
             else:
                 bound[parameter.name] = parameter.default

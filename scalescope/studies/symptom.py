@@ -164,7 +164,7 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
         found = [finding for finding in accusing if finding.code == code]
         known = sorted({finding.code for finding in accusing})
         if not found:
-            raise InvalidField("finding", code, f"a finding of this run: {suggest(code, known)}")
+            raise InvalidField("finding", code, f"a finding of this run, {suggest(code, known)}")
         return found[0]
     if not accusing:
         raise InvalidField(
@@ -251,7 +251,7 @@ def _numbers(text: str, tree: ast.expr, trial: Trial) -> dict[str, float]:
     """What the names of an expression stand for at a trial."""
     numbers = numbers_of(trial.point, _measured(trial))
     if missing := _names(tree) - set(numbers):
-        raise InvalidField("metric", text, f"names that the workload has; {min(missing)!r} it has not")
+        raise InvalidField("metric", text, f"parameters of the workload; it has no {min(missing)!r}")
     return numbers
 
 
@@ -261,7 +261,7 @@ def _check(node: ast.expr, text: str, form: str) -> None:
         _check(node.right, text, form)
     elif isinstance(node, ast.Name):
         if node.id not in NAMES:
-            raise InvalidField("metric", text, f"names that are measured; {node.id!r}: {suggest(node.id, NAMES)}")
+            raise InvalidField("metric", text, f"numbers that are measured, each {suggest(node.id, NAMES)}")
     elif not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
         raise InvalidField("metric", text, form)
 

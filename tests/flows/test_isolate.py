@@ -60,7 +60,7 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
     [
         (["--metric", "busy <"], "a comparison"),
         (["--metric", "busy < 1", "--finding", "x"], "only one"),
-        (["--max-trials", "0"], "max_trials = 0 is not allowed"),
+        (["--max-trials", "0"], "max_trials: expected a whole number"),
         (["--axis", "workers=1"], "no workload"),
         (["abc", "--workload", "futures-map"], "either RUN or --workload"),
         (["none.yaml"], "none.yaml"),

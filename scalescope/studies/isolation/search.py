@@ -113,7 +113,7 @@ def check(
         if not isinstance(value, str):
             raise InvalidField(name, value, "text")
     if finding and metric:
-        raise InvalidField("metric", metric, "only one of finding and metric")
+        raise InvalidField("metric", metric, "nothing, since a finding is given")
     return Asked(
         str(finding),
         metric_symptom(str(metric)) if metric else None,

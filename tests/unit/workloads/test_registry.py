@@ -92,13 +92,13 @@ def test_can_be_swept() -> None:
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "item", "10", ""])
 @pytest.mark.parametrize("name", ["bag-map", "beam-pardo", "beam-files"])
 def test_bad_partition_count_is_refused_before_anything_runs(name: str, value: object) -> None:
-    with pytest.raises(InvalidField, match=r"params\.npartitions = .* 'items'"):
+    with pytest.raises(InvalidField, match=r"params\.npartitions: .*'items'"):
         workloads.load(name).bind({"npartitions": value})
 
 
 @BUILTIN
 def test_negative_items_are_refused(workload: Workload) -> None:
-    with pytest.raises(InvalidField, match=r"params\.items = -1"):
+    with pytest.raises(InvalidField, match=r"params\.items: .* got -1"):
         workload.bind({"items": -1})
 
 
