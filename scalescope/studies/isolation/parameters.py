@@ -1,0 +1,54 @@
+"""What an isolation may be given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from scalescope.model.parameters import Parameter
+from scalescope.studies.parameters import MAX_MINUTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolationParameters:
+    """Find the smallest trial that still shows a symptom, and a script that shows it without Scalescope."""
+
+    run: Annotated[
+        str,
+        Parameter(
+            "A finished run: its id, the beginning of it, or latest.", metavar="[RUN | FILE.yaml]", syntax="argument"
+        ),
+    ] = "latest"
+    sweep: Annotated[
+        Mapping[str, Any],
+        Parameter(
+            "A sweep in place of a run: it is run first, and its run is taken.",
+            syntax="sweep",
+            examples=({"workload": "beam-pardo", "axes": {"workers": [10, 200], "items_per_worker": [1]}},),
+        ),
+    ] = field(default_factory=dict)
+    finding: Annotated[
+        str,
+        Parameter("Code of the finding to look into. Empty: the first one of the verdict.", metavar="CODE"),
+    ] = ""
+    metric: Annotated[
+        str,
+        Parameter(
+            "A comparison in its place, such as workers_used < 0.5 * workers, or efficiency < 0.6.",
+            metavar="COMPARISON",
+        ),
+    ] = ""
+    max_trials: Annotated[int, Parameter("Trials that may be run.", minimum=1, maximum=10_000)] = 80
+    minutes: Annotated[
+        float,
+        Parameter(
+            "Minutes after which no further trial is begun; what was found by then is still given.",
+            minimum=0.01,
+            maximum=MAX_MINUTES,
+        ),
+    ] = 30.0
+    folder: Annotated[
+        str,
+        Parameter("Where notebook, reproducer, bug report, report and result are written.", metavar="FOLDER"),
+    ] = "isolated"

@@ -1,0 +1,115 @@
+"""What all studies may be given: what to run, where, with which software, and how long at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from scalescope.model.cluster import KINDS
+from scalescope.model.parameters import Parameter
+
+MAX_MINUTES = 7 * 24 * 60
+
+
+def workload_names() -> tuple[str, ...]:
+    """Names of the built-in workloads; any other is given as `module:function`."""
+    from scalescope import workloads
+
+    return tuple(workload.name for workload in workloads.builtin())
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneWorkload:
+    """Of studies of one workload."""
+
+    workload: Annotated[
+        str,
+        Parameter(
+            "What to run, as for a sweep. Empty: the workload of the run.",
+            option=("--workload", "-w"),
+            metavar="NAME",
+            suggestions=workload_names,
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtPoint:
+    """Of studies that measure one point."""
+
+    values: Annotated[
+        Mapping[str, Any],
+        Parameter(
+            "The point to measure: a value for each axis.",
+            option=("--axis", "-a"),
+            metavar="NAME=VALUE",
+            syntax="values",
+            examples=({"workers": 200, "items": 199},),
+        ),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyParameters:
+    """Parameters that all studies have."""
+
+    params: Annotated[
+        Mapping[str, Any],
+        Parameter(
+            "Workload parameters that hold for all trials.",
+            option=("--param", "-p"),
+            metavar="NAME=VALUE",
+            syntax="values",
+            examples=({"seconds": 1},),
+        ),
+    ] = field(default_factory=dict)
+    cluster: Annotated[
+        str | dict[str, Any],
+        Parameter(
+            "Where to run it, as for a sweep. Empty: the cluster of the run, or else simulated.",
+            option=("--cluster", "-c"),
+            metavar="KIND",
+            syntax="cluster",
+            suggestions=lambda: tuple(KINDS),
+        ),
+    ] = ""
+    environment: Annotated[
+        str,
+        Parameter(
+            "Software to run it with: requirements, or the path of a Python interpreter, as for a sweep.",
+            option=("--environment", "-e"),
+            metavar="REQUIREMENTS",
+            examples=("apache-beam==2.50.0 dask[distributed]==2023.9.1",),
+        ),
+    ] = ""
+    run: Annotated[
+        str,
+        Parameter(
+            "A finished run that gives whatever is not given, at its worst point: its id, the beginning of it, or "
+            "latest.",
+            metavar="[RUN]",
+            syntax="argument",
+        ),
+    ] = ""
+    minutes: Annotated[
+        float,
+        Parameter(
+            "Minutes after which no further trial is begun; what was found by then is still given.",
+            minimum=0.01,
+            maximum=MAX_MINUTES,
+        ),
+    ] = 60.0
+    seed: Annotated[
+        int,
+        Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1),
+    ] = 0
+    trial_timeout_s: Annotated[
+        float,
+        Parameter(
+            "Real seconds after which a trial is stopped and invalid.",
+            option=("--timeout",),
+            minimum=1,
+            maximum=7 * 86_400,
+        ),
+    ] = 600.0

@@ -1,0 +1,67 @@
+"""What a search for the release that changed something may be given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from scalescope.model.parameters import Parameter
+from scalescope.studies.parameters import AtPoint, OneWorkload, StudyParameters
+
+NEWEST = "latest"
+FEWEST_PAIRS = 3
+"""Valid pairs below which no candidate is decided."""
+
+MaxEnvironments = Annotated[int, Parameter("Releases to try at most.", minimum=2, maximum=1000)]
+MaxPairs = Annotated[
+    int,
+    Parameter("Pairs of trials of one release at most, where trials differ.", minimum=FEWEST_PAIRS, maximum=1000),
+]
+SmallestEffect = Annotated[
+    float,
+    Parameter("By how much the ends must differ in the metric, as a share: 0.03 is 3 %.", minimum=0, maximum=0.99),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
+    """Find the release of a package that moved a metric or brought a finding; or the package of two lock files."""
+
+    package: Annotated[
+        str, Parameter("The package whose releases are searched.", metavar="[PACKAGE]", syntax="argument")
+    ] = ""
+    good: Annotated[str, Parameter("A release that is known to be good.", metavar="VERSION")] = ""
+    bad: Annotated[str, Parameter("A later release that is not.", metavar="VERSION")] = NEWEST
+    before: Annotated[
+        str, Parameter("A lock file that is known to be good, in place of a package.", metavar="FILE")
+    ] = ""
+    after: Annotated[str, Parameter("The lock file that is not.", metavar="FILE")] = ""
+    metric: Annotated[
+        str,
+        Parameter(
+            "What moved, such as workers_used; or what came to hold, such as workers_used < 0.5 * workers.",
+            option=("--metric", "-m"),
+            metavar="NUMBER|COMPARISON",
+        ),
+    ] = ""
+    finding: Annotated[str, Parameter("The finding that came up, in place of a metric.", metavar="CODE")] = ""
+    environment: Annotated[
+        str,
+        Parameter(
+            "Requirements that are installed together with every release.",
+            option=("--environment", "-e"),
+            metavar="REQUIREMENTS",
+            examples=("dask[distributed]==2024.8.0",),
+        ),
+    ] = ""
+    run: Annotated[
+        str,
+        Parameter(
+            "A finished run that gives whatever is not given, at its worst point: its id, the beginning of it, or "
+            "latest.",
+            metavar="RUN",
+        ),
+    ] = ""
+    max_environments: MaxEnvironments = 12
+    max_pairs: MaxPairs = 20
+    smallest_effect: SmallestEffect = 0.03

@@ -1,0 +1,43 @@
+"""What a search for thresholds may be given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from scalescope.model.parameters import Parameter
+from scalescope.studies.parameters import OneWorkload, StudyParameters
+
+MaxPoints = Annotated[int, Parameter("Different values to measure at most.", minimum=2, maximum=10_000)]
+MaxRepeats = Annotated[int, Parameter("Trials of one value at most, where trials differ.", minimum=1, maximum=1000)]
+MinJump = Annotated[
+    float, Parameter("Smallest jump worth naming, as a share: 0.05 is 5 %.", minimum=0.001, maximum=0.999)
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdParameters(StudyParameters, OneWorkload):
+    """Find the exact values of an axis at which a metric jumps, with few trials instead of a grid."""
+
+    axes: Annotated[
+        Mapping[str, Any],
+        Parameter(
+            "The axis to search with its range, such as 50..400 or 0..1000:10; other axes with one value each.",
+            option=("--axis", "-a"),
+            metavar="NAME=VALUES",
+            syntax="axes",
+            examples=({"items": "50..400", "workers": 300},),
+        ),
+    ] = field(default_factory=dict)
+    metric: Annotated[
+        str,
+        Parameter(
+            "What may jump: tasks, workers_used, makespan_s, efficiency, ..., or a term as workers_used / workers.",
+            option=("--metric", "-m"),
+            metavar="NUMBER",
+        ),
+    ] = "tasks"
+    max_points: MaxPoints = 40
+    max_repeats: MaxRepeats = 5
+    min_jump: MinJump = 0.05
