@@ -17,8 +17,9 @@ from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report.rows import worst_point
-from scalescope.run import engine, syntax
-from scalescope.run.engine import Growth, Request
+from scalescope.run import request, syntax
+from scalescope.run.request import Growth, Request
+from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import Store, SweepRun
 
 MINUTES = 60.0
@@ -101,7 +102,7 @@ class Base:
         self.workload  # noqa: B018 - raises
         given = [{**self.values, **point} for point in points]
         sweep = {**self.sweep, **changed, "points": given, "repeats": repeats}
-        return engine.check(sweep, store=self.store, records=self.records)
+        return request.check({**sweep, "store": self.store}, records=self.records)
 
     def to_mapping(self) -> dict[str, Any]:
         """What of it belongs to the question, as JSON carries it."""
@@ -161,9 +162,7 @@ def because(trials: Sequence[Trial]) -> str:
 
     The most frequent reason stands for all.
     """
-    spoilt = [
-        trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(engine.UNAVAILABLE)
-    ]
+    spoilt = [trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(UNAVAILABLE)]
     if not spoilt:
         return ""
     [(reason, _)] = Counter(trial.reason.partition("\n")[0] for trial in spoilt).most_common(1)

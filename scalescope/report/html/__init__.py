@@ -5,6 +5,5 @@ anything, and a policy inside it forbids that anything does.
 """
 
 from scalescope.report.html.build import check, render, write
-from scalescope.studies.report.html import render_study, write_study
 
-__all__ = ["check", "render", "render_study", "write", "write_study"]
+__all__ = ["check", "render", "write"]

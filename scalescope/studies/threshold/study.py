@@ -13,7 +13,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER
 from scalescope.model.trial import Trial
-from scalescope.run.engine import Ask, Request
+from scalescope.run.request import Ask, Request
 from scalescope.store.store import SweepRun
 from scalescope.studies import threshold
 from scalescope.studies.inquiry import Answer, Base, Inquiry, axis, base, because, is_noisy, timed, turn
