@@ -211,14 +211,16 @@ class Session:
         assert cluster is not None
         assert capture is not None
         self._client = client = cluster.client()
-        # Threads that the workload starts find it as well as the main thread does.
+        # The default as in a script, not `client.as_current()`: there, a client that the workload opens takes over.
+        # Beam waits on the event loop of the default client; were that not its own, it would notice the end of its
+        # tasks only when something else wakes that loop, such as a heartbeat.
         distributed.client._set_global_client(client)
         load = host.HostLoad()
         self._enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
         with capture.trial(Path(request.spool, RECORDS), **request.options) as recording, load:
             self.function = workload.run
             self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
-            with cluster.running(workload, point), client.as_current():
+            with cluster.running(workload, point):
                 began = cluster.time()
                 try:
                     result = workload.run(client, **point.params)

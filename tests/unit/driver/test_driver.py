@@ -75,6 +75,11 @@ WORKLOADS = """
         return [default_client() is client, found[0] is client]
 
 
+    def opens_a_client(client):
+        own = Client(client.scheduler.address)
+        return default_client() is own
+
+
     def leaves_a_client(client):
         Client(client.scheduler.address)
 
@@ -214,6 +219,12 @@ def test_another_dask_configuration_opens_the_cluster_anew(trial: Trial) -> None
 
 def test_the_client_is_the_default_in_every_thread(trial: Trial) -> None:
     trial("leaves_a_client")
+    assert trial("is_the_default").result == [True, True]
+
+
+def test_a_client_that_the_workload_opens_is_the_default_as_in_a_script(trial: Trial) -> None:
+    """Beam waits on the event loop of the default client, and would notice the end of its tasks late on another."""
+    assert trial("opens_a_client").result is True
     assert trial("is_the_default").result == [True, True]
 
 
