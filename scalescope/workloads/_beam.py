@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import UsageError
 from scalescope.model.workload import Parameter
-from scalescope.workloads._common import partition_parameters, require
+from scalescope.workloads._common import partition_parameters, require, root_logger_kept
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -40,7 +39,7 @@ def run_pipeline(
     Raises:
         UsageError: Beam is not installed, or too old for a partition option that is given.
     """
-    with _root_logger_kept():
+    with root_logger_kept():
         beam = require("apache_beam", workload=workload, distribution="apache-beam", extra="beam")
         runner = require(
             "apache_beam.runners.dask.dask_runner", workload=workload, distribution="apache-beam", extra="beam"
@@ -76,17 +75,6 @@ def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list
                 next_step=f"leave out {name}, or take Beam 2.63 or newer",
             )
     return [f"--dask_{name}={value}" for name, value in partitions.items()]
-
-
-@contextmanager
-def _root_logger_kept() -> Iterator[None]:
-    """Importing Beam may log on the root logger, which then gets a handler that prints all of distributed's records."""
-    handler = logging.NullHandler()
-    logging.getLogger().addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger().removeHandler(handler)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.sweep import digest
 from scalescope.model.workload import Parameter, Workload
+from scalescope.workloads._common import root_logger_kept
 
 FORMS = "`package.module:function` or `path.py:function`"
 _KINDS = ("int", "float", "str", "bool")
@@ -36,7 +37,8 @@ def load_function(reference: str) -> Workload:
     place, _, name = reference.rpartition(":")
     if not place or not name.isidentifier():
         raise _bad(reference, FORMS)
-    module = _from_file(place, reference) if place.endswith(".py") else _from_module(place, reference)
+    with root_logger_kept():
+        module = _from_file(place, reference) if place.endswith(".py") else _from_module(place, reference)
     function = getattr(module, name, None)
     if function is None:
         functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]

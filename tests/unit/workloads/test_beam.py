@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -102,13 +101,6 @@ def test_clients_are_as_before_when_the_runner_fails(inproc: Place, monkeypatch:
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         beam_pardo.run(inproc.client, items=2, seconds=0)
     assert _open_clients() == before
-
-
-def test_root_logger_is_as_before() -> None:
-    handlers = list(logging.getLogger().handlers)
-    with _beam._root_logger_kept():
-        logging.warning("what importing Beam may do")
-    assert logging.getLogger().handlers == handlers
 
 
 # ------------------------------------------------------------------------------------------- what goes wrong

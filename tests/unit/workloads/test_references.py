@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,6 +123,16 @@ def test_a_graph_with_its_functions_is_pickled_by_value(user_file: Path) -> None
     code = "import pickle, sys; f, args = pickle.load(sys.stdin.buffer)['key']; print(f(args[0].value, 2))"
     done = subprocess.run([sys.executable, "-c", code], input=graph, capture_output=True, check=True)
     assert done.stdout.strip() == b"Answer(value=1002)"
+
+
+def test_root_logger_is_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing Beam logs on it, which gives it a handler for good where it has none."""
+    path = tmp_path / "loud.py"
+    path.write_text("import logging\nlogging.warning('as Beam does')\ndef run(client): ...\n")
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    workloads.load(f"{path}:run")
+    assert root.handlers == []
 
 
 def test_an_edited_file_is_read_again(user_file: Path) -> None:
