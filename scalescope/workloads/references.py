@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -43,7 +44,7 @@ def load_function(reference: str) -> Workload:
     if function is None:
         functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise _bad(reference, f"a function of {place}; {fields.suggest(name, functions)}")
-    return describe(reference, function)
+    return replace(describe(reference, function), modules=_imported_modules(module))
 
 
 def describe(reference: str, function: Any) -> Workload:
@@ -123,6 +124,21 @@ def _from_file(place: str, reference: str) -> ModuleType:
 
     cloudpickle.register_pickle_by_value(module)
     return module
+
+
+def _imported_modules(module: ModuleType) -> tuple[str, ...]:
+    """Names of the modules that the text of a module imports, wherever it does; none where there is no text."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return ()
+    names: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(dict.fromkeys(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names[node.module] = None
+    return tuple(names)
 
 
 def _import_failed(reference: str, error: BaseException) -> InvalidField:

@@ -125,6 +125,25 @@ def test_a_graph_with_its_functions_is_pickled_by_value(user_file: Path) -> None
     assert done.stdout.strip() == b"Answer(value=1002)"
 
 
+def test_modules_that_a_file_imports_are_known(user_file: Path) -> None:
+    assert workloads.load(f"{user_file}:run").modules == (
+        "__future__",
+        "dataclasses",
+        "typing",
+        "distributed",
+        "dask.bag",
+    )
+
+
+def test_modules_that_are_imported_from_the_same_package_are_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("def run(client):\n    from . import other\n    import os.path\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert workloads.load("mine:run").modules == ("os.path",)
+
+
 def test_root_logger_is_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing Beam logs on it, which gives it a handler for good where it has none."""
     path = tmp_path / "loud.py"
