@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -144,14 +143,18 @@ def test_modules_that_are_imported_from_the_same_package_are_not_named(
     assert workloads.load("mine:run").modules == ("os.path",)
 
 
-def test_root_logger_is_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_logger_is_as_before(tmp_path: Path) -> None:
     """Importing Beam logs on it, which gives it a handler for good where it has none."""
     path = tmp_path / "loud.py"
     path.write_text("import logging\nlogging.warning('as Beam does')\ndef run(client): ...\n")
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    workloads.load(f"{path}:run")
-    assert root.handlers == []
+    code = f"""
+import logging
+from scalescope import workloads
+workloads.load({f"{path}:run"!r})
+print(logging.getLogger().handlers)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_an_edited_file_is_read_again(user_file: Path) -> None:
