@@ -25,6 +25,7 @@ from scalescope.driver.protocol import Open, RunTrial
 from scalescope.errors import ClusterError, DriverError, InfrastructureError, WorkersMissing, WrongAnswer
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import Point
+from scalescope.workloads._beam import around as around_beam
 
 if TYPE_CHECKING:
     from scalescope.clusters.base import Cluster
@@ -223,7 +224,7 @@ class Session:
         with capture.trial(Path(request.spool, RECORDS), **request.options) as recording, load:
             self.function = workload.run
             self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
-            with cluster.running(workload, point):
+            with cluster.running(workload, point), around_beam(workload, client.scheduler.address):
                 began = cluster.time()
                 try:
                     result = workload.run(client, **point.params)

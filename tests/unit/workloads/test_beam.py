@@ -107,8 +107,8 @@ def test_clients_are_as_before_when_the_runner_fails(inproc: Place, monkeypatch:
 
 
 def test_beam_shares_receivers_in_process(inproc: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Why there is `_own_receivers`, and that the check notices; fails once Beam has mended it."""
-    monkeypatch.setattr(_beam, "_own_receivers", lambda address: nullcontext())
+    """Why there is `own_receivers`, and that the check notices; fails once Beam has mended it."""
+    monkeypatch.setattr(_beam, "own_receivers", lambda address: nullcontext())
     with pytest.raises(WrongAnswer, match="results for 40 items"):
         beam_pardo.run(inproc.client, items=40, seconds=0, npartitions=20)
 
