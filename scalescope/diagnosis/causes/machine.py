@@ -8,10 +8,11 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis.causes import levels
-from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, once, severity_of
+from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.causes.data import serialisation_bound
-from scalescope.model.finding import Severity
+from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding, Severity
 
 OVERLAP = 1.5
 """Tasks running at once, on average over a sample, from which on they overlap enough to compete for a lock."""
@@ -120,12 +121,12 @@ class Samples:
 def samples(observation: Observation) -> Samples | None:
     """The samples within the makespan; None where CPU was not recorded, or workers share processes."""
     attempts = observation.attempts
-    cpu = np.asarray(observation.column("memory", "cpu"), dtype=np.float64)
+    cpu = observation.numbers("memory", "cpu")
     if attempts is None or not len(cpu):
         return None
     index = {address: i for i, address in enumerate(attempts.addresses)}
     worker = np.fromiter((index.get(name, -1) for name in observation.column("memory", "worker")), np.int64, len(cpu))
-    time = np.asarray(observation.column("memory", "time"), dtype=np.float64) - attempts.epoch
+    time = observation.numbers("memory", "time") - attempts.epoch
     if _share_processes(observation, worker, time):
         return None
     order = np.lexsort((time, worker))
@@ -143,7 +144,7 @@ def samples(observation: Observation) -> Samples | None:
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:
     """Whether a worker that was there long enough has no sample: of a shared process only the first worker has them."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     members = attempts.members
     seen = np.unique(worker)
     interval = float(np.median(np.diff(np.sort(time[worker == seen[-1]])))) if (worker == seen[-1]).sum() > 1 else 1.0
@@ -153,7 +154,7 @@ def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bo
 
 def running(observation: Observation, worker: Ints, begin: Floats, end: Floats) -> Floats:
     """Tasks computing on each worker, as a mean over each interval."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     order = np.argsort(attempts.worker.astype(np.min_scalar_type(len(attempts.addresses))), kind="stable")
     first = np.searchsorted(attempts.worker[order], np.arange(len(attempts.addresses) + 1))
     result = np.zeros(len(worker))
@@ -225,6 +226,22 @@ def _by(worker: Ints, weight: Floats, count: int) -> Floats:
     return np.bincount(worker, weights=weight, minlength=count).astype(np.float64)
 
 
+GIL_BOUND = TrialCause(
+    code="gil-bound",
+    title="Threads wait for the interpreter",
+    needs="CPU of worker processes (table memory): on workers of two or more threads at least 1.5 tasks ran at "
+    "once "
+    "on 0.75 to 1.25 cores, hardly ever more.",
+    ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an "
+    "idle "
+    "core nobody could have had more; workers that share a process cannot be told apart.",
+    remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
+    link=THREADS_LINK,
+    parts=("busy",),
+)
+
+
+@GIL_BOUND.finds
 def gil_bound(observation: Observation) -> Finding | None:
     """Threads of a process take turns at the interpreter lock: many tasks run, and one core is used.
 
@@ -237,31 +254,27 @@ def gil_bound(observation: Observation) -> Finding | None:
     here = host(observation)
     if here is not None and here.idle * here.cpus < ROOM:
         return None  # there was no second core to be had, lock or no lock
-    share = locked.lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    share = observation.share_of(locked.lost_s)
+    if share < NOTEWORTHY:
         return None
     threads = int(attempts.members.nthreads.max())
     names = [attempts.addresses[i] for i in locked.workers.tolist()]
     room = "" if here is None else f", with {here.idle * here.cpus:.1f} of {here.cpus} cores of the host idle"
     prefix = max(observation.stages, key=lambda stage: stage.work_s).prefix
-    return Finding(
-        "gil-bound",
-        severity_of(share),
+    return GIL_BOUND.finding(
+        observation,
+        locked.lost_s,
         f"{plural(len(names), 'worker')} of {len(attempts.addresses):,} ran {locked.running:.1f} tasks at once on "
         f"{locked.cpu:.2f} cores{room}: their threads take turns at the interpreter lock (GIL), mostly in `{prefix}`.",
         f"use processes instead of threads: {observation.trial.point.workers * threads} workers with "
         f"`threads_per_worker=1` (`dask worker --nworkers N --nthreads 1`), or code that releases the lock (NumPy, "
         f"Numba `nogil=True`)",
-        evidence=(
-            Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
-            Evidence("cores in use meanwhile", round(locked.cpu, 3), "table memory, column cpu"),
-            Evidence("threads of each worker", threads, "table workers"),
-            Evidence("such as worker", names[0], "table memory"),
-            *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
-        ),
+        Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
+        Evidence("cores in use meanwhile", round(locked.cpu, 3), "table memory, column cpu"),
+        Evidence("threads of each worker", threads, "table workers"),
+        Evidence("such as worker", names[0], "table memory"),
+        *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
-        lost_s=locked.lost_s,
-        link=THREADS_LINK,
     )
 
 
@@ -289,6 +302,23 @@ class _Stalls:
         return _Stalls(self.process[kept], self.seconds[kept], self.begin[kept], self.end[kept])
 
 
+EVENT_LOOP_BLOCKED = TrialCause(
+    code="event-loop-blocked",
+    title="Event loops stalled",
+    needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads "
+    "were idle and tasks waited: 10 % of the worker time.",
+    ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
+    "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others "
+    "fill.",
+    remedy="Take what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold "
+    "the "
+    "lock.",
+    link=LOOP_LINK,
+    parts=("not_assigned",),
+)
+
+
+@EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
     """An event loop could not do anything for so long that threads had nothing to do while tasks waited.
 
@@ -296,7 +326,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     the time in which it was; at most the stall times these threads; all together at most the part `not_assigned`.
     """
     attempts = observation.attempts
-    if attempts is None or observation.share("not_assigned") < WORTH_A_WORD:
+    if attempts is None or observation.share("not_assigned") < NOTEWORTHY:
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
@@ -304,8 +334,8 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
     lost_s = min(sum(felt[0] for felt in by_process.values()), observation.seconds("not_assigned"))
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD or serialisation_bound(observation) is not None:
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY or serialisation_bound(observation) is not None:
         return None
     worst = max(by_process, key=lambda process: by_process[process])
     longest, count = by_process[worst][1], sum(felt[2] for felt in by_process.values())
@@ -313,10 +343,10 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     name = "scheduler" if scheduler else attempts.addresses[worst]
     who = "The scheduler's event loop" if scheduler else f"The event loop of worker {name}"
     who += f" (and {others:,} more)" if others else ""
-    return Finding(
-        "event-loop-blocked",
-        severity_of(share),
-        f"{who} was stalled {count:,} times, up to {levels.duration(longest)}, while tasks waited and threads "
+    return EVENT_LOOP_BLOCKED.finding(
+        observation,
+        lost_s,
+        f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads "
         "were "
         f"idle: {percent(share)} of the worker time.",
         "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
@@ -325,15 +355,11 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         else "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
         "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
         "`threads_per_worker=1` where it is the tasks",
-        evidence=(
-            Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
-            Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
-            Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
-            Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
-        ),
+        Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
+        Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
+        Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
+        Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.8,
-        lost_s=lost_s,
-        link=LOOP_LINK,
     )
 
 
@@ -344,15 +370,15 @@ def _shortest(observation: Observation) -> float:
 
 def _processes(observation: Observation, table: str, column: str) -> Ints:
     """The process of each row: an index into `Attempts.addresses`, -1 for the scheduler, -2 for any other."""
-    index = {address: i for i, address in enumerate(levels.measured(observation).addresses)} | {"scheduler": -1}
+    index = {address: i for i, address in enumerate(observation.measured.addresses)} | {"scheduler": -1}
     names = observation.column(table, column)
     return np.fromiter((index.get(name, -2) for name in names), np.int64, len(names))
 
 
 def _noted(observation: Observation) -> _Stalls:
     """Stalls by table `lag`; not those in which the scheduler took in a graph."""
-    time = np.asarray(observation.column("lag", "time"), dtype=np.float64) - levels.measured(observation).epoch
-    seconds = np.asarray(observation.column("lag", "seconds"), dtype=np.float64)
+    time = observation.numbers("lag", "time") - observation.measured.epoch
+    seconds = observation.numbers("lag", "seconds")
     begin = time - np.maximum(seconds, LAG_INTERVAL_S)
     found = _Stalls(_processes(observation, "lag", "process"), seconds, begin, time)
     process = found.process
@@ -362,7 +388,7 @@ def _noted(observation: Observation) -> _Stalls:
 def _gaps(observation: Observation) -> _Stalls:
     """Stalls of workers by the times of their samples, which a system monitor takes on the event loop, at intervals."""
     process = _processes(observation, "memory", "worker")
-    time = np.asarray(observation.column("memory", "time"), dtype=np.float64) - levels.measured(observation).epoch
+    time = observation.numbers("memory", "time") - observation.measured.epoch
     order = np.lexsort((time, process))
     process, time = process[order], time[order]
     gap = np.diff(time)
@@ -374,7 +400,7 @@ def _gaps(observation: Observation) -> _Stalls:
 
 def _felt(observation: Observation, stalls: _Stalls) -> dict[int, tuple[float, float, int]]:
     """For each process whose stalls cost something: thread-seconds, the longest stall in seconds, and how many."""
-    attempts, line = levels.measured(observation), levels.timeline(observation)
+    attempts, line = observation.measured, levels.timeline(observation)
     begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)
     lost = _within(line.edges, np.minimum(line.idle, line.waiting), begin, end)
     lost = np.minimum(lost, stalls.seconds * observation.threads)
@@ -400,9 +426,9 @@ def _felt(observation: Observation, stalls: _Stalls) -> dict[int, tuple[float, f
 
 def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
     """Whether the scheduler took in a graph for long within an interval: that is `large-graph`."""
-    attempts = levels.measured(observation)
-    seconds = np.asarray(observation.column("graphs", "seconds"), dtype=np.float64)
-    since = np.asarray(observation.column("graphs", "time"), dtype=np.float64)[seconds >= STALL_S] - attempts.epoch
+    attempts = observation.measured
+    seconds = observation.numbers("graphs", "seconds")
+    since = observation.numbers("graphs", "time")[seconds >= STALL_S] - attempts.epoch
     until = since + seconds[seconds >= STALL_S]
     inside = np.zeros(len(begin), dtype=np.bool_)
     for first, last in zip(since, until, strict=True):
@@ -420,6 +446,21 @@ def _within(edges: Floats, level: Floats, begin: Floats, end: Floats) -> Floats:
 # ------------------------------------------------------------------ threads and cores
 
 
+OVERSUBSCRIBED_THREADS = TrialCause(
+    code="oversubscribed-threads",
+    title="More threads than cores",
+    needs="A host without idle cores (facts host.load) of which the trial has 70 %, and 1.5 cores in use for each "
+    "running task, or 1.25 running tasks for each core (table memory).",
+    ruled_out_by="Idle cores: then pools inside tasks only use what nobody wants; tasks that sleep; other "
+    "processes "
+    "that fill the host (host-overloaded).",
+    remedy="One thread for each pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores.",
+    link=POOLS_LINK,
+    parts=("busy",),
+)
+
+
+@OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
     """More threads want to run than the host has cores: pools inside the tasks, or more task threads than cores.
 
@@ -440,8 +481,8 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     if not pools and at_once < CROWDED * here.cpus:
         return None
     lost_s = min(float((beyond * found.seconds)[computing].sum()), observation.seconds("busy"))
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY:
         return None
     evidence = (
         Evidence("tasks running at once", round(at_once, 2), "table tasks"),
@@ -470,18 +511,29 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
             "more "
             "cores"
         )
-    return Finding(
-        "oversubscribed-threads",
-        severity_of(share),
+    return OVERSUBSCRIBED_THREADS.finding(
+        observation,
+        lost_s,
         summary,
         remedy,
-        evidence=evidence,
+        *evidence,
         confidence=0.7 if pools else 0.9,
-        lost_s=lost_s,
         link=POOLS_LINK if pools else SIZES_LINK,
     )
 
 
+UNDERSUBSCRIBED_THREADS = TrialCause(
+    code="undersubscribed-threads",
+    title="Room for more threads",
+    needs="At least 80 % of the worker time busy and tasks waiting, while half of the host's cores are idle.",
+    ruled_out_by="Threads that are idle already, or take turns at a lock (gil-bound); workers on other hosts than "
+    "the one whose load is known.",
+    remedy="More threads for each worker where tasks wait for something else than a core, else more workers.",
+    link=SIZES_LINK,
+)
+
+
+@UNDERSUBSCRIBED_THREADS.finds
 def undersubscribed_threads(observation: Observation) -> Finding | None:
     """All threads are busy, tasks wait, and most cores of the host are idle: there is room for more threads.
 
@@ -501,26 +553,38 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     each = float((found.cpu * found.seconds).sum() / max((found.running * found.seconds).sum(), 1e-9))
     rest = each < SLACK
     why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
-    return Finding(
-        "undersubscribed-threads",
-        Severity.INFO,
+    return UNDERSUBSCRIBED_THREADS.finding(
+        observation,
+        0.0,
         f"All {plural(observation.threads, 'thread')} are busy and tasks wait for them, while {spare:.1f} of "
         f"{here.cpus} "
         f"cores are idle: {why} ({each:.2f} cores for each).",
         "raise `threads_per_worker` (`--nthreads`), if what the tasks wait for can serve more at once"
         if rest
         else "use more workers or threads on this host",
-        evidence=(
-            Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
-            Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
-            Evidence("cores in use for each running task", round(each, 3), "table memory, column cpu"),
-            Evidence("cores idle", round(spare, 2), "facts host.load"),
-        ),
+        Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
+        Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
+        Evidence("cores in use for each running task", round(each, 3), "table memory, column cpu"),
+        Evidence("cores idle", round(spare, 2), "facts host.load"),
         confidence=0.6,
-        link=SIZES_LINK,
+        severity=Severity.INFO,
     )
 
 
+HOST_OVERLOADED = TrialCause(
+    code="host-overloaded",
+    title="Others used the host",
+    needs="At most 10 % of the host idle and 15 % or more used by others, or 10 % taken by the hypervisor "
+    "(facts host.load), while tasks ran or waited without a core.",
+    ruled_out_by="Idle cores; our own processes fill the host (oversubscribed-threads); a virtual clock.",
+    remedy="Free the host of other processes, or measure on dedicated cores.",
+    link=NOISE_LINK,
+    parts=("busy", "not_assigned"),
+    spoils=50,
+)
+
+
+@HOST_OVERLOADED.finds
 def host_overloaded(observation: Observation) -> Finding | None:
     """Other processes, or other machines on the same hardware, used the cores that the trial needed.
 
@@ -540,89 +604,23 @@ def host_overloaded(observation: Observation) -> Finding | None:
         wanted = float((np.maximum(found.running - found.cpu, 0.0) * found.seconds).sum())
         wanted += observation.seconds("not_assigned")
     lost_s = min(taken, wanted)
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY:
         return None
     stolen = here.stolen >= here.others
-    return Finding(
-        "host-overloaded",
-        Severity.MEDIUM,
+    return HOST_OVERLOADED.finding(
+        observation,
+        lost_s,
         f"{'Other machines on the same hardware' if stolen else 'Other processes'} took {percent(here.foreign)} of the "
         f"{plural(here.cpus, 'core')} of this host, which had {percent(here.idle)} idle: the times are not to be "
         "trusted.",
         "run on dedicated cores or another instance type, and measure again"
         if stolen
         else "stop the other processes (`top` shows them) or pin them to other cores, and measure again",
-        evidence=(
-            Evidence("share of the host used by other processes", round(here.others, 3), "facts host.load"),
-            Evidence("share taken by the hypervisor", round(here.stolen, 3), "facts host.load"),
-            Evidence("share used by the trial", round(here.ours, 3), "facts host.load"),
-            Evidence("share idle", round(here.idle, 3), "facts host.load"),
-        ),
+        Evidence("share of the host used by other processes", round(here.others, 3), "facts host.load"),
+        Evidence("share taken by the hypervisor", round(here.stolen, 3), "facts host.load"),
+        Evidence("share used by the trial", round(here.ours, 3), "facts host.load"),
+        Evidence("share idle", round(here.idle, 3), "facts host.load"),
         confidence=0.9,
-        lost_s=lost_s,
-        link=NOISE_LINK,
+        severity=Severity.MEDIUM,
     )
-
-
-CAUSES: tuple[Cause, ...] = (
-    Cause(
-        code="gil-bound",
-        title="Threads wait for the interpreter",
-        needs="CPU of worker processes (table memory): on workers of two or more threads at least 1.5 tasks ran at "
-        "once "
-        "on 0.75 to 1.25 cores, hardly ever more.",
-        ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an "
-        "idle "
-        "core nobody could have had more; workers that share a process cannot be told apart.",
-        remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
-        link=THREADS_LINK,
-        find=gil_bound,
-    ),
-    Cause(
-        code="event-loop-blocked",
-        title="Event loops stalled",
-        needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads "
-        "were idle and tasks waited: 10 % of the worker time.",
-        ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
-        "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others "
-        "fill.",
-        remedy="Take what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold "
-        "the "
-        "lock.",
-        link=LOOP_LINK,
-        find=event_loop_blocked,
-    ),
-    Cause(
-        code="oversubscribed-threads",
-        title="More threads than cores",
-        needs="A host without idle cores (facts host.load) of which the trial has 70 %, and 1.5 cores in use for each "
-        "running task, or 1.25 running tasks for each core (table memory).",
-        ruled_out_by="Idle cores: then pools inside tasks only use what nobody wants; tasks that sleep; other "
-        "processes "
-        "that fill the host (host-overloaded).",
-        remedy="One thread for each pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores.",
-        link=POOLS_LINK,
-        find=oversubscribed_threads,
-    ),
-    Cause(
-        code="undersubscribed-threads",
-        title="Room for more threads",
-        needs="At least 80 % of the worker time busy and tasks waiting, while half of the host's cores are idle.",
-        ruled_out_by="Threads that are idle already, or take turns at a lock (gil-bound); workers on other hosts than "
-        "the one whose load is known.",
-        remedy="More threads for each worker where tasks wait for something else than a core, else more workers.",
-        link=SIZES_LINK,
-        find=undersubscribed_threads,
-    ),
-    Cause(
-        code="host-overloaded",
-        title="Others used the host",
-        needs="At most 10 % of the host idle and 15 % or more used by others, or 10 % taken by the hypervisor "
-        "(facts host.load), while tasks ran or waited without a core.",
-        ruled_out_by="Idle cores; our own processes fill the host (oversubscribed-threads); a virtual clock.",
-        remedy="Free the host of other processes, or measure on dedicated cores.",
-        link=NOISE_LINK,
-        find=host_overloaded,
-    ),
-)

@@ -1,4 +1,4 @@
-"""Levels over time, and the tasks that were in flight together: what several causes compute on."""
+"""Levels over time, and batches of tasks that were in flight together: what several causes compute on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
-from scalescope.diagnosis.causes.base import Observation, once
+from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.diagnosis import words
+from scalescope.diagnosis.observation import Observation, once
 
 MAX_CELLS = 20_000
 """Most cells of a timeline. Up to so many boundaries levels are exact; beyond, they are means over a cell."""
@@ -74,7 +75,7 @@ def _covered(moments: Floats, edges: Floats) -> Floats:
 @once
 def occupied_from(observation: Observation) -> Floats:
     """When the worker of each attempt began to do something for it: fetch, deserialise, read or compute."""
-    attempts = measured(observation)
+    attempts = observation.measured
     before = attempts.transfer + attempts.deserialize + attempts.disk_read
     return np.maximum(attempts.start - before, attempts.prepared_from)
 
@@ -82,7 +83,7 @@ def occupied_from(observation: Observation) -> Floats:
 @once
 def timeline(observation: Observation) -> Timeline:
     """The timeline of a trial that has attempts."""
-    attempts = measured(observation)
+    attempts = observation.measured
     begin, members = occupied_from(observation), attempts.members
     moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left)
     edges = np.unique(np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]]))
@@ -106,35 +107,27 @@ def _sampled(moments: Floats) -> Floats:
 
 def capacity_of(observation: Observation, members: Bools) -> Floats:
     """Threads of some of the rows of `Attempts.members`, over the timeline."""
-    rows, line = measured(observation).members, timeline(observation)
+    rows, line = observation.measured.members, timeline(observation)
     count = rows.nthreads[members]
     return line.level(np.repeat(rows.joined[members], count), np.repeat(rows.left[members], count))
-
-
-def measured(observation: Observation) -> Attempts:
-    """The attempts of a trial that has some; to be called where that is known."""
-    if observation.attempts is None:
-        raise ValueError(f"trial {observation.trial.key} has no attempts")
-    return observation.attempts
 
 
 @once
 def rows(observation: Observation) -> Ints:
     """The row in the table `tasks` of each attempt."""
-    return np.flatnonzero(np.asarray(observation.column("tasks", "start"), dtype=np.float64) > 0)
+    return np.flatnonzero(observation.numbers("tasks", "start") > 0)
 
 
 def column(observation: Observation, name: str) -> Floats:
     """A column of the table `tasks` for each attempt; zeros where it was not recorded."""
-    values = np.asarray(observation.column("tasks", name), dtype=np.float64)
+    values = observation.numbers("tasks", name)
     chosen = rows(observation)
     return values[chosen] if len(values) else np.zeros(len(chosen))
 
 
-def key(observation: Observation, attempt: int, limit: int = 60) -> str:
+def key(observation: Observation, attempt: int) -> str:
     """The key of an attempt, shortened."""
-    text = str(observation.column("tasks", "key")[int(rows(observation)[attempt])])
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return words.cut(str(observation.column("tasks", "key")[int(rows(observation)[attempt])]))
 
 
 def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
@@ -147,7 +140,7 @@ def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
 @once
 def prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
     """The task prefixes, and the place of each attempt's among them."""
-    return codes(measured(observation).prefix)
+    return codes(observation.measured.prefix)
 
 
 # ------------------------------------------------------------------ batches
@@ -186,7 +179,7 @@ def batches(observation: Observation) -> Batches:
     A batch ends where every earlier task of its group had ended when the next became runnable: results of an earlier
     round say nothing on the tasks of a later one.
     """
-    attempts = measured(observation)
+    attempts = observation.measured
     task = np.flatnonzero(attempts.useful)
     group = codes(attempts.group)[1][task]
     order = np.argsort(attempts.runnable[task], kind="stable")
@@ -211,28 +204,3 @@ def _small(numbers: Ints) -> Ints:
     """In the smallest type, where numpy sorts stably by radix."""
     small: Ints = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
     return small
-
-
-# ------------------------------------------------------------------ words
-
-
-def some(names: Sequence[str], limit: int = 3) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(f"`{name}`" for name in names[:limit]) + more
-
-
-def duration(seconds: float) -> str:
-    """Seconds in three digits and a unit that suits them."""
-    if seconds >= 0.9995:
-        return f"{seconds:,.0f} s" if seconds >= 1000 else f"{seconds:.3g} s"
-    return f"{1000 * seconds:.3g} ms"
-
-
-def size(nbytes: float) -> str:
-    """Bytes in three digits and a unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 999.5:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:,.3g} TB"
