@@ -64,10 +64,10 @@ TRANSFER_BOUND = TrialCause(
     code="transfer-bound",
     title="Threads wait for their inputs",
     needs="At least 10 % of the worker time in the part `transfer`, by 10 ms or 1 MB for each task that fetches.",
-    ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many "
-    "fetches of a few milliseconds are the price of tiny tasks.",
-    remedy="Keep together what belongs together: fewer, larger workers, fewer and larger steps; send what all need "
-    "to all workers once.",
+    ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many fetches "
+    "of a few milliseconds are the price of tiny tasks.",
+    remedy="Keep together what belongs together: fewer, larger workers, fewer and larger steps; send what all need to "
+    "all workers once.",
     link=LOCALITY_LINK,
     parts=("transfer",),
 )
@@ -92,8 +92,8 @@ def transfer_bound(observation: Observation) -> Finding | None:
     prefix, part = _largest(attempts.transfer, observation)
     amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
     remedy = (
-        "have what belongs together on one worker: fewer, larger workers (threads of one process share their data), "
-        f"or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
+        "have what belongs together on one worker: fewer, larger workers (threads of one process share their data), or "
+        f"one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
     )
     evidence = [
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
@@ -106,8 +106,8 @@ def transfer_bound(observation: Observation) -> Finding | None:
         if moved.readers > 2 and moved.most_nbytes >= SHARED * moved.nbytes:
             key = words.middle_cut(str(observation.column("tasks", "key")[moved.most]))
             remedy = (
-                f"send `{key}` to all workers once, before the tasks that need it: "
-                "`client.scatter(value, broadcast=True)` or `client.replicate([future])`"
+                f"send `{key}` to all workers once, before the tasks that need it: `client.scatter(value, "
+                "broadcast=True)` or `client.replicate([future])`"
             )
             evidence.append(Evidence(f"bytes of `{key}`", int(moved.most_nbytes), f"went to {moved.readers} workers"))
     return TRANSFER_BOUND.finding(
@@ -156,8 +156,8 @@ SERIALISATION_BOUND = TrialCause(
     title="Tasks carry large objects",
     needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
     "idle between hand-over and start of tasks, 20 ms each, while a graph has 100 kB or more.",
-    ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph "
-    "whose tasks start late points to blocked event loops or tiny tasks.",
+    ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph whose "
+    "tasks start late points to blocked event loops or tiny tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future.",
     link=LOAD_LINK,
     parts=("serialisation", "not_assigned"),
@@ -242,8 +242,8 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{percent(share)} of the worker time passes between handing a task to a worker and its start, "
-        f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is "
-        f"packed and unpacked each time (graph of {words.size(heaviest)}).",
+        f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is packed "
+        f"and unpacked each time (graph of {words.size(heaviest)}).",
         _heavy_remedy(prefix),
         Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
         Evidence("seconds for each task", round(each, 4), "table tasks"),
@@ -324,8 +324,8 @@ def memory_spill(observation: Observation) -> Finding | None:
 MEMORY_PAUSED = TrialCause(
     code="memory-paused",
     title="Workers paused for their memory",
-    needs="Changes of status to `paused` (events worker-status-change), and at least 10 % of the worker time idle "
-    "in such pauses while tasks waited.",
+    needs="Changes of status to `paused` (events worker-status-change), and at least 10 % of the worker time idle in "
+    "such pauses while tasks waited.",
     ruled_out_by="No task waited for a thread meanwhile.",
     remedy="More memory for each worker, fewer threads, smaller partitions; where Dask knows of little of it, find "
     "what the tasks keep.",
@@ -364,8 +364,8 @@ def memory_paused(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{percent(share)} of the worker time was lost while {plural(len(workers), 'worker')} of "
-        f"{len(attempts.addresses):,} took no task because of {'its' if len(workers) == 1 else 'their'} memory"
-        f"{_limit(observation)}{held}.",
+        f"{len(attempts.addresses):,} took no task because of {'its' if len(workers) == 1 else 'their'} "
+        f"memory{_limit(observation)}{held}.",
         "find what the tasks keep besides their results (caches, globals, leaks), run fewer at once "
         "(`threads_per_worker`), or give each worker more memory (`memory_limit=`, `--memory-limit`)"
         if unmanaged

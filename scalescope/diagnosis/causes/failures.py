@@ -270,12 +270,12 @@ def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequen
 WORKER_KILLING_TASK = TrialCause(
     code="worker-killing-task",
     title="One task ends its workers",
-    needs="At least two workers died unasked (table workers, events remove-worker), and the same one to three "
-    "tasks, which finished nowhere, were on three quarters of them (table tasks).",
-    ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: "
-    "then it is worker-died.",
-    remedy="Run that item alone outside Dask and mend what ends the process; the finding names key, exit code and "
-    "the line of the crash where the log has it.",
+    needs="At least two workers died unasked (table workers, events remove-worker), and the same one to three tasks, "
+    "which finished nowhere, were on three quarters of them (table tasks).",
+    ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: then "
+    "it is worker-died.",
+    remedy="Run that item alone outside Dask and mend what ends the process; the finding names key, exit code and the "
+    "line of the crash where the log has it.",
     link=KILLED_LINK,
     parts=("lost",),
     rules_out=("worker-died",),
@@ -313,10 +313,10 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     return WORKER_KILLING_TASK.finding(
         observation,
         _lost(observation),
-        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had it"
-        f"{how.text}{end}.",
-        f"run `{prefix}` on the item of `{words.middle_cut(keys[0])}` alone, outside Dask "
-        f"(`python -X faulthandler`), and {how.look}",
+        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
+        f"it{how.text}{end}.",
+        f"run `{prefix}` on the item of `{words.middle_cut(keys[0])}` alone, outside Dask (`python -X faulthandler`), "
+        f"and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
         Evidence("workers that died while it was there", len(dead), "tables workers and tasks"),
         Evidence("workers that died", total, "table workers"),
@@ -421,9 +421,8 @@ WORKER_DIED = TrialCause(
     code="worker-died",
     title="Workers died",
     needs="A worker left before the last computation ended, and nobody had asked it to (events remove-worker).",
-    ruled_out_by="It left by request (scaled down, retired, closing gracefully), or after the work; or one task "
-    "was "
-    "on every worker that died: then it is worker-killing-task.",
+    ruled_out_by="It left by request (scaled down, retired, closing gracefully), or after the work; or one task was on "
+    "every worker that died: then it is worker-killing-task.",
     remedy="By exit code, nanny's word and log: memory, native crash, resource manager, or lost machine.",
     link=KILLED_LINK,
     parts=("lost",),

@@ -229,11 +229,9 @@ def _by(worker: Ints, weight: Floats, count: int) -> Floats:
 GIL_BOUND = TrialCause(
     code="gil-bound",
     title="Threads wait for the interpreter",
-    needs="CPU of worker processes (table memory): on workers of two or more threads at least 1.5 tasks ran at "
-    "once "
-    "on 0.75 to 1.25 cores, hardly ever more.",
-    ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an "
-    "idle "
+    needs="CPU of worker processes (table memory): on workers of two or more threads at least 1.5 tasks ran at once on "
+    "0.75 to 1.25 cores, hardly ever more.",
+    ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an idle "
     "core nobody could have had more; workers that share a process cannot be told apart.",
     remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
     link=THREADS_LINK,
@@ -267,8 +265,8 @@ def gil_bound(observation: Observation) -> Finding | None:
         f"{plural(len(names), 'worker')} of {len(attempts.addresses):,} ran {locked.running:.1f} tasks at once on "
         f"{locked.cpu:.2f} cores{room}: their threads take turns at the interpreter lock (GIL), mostly in `{prefix}`.",
         f"use processes instead of threads: {observation.trial.point.workers * threads} workers with "
-        f"`threads_per_worker=1` (`dask worker --nworkers N --nthreads 1`), or code that releases the lock (NumPy, "
-        f"Numba `nogil=True`)",
+        "`threads_per_worker=1` (`dask worker --nworkers N --nthreads 1`), or code that releases the lock (NumPy, "
+        "Numba `nogil=True`)",
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), "table memory, column cpu"),
         Evidence("threads of each worker", threads, "table workers"),
@@ -305,13 +303,11 @@ class _Stalls:
 EVENT_LOOP_BLOCKED = TrialCause(
     code="event-loop-blocked",
     title="Event loops stalled",
-    needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads "
-    "were idle and tasks waited: 10 % of the worker time.",
+    needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads were "
+    "idle and tasks waited: 10 % of the worker time.",
     ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
-    "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others "
-    "fill.",
-    remedy="Take what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold "
-    "the "
+    "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others fill.",
+    remedy="Take what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold the "
     "lock.",
     link=LOOP_LINK,
     parts=("not_assigned",),
@@ -346,8 +342,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     return EVENT_LOOP_BLOCKED.finding(
         observation,
         lost_s,
-        f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads "
-        "were "
+        f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
         f"idle: {percent(share)} of the worker time.",
         "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
         "with `client.profile(server=True, scheduler=True)`, and take it off"
@@ -451,8 +446,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     title="More threads than cores",
     needs="A host without idle cores (facts host.load) of which the trial has 70 %, and 1.5 cores in use for each "
     "running task, or 1.25 running tasks for each core (table memory).",
-    ruled_out_by="Idle cores: then pools inside tasks only use what nobody wants; tasks that sleep; other "
-    "processes "
+    ruled_out_by="Idle cores: then pools inside tasks only use what nobody wants; tasks that sleep; other processes "
     "that fill the host (host-overloaded).",
     remedy="One thread for each pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores.",
     link=POOLS_LINK,
@@ -503,13 +497,12 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     else:
         summary = (
             f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, all busy ({percent(here.idle)} idle): "
-            "each "
-            f"got {percent(cores / tasks)} of one, so that more workers or threads on this host only slow each other."
+            f"each got {percent(cores / tasks)} of one, so that more workers or threads on this host only slow each "
+            "other."
         )
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or for a cluster with "
-            "more "
-            "cores"
+            "more cores"
         )
     return OVERSUBSCRIBED_THREADS.finding(
         observation,
@@ -526,8 +519,8 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     code="undersubscribed-threads",
     title="Room for more threads",
     needs="At least 80 % of the worker time busy and tasks waiting, while half of the host's cores are idle.",
-    ruled_out_by="Threads that are idle already, or take turns at a lock (gil-bound); workers on other hosts than "
-    "the one whose load is known.",
+    ruled_out_by="Threads that are idle already, or take turns at a lock (gil-bound); workers on other hosts than the "
+    "one whose load is known.",
     remedy="More threads for each worker where tasks wait for something else than a core, else more workers.",
     link=SIZES_LINK,
 )
@@ -557,8 +550,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         observation,
         0.0,
         f"All {plural(observation.threads, 'thread')} are busy and tasks wait for them, while {spare:.1f} of "
-        f"{here.cpus} "
-        f"cores are idle: {why} ({each:.2f} cores for each).",
+        f"{here.cpus} cores are idle: {why} ({each:.2f} cores for each).",
         "raise `threads_per_worker` (`--nthreads`), if what the tasks wait for can serve more at once"
         if rest
         else "use more workers or threads on this host",
@@ -574,8 +566,8 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
 HOST_OVERLOADED = TrialCause(
     code="host-overloaded",
     title="Others used the host",
-    needs="At most 10 % of the host idle and 15 % or more used by others, or 10 % taken by the hypervisor "
-    "(facts host.load), while tasks ran or waited without a core.",
+    needs="At most 10 % of the host idle and 15 % or more used by others, or 10 % taken by the hypervisor (facts "
+    "host.load), while tasks ran or waited without a core.",
     ruled_out_by="Idle cores; our own processes fill the host (oversubscribed-threads); a virtual clock.",
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link=NOISE_LINK,

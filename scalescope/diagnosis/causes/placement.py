@@ -161,7 +161,7 @@ def worker_restriction(observation: Observation) -> Finding | None:
     if worst.by == "resources":
         summary = f"{who} ask for resources ({worst.names}) and waited for them on {where}"
         remedy = (
-            f"raise what workers offer (`dask worker --resources`) or lower `resources=` in the call that makes "
+            "raise what workers offer (`dask worker --resources`) or lower `resources=` in the call that makes "
             f"`{worst.prefix}` tasks"
         )
     else:

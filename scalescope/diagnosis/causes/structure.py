@@ -31,8 +31,8 @@ WAVE_TOLERANCE = 0.05
 TOO_FEW_PARTITIONS = SweepCause(
     code="too-few-partitions",
     title="Fewer partitions than threads",
-    needs="A tenth of the worker time has no task to run; never as many tasks are runnable at once, and no stage "
-    "has as many, as there are threads (or items, where there are fewer).",
+    needs="A tenth of the worker time has no task to run; never as many tasks are runnable at once, and no stage has "
+    "as many, as there are threads (or items, where there are fewer).",
     ruled_out_by="Fewer items than threads (fewer-items-than-workers); tasks enough that depend on each other "
     "(sequential-graph); idle threads that findings of the trials explain, such as results-awaited-in-loop.",
     remedy="Set the partitions: Beam `--dask_npartitions`, bag `npartitions=`, more files or smaller chunks. A "
@@ -52,8 +52,8 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
 SEQUENTIAL_GRAPH = SweepCause(
     code="sequential-graph",
     title="Tasks depend on each other",
-    needs="There are as many tasks as threads or more, but work by longest dependency path (T1/T∞) is below half "
-    "of the threads, and a tenth of the worker time has no task to run.",
+    needs="There are as many tasks as threads or more, but work by longest dependency path (T1/T∞) is below half of "
+    "the threads, and a tenth of the worker time has no task to run.",
     ruled_out_by="Independent tasks that are sent one by one (results-awaited-in-loop, slow-submission); a long path "
     "of one long task (straggler, skewed-tasks, slow-worker).",
     remedy="Ask for about T1/T∞ threads, or shorten the longest dependency path",

@@ -215,8 +215,8 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
     prefix = _called(observation)
     single = found.tasks == found.graphs
     remedy = (
-        f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of "
-        f"`client.submit({prefix}, item).result()` in the loop"
+        f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of `client.submit({prefix}, "
+        "item).result()` in the loop"
         if single
         else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
         "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
@@ -268,9 +268,9 @@ def slow_submission(observation: Observation) -> Finding | None:
     return SLOW_SUBMISSION.finding(
         observation,
         lost_s,
-        f"The client sent {found.graphs:,} graphs of {_per_graph(found)} (`{prefix}`) one after another, "
-        f"{rate:,.3g} tasks per second; {plural(observation.threads, 'thread')} at {words.duration(mean_s)} a task "
-        f"need {needed:,.3g}, so that {percent(share)} of the worker time was idle.",
+        f"The client sent {found.graphs:,} graphs of {_per_graph(found)} (`{prefix}`) one after another, {rate:,.3g} "
+        f"tasks per second; {plural(observation.threads, 'thread')} at {words.duration(mean_s)} a task need "
+        f"{needed:,.3g}, so that {percent(share)} of the worker time was idle.",
         f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
         f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
         *_evidence(found, lost_s),
@@ -327,14 +327,14 @@ def large_graph(observation: Observation) -> Finding | None:
         "take large objects out of the calls: load them within tasks, or `future = client.scatter(data, "
         "broadcast=True)` once and pass `future`"
         if by_bytes
-        else f"make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
+        else "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
         f"{max(observation.threads * 10, 1):,} tasks per step, or functions that do several steps"
     )
     return LARGE_GRAPH.finding(
         observation,
         lost_s,
-        f"A graph of {plural(tasks, 'task')} and {words.size(nbytes)} took the scheduler "
-        f"{words.duration(longest_s)} to take in while workers waited: {percent(share)} of their time.",
+        f"A graph of {plural(tasks, 'task')} and {words.size(nbytes)} took the scheduler {words.duration(longest_s)} "
+        f"to take in while workers waited: {percent(share)} of their time.",
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),

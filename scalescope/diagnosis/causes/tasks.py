@@ -288,7 +288,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         lost_s,
         f"{len(durations):,} `{prefix}` tasks take {words.duration(low)} (a tenth is shorter) to "
         f"{words.duration(high)} (a tenth is longer), at most {longest}{sizes}: {percent(share)} of the worker time "
-        f"was spent waiting for the last of them.",
+        "was spent waiting for the last of them.",
         ("repartition by size" if by_size else "divide the work into equal parts")
         + f", and into more of them: at least {4 * math.ceil(worst.wide):,} `{prefix}` tasks for "
         f"{plural(math.ceil(worst.wide), 'thread')}, the longest first (`priority=`)",
@@ -397,7 +397,7 @@ def slow_worker(observation: Observation) -> Finding | None:
         f"{which} {times:.2g} times slower than the others at the same tasks (median over {plural(count, 'task')}), "
         f"which costs {percent(share)} of the worker time.",
         f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
-        f"slower cores, throttling, a slow disk",
+        "slower cores, throttling, a slow disk",
         Evidence("slow workers", len(slow), f"of {len(attempts.addresses):,}, table tasks by worker"),
         Evidence("times slower, median of its tasks", round(times, 3), f"table tasks, worker {names[0]}"),
         Evidence("thread-seconds of computing beyond the usual", round(excess_s, 3), "table tasks"),

@@ -123,8 +123,8 @@ def _parallelism(attempts: Attempts, levels: Profile) -> Chart:
         "parallelism",
         "Parallelism",
         f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
-        f"{plural(levels.provisioned.peak, 'thread')}; at most "
-        f"{plural(levels.runnable.peak, 'task')} could have run at once.",
+        f"{plural(levels.provisioned.peak, 'thread')}; at most {plural(levels.runnable.peak, 'task')} could have run "
+        "at once.",
         Table("Parallelism over time", ("at s", "threads there", "tasks runnable", "tasks running"), tuple(cells), 0),
         (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
     )
@@ -144,8 +144,8 @@ def _heat(heat: Heat, names: Sequence[str]) -> Chart:
     return Chart(
         "heat",
         "Busy workers",
-        f"{never}; the busiest was busy "
-        f"{percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is on top.",
+        f"{never}; the busiest was busy {percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is "
+        "on top.",
         Table(
             "Busy share of workers, the busiest first",
             ("worker", "busy"),
