@@ -48,8 +48,8 @@ class Timeline:
 
     def level(self, begin: Floats, end: Floats) -> Floats:
         """How many of the intervals [begin, end) hold, as a mean over each cell."""
-        covered = _covered(begin, self.edges) - _covered(np.maximum(end, begin), self.edges)
-        level: Floats = np.maximum(np.diff(covered), 0.0) / self.seconds
+        inside = covered(begin, self.edges) - covered(np.maximum(end, begin), self.edges)
+        level: Floats = np.maximum(np.diff(inside), 0.0) / self.seconds
         return level
 
     def within(self, begin: float, end: float) -> Floats:
@@ -62,14 +62,20 @@ class Timeline:
         """Thread-seconds of a level."""
         return float((level * self.seconds).sum())
 
+    def between(self, level: Floats, begin: Floats, end: Floats) -> Floats:
+        """Thread-seconds of a level within each interval [begin, end)."""
+        total = np.concatenate([[0.0], np.cumsum(level * self.seconds)])
+        integral: Floats = np.interp(end, self.edges, total) - np.interp(begin, self.edges, total)
+        return integral
 
-def _covered(moments: Floats, edges: Floats) -> Floats:
-    """Sum over moments of the seconds from each to each edge after it."""
+
+def covered(moments: Floats, until: Floats) -> Floats:
+    """Sum over moments of the seconds from each to each later time."""
     rising = np.sort(moments)
     sums = np.concatenate([[0.0], np.cumsum(rising)])
-    count = np.searchsorted(rising, edges)
-    covered: Floats = count * edges - sums[count]
-    return covered
+    count = np.searchsorted(rising, until)
+    total: Floats = count * until - sums[count]
+    return total
 
 
 @once
@@ -141,6 +147,27 @@ def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
 def prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
     """The task prefixes, and the place of each attempt's among them."""
     return codes(observation.measured.prefix)
+
+
+def most_common_prefix(observation: Observation, attempts: Ints | Bools | slice = slice(None)) -> str:
+    """The prefix of most of these attempts."""
+    names, place = prefixes(observation)
+    return names[int(np.bincount(place[attempts]).argmax())]
+
+
+def worker_of_rows(observation: Observation, table: str, column: str = "worker") -> Ints:
+    """The worker of each row of a table: an index into `Attempts.addresses`, -1 for the scheduler, -2 for any other."""
+    index = {address: i for i, address in enumerate(observation.measured.addresses)} | {"scheduler": -1}
+    names = observation.column(table, column)
+    return np.fromiter((index.get(name, -2) for name in names), np.int64, len(names))
+
+
+def threads_of_workers(observation: Observation) -> Ints:
+    """Threads of each worker in `Attempts.addresses`."""
+    attempts = observation.measured
+    threads = np.ones(len(attempts.addresses), np.int64)
+    threads[attempts.members.worker] = attempts.members.nthreads
+    return threads
 
 
 # ------------------------------------------------------------------ batches

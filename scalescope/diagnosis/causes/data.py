@@ -11,7 +11,7 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
-from scalescope.diagnosis.causes.failures import deaths
+from scalescope.diagnosis.causes.failures import MORE_MEMORY, deaths
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -34,10 +34,6 @@ MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 LOCALITY_LINK = "https://distributed.dask.org/en/stable/locality.html"
 LOAD_LINK = "https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask"
 REPEAT_LINK = "https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly"
-
-MORE_MEMORY = (
-    "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions smaller"
-)
 
 
 # ------------------------------------------------------------------ transfer
@@ -80,10 +76,9 @@ def transfer_bound(observation: Observation) -> Finding | None:
     Worker time lost: the part `transfer`, in which nothing was computed meanwhile; fetching that computation hides
     costs nothing.
     """
-    share = observation.share("transfer")
-    if observation.attempts is None or share < NOTEWORTHY:
+    if (share := observation.share("transfer")) < NOTEWORTHY:
         return None
-    attempts = observation.attempts
+    attempts = observation.measured
     fetching = attempts.transfer > 0
     moved, tasks = _moved(observation), int(fetching.sum())
     each = float(attempts.transfer[fetching].mean())
@@ -92,7 +87,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
     prefix, part = _largest(attempts.transfer, observation)
     amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
     remedy = (
-        "have what belongs together on one worker: fewer, larger workers (threads of one process share their data), or "
+        "keep what belongs together on one worker: fewer, larger workers (threads of one process share their data), or "
         f"one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
     )
     evidence = [
@@ -148,9 +143,6 @@ def _largest(seconds: Floats, observation: Observation) -> tuple[str, float]:
     return names[first], float(sums[first] / max(sums.sum(), 1e-12))
 
 
-# ------------------------------------------------------------------ serialisation
-
-
 SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
@@ -173,17 +165,11 @@ def serialisation_bound(observation: Observation) -> Finding | None:
     it is the time for which threads were idle although their next task had been handed to their worker
     already, at most the part `not_assigned`.
     """
-    attempts = observation.attempts
-    if attempts is None:
-        return None
-    reported = observation.share("serialisation")
-    if reported >= NOTEWORTHY:
-        return _unpacking(observation, reported)
-    return _heavy_tasks(observation)
+    return _unpacking(observation) if observation.noteworthy("serialisation") else _heavy_tasks(observation)
 
 
-def _unpacking(observation: Observation, share: float) -> Finding | None:
-    attempts = observation.measured
+def _unpacking(observation: Observation) -> Finding | None:
+    attempts, share = observation.measured, observation.share("serialisation")
     unpacking = attempts.deserialize > 0
     each, tasks = float(attempts.deserialize[unpacking].mean()), int(unpacking.sum())
     if each < FELT_S:
@@ -228,7 +214,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
     """By what a worker had been handed and could not start, where the graph is heavy."""
     nbytes = observation.numbers("graphs", "nbytes")
     heaviest = float(nbytes.max(initial=0.0))
-    if heaviest < HEAVY_GRAPH or observation.share("not_assigned") < NOTEWORTHY:
+    if heaviest < HEAVY_GRAPH or not observation.noteworthy("not_assigned"):
         return None
     waited = _handed_over(observation)
     each = float(waited.mean())
@@ -278,9 +264,6 @@ def _handed_over(observation: Observation) -> Floats:
     return done
 
 
-# ------------------------------------------------------------------ memory
-
-
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
     title="Results do not fit into memory",
@@ -299,10 +282,9 @@ def memory_spill(observation: Observation) -> Finding | None:
     Worker time lost: the part `spill`. What a worker writes because of its memory as a whole, and not for a task,
     blocks it without being in the record.
     """
-    share = observation.share("spill")
-    attempts = observation.attempts
-    if attempts is None or share < NOTEWORTHY:
+    if (share := observation.share("spill")) < NOTEWORTHY:
         return None
+    attempts = observation.measured
     read, written = float(attempts.disk_read.sum()), float(attempts.disk_write.sum())
     prefix, part = _largest(attempts.disk_read + attempts.disk_write, observation)
     spilled = _peaks(observation, "spilled")
@@ -312,7 +294,7 @@ def memory_spill(observation: Observation) -> Finding | None:
         observation.seconds("spill"),
         f"{percent(share)} of the worker time goes to writing results to disk and reading them back, {percent(part)} "
         f"of it for `{prefix}`{amount}: the results do not fit into the memory of the workers{_limit(observation)}.",
-        f"{MORE_MEMORY}; release results that are needed no more, or use more workers",
+        f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
         Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
         Evidence("seconds reading", round(read, 3), "table tasks, column disk_read"),
         Evidence("seconds writing", round(written, 3), "table tasks, column disk_write"),
@@ -341,16 +323,14 @@ def memory_paused(observation: Observation) -> Finding | None:
     Worker time lost: idle threads of paused workers (the part `paused`), by the share of the pauses in which tasks
     waited for a thread.
     """
-    attempts = observation.attempts
-    if attempts is None or not len(attempts.pauses.worker):
+    attempts, pauses = observation.measured, observation.measured.pauses
+    if not len(pauses.worker):
         return None
-    pauses, line = attempts.pauses, levels.timeline(observation)
-    wanted = np.concatenate([[0.0], np.cumsum((line.waiting > 0.5) * line.seconds)])
-    inside = np.interp(pauses.end, line.edges, wanted) - np.interp(pauses.begin, line.edges, wanted)
+    line = levels.timeline(observation)
+    inside = line.between((line.waiting > 0.5).astype(np.float64), pauses.begin, pauses.end)
     length = float((pauses.end - pauses.begin).sum())
     lost_s = observation.seconds("paused") * float(inside.sum()) / length if length > 0 else 0.0
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     workers = np.unique(pauses.worker)
     resident, managed = _while_paused(observation)
@@ -397,10 +377,8 @@ def _peaks(observation: Observation, column: str) -> float:
 def _while_paused(observation: Observation) -> tuple[float, float]:
     """Resident and managed bytes of the sample with most resident bytes, of workers that were paused then."""
     attempts = observation.measured
-    index = {address: i for i, address in enumerate(attempts.addresses)}
-    columns = [observation.column("memory", name) for name in ("worker", "time", "rss", "managed")]
-    worker = np.array([index.get(name, -1) for name in columns[0]], dtype=np.int64)
-    time, rss, managed = (np.asarray(values, dtype=np.float64) for values in columns[1:])
+    worker = levels.worker_of_rows(observation, "memory")
+    time, rss, managed = (observation.numbers("memory", name) for name in ("time", "rss", "managed"))
     then = np.zeros(len(worker), dtype=bool)
     pauses = attempts.pauses
     for i, begin, end in zip(pauses.worker.tolist(), pauses.begin, pauses.end, strict=True):
@@ -409,9 +387,6 @@ def _while_paused(observation: Observation) -> tuple[float, float]:
         return 0.0, 0.0
     worst = int(np.flatnonzero(then)[rss[then].argmax()])
     return float(rss[worst]), float(managed[worst])
-
-
-# ------------------------------------------------------------------ recomputation
 
 
 RECOMPUTATION = TrialCause(
@@ -433,16 +408,12 @@ def recomputation(observation: Observation) -> Finding | None:
     Worker time lost: the durations of every computation of a task but the last; not where the worker that had the
     result died, for that is the loss of `worker-died` or `worker-killing-task`.
     """
-    attempts = observation.attempts
-    if attempts is None:
-        return None
-    again = _computed_again(observation)
+    attempts, again = observation.measured, _computed_again(observation)
     if again is None:
         return None
     durations = attempts.stop - attempts.start
     lost_s = float(durations[again].sum())
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     prefix, part = _largest(np.where(again, durations, 0.0), observation)
     keys = Counter(compress(attempts.key, again.tolist()))
@@ -459,7 +430,7 @@ def recomputation(observation: Observation) -> Finding | None:
         else f"keep `{prefix}` after it was computed once (`x = x.persist()`, or hold its futures), or ask for all "
         "results together (`dask.compute(a, b)`)",
         Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
-        Evidence("computations too many", int(again.sum()), "table tasks, by key"),
+        Evidence("repeated computations", int(again.sum()), "table tasks, by key"),
         Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
         Evidence("such as key", next(iter(keys)), "table tasks"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),

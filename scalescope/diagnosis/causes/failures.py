@@ -35,6 +35,9 @@ EXPLAINED = 0.75
 
 KILLED_LINK = "https://distributed.dask.org/en/stable/killed.html"
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html#kill-worker"
+MORE_MEMORY = (
+    "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions smaller"
+)
 
 _ORDERLY = ("closing_gracefully", "closing")
 """States that a worker passes through when it leaves by request."""
@@ -269,12 +272,12 @@ def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequen
 
 WORKER_KILLING_TASK = TrialCause(
     code="worker-killing-task",
-    title="One task ends its workers",
-    needs="At least two workers died unasked (table workers, events remove-worker), and the same one to three tasks, "
-    "which finished nowhere, were on three quarters of them (table tasks).",
+    title="A task kills its workers",
+    needs="At least two workers died that nobody had asked to leave (table workers, events remove-worker), and the same "
+    "one to three tasks, which finished nowhere, were on three quarters of them (table tasks).",
     ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: then "
     "it is worker-died.",
-    remedy="Run that item alone outside Dask and mend what ends the process; the finding names key, exit code and the "
+    remedy="Run that item alone outside Dask and fix what ends the process; the finding names key, exit code and the "
     "line of the crash where the log has it.",
     link=KILLED_LINK,
     parts=("lost",),
@@ -307,7 +310,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         whole = (
             f"Most likely task {which} (or {words.some([words.middle_cut(key) for key in also], 2)}, always there too)"
         )
-    end = f", and the scheduler gave {'it' if len(keys) == 1 else 'them'} up (KilledWorker)" if refused else ""
+    end = f", and the scheduler gave up on {'it' if len(keys) == 1 else 'them'} (KilledWorker)" if refused else ""
     count = f"all {total:,} workers" if len(dead) == total else f"{len(dead):,} of the {total:,} workers"
     prefix = dict(zip(observation.column("tasks", "key"), observation.column("tasks", "prefix"), strict=True))[keys[0]]
     return WORKER_KILLING_TASK.finding(
@@ -358,12 +361,11 @@ def _how(dead: Sequence[Departure]) -> _End:
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
         where = "there" if ", File " in crash else "that it was in (table logs has the stacks of its threads)"
-        return _End(f" ({crash})", f"mend or upgrade the native code {where}")
+        return _End(f" ({crash})", f"fix or upgrade the native code {where}")
     if sum(death.over_memory for death in dead) * 2 > len(dead):
         return _End(
             ", each ended by its nanny because its memory was over the limit",
-            "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions "
-            "smaller",
+            MORE_MEMORY,
             MEMORY_LINK,
         )
     code = Counter(death.exit_code for death in dead).most_common(1)[0][0]
@@ -378,22 +380,24 @@ def _how(dead: Sequence[Departure]) -> _End:
             )
         return _End("", "look into the logs of the platform (pod, job, kernel): no nanny saw how its process ended")
     if code >= 0:
-        return _End(f" (exit code {code})", "look for what ends the process itself: `os._exit`, `sys.exit`, an abort")
+        return _End(
+            f" (exit code {code})", "look for code that ends the process itself: `os._exit`, `sys.exit`, an abort"
+        )
     name = _signal(-code)
     if name == "SIGKILL":
         return _End(
             f" (killed by {name})",
-            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, for that is "
-            "mostly what it means; then give each worker more memory, or make the partition smaller",
+            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, which is "
+            "what it usually means; then give each worker more memory, or make the partition smaller",
             MEMORY_LINK,
         )
     if name == "SIGTERM":
         return _End(
             f" (ended by {name})",
-            "ask the resource manager who sent it: walltime, preemption, or a limit of memory; with a walltime, start "
+            "ask the resource manager why: walltime, preemption, or a memory limit; with a walltime, start "
             "workers with a `--lifetime` below it",
         )
-    return _End(f" (crashed with {name})", "look for the native code that it was in")
+    return _End(f" (crashed with {name})", "look for the native code in which it crashed")
 
 
 def _signal(number: int) -> str:
@@ -414,9 +418,6 @@ def _traces(dead: Sequence[Departure]) -> tuple[Evidence, ...]:
     return tuple(found)
 
 
-# ------------------------------------------------------------------ workers died
-
-
 WORKER_DIED = TrialCause(
     code="worker-died",
     title="Workers died",
@@ -434,26 +435,25 @@ WORKER_DIED = TrialCause(
 
 @WORKER_DIED.finds
 def worker_died(observation: Observation) -> Finding | None:
-    """Workers died, and no task was there each time.
+    """Workers died, and no task was on all of them.
 
     Worker time lost: the part `lost`, as for a worker-killing task. A trial that it made invalid is no measurement,
     which is critical however short it was.
     """
     dead = deaths(observation)
-    if not dead or _blame(observation) is not None:
+    if not dead:
         return None
     how, last = _how(dead), dead[-1]
-    lost_s = _lost(observation)
     share = observation.share("lost")
     cut = len(frozenset().union(*(death.held for death in dead)))
     where = f"worker {last.name} on {last.host}" if len(dead) == 1 else f"the last worker {last.name} on {last.host}"
-    more = f"; {plural(cut, 'task')} had to begin again" if cut else ""
+    more = f"; {plural(cut, 'task')} had to start again" if cut else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    words = f" Its log ends: {last.words}." if last.words and not last.words.startswith("Fatal") else ""
+    said = f" Its log ends: {last.words}." if last.words and not last.words.startswith("Fatal") else ""
     return WORKER_DIED.finding(
         observation,
-        lost_s,
-        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{words}",
+        _lost(observation),
+        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}",
         how.look,
         Evidence("workers that died", len(dead), "table workers"),
         Evidence("tasks that were with them", cut, "table tasks"),
@@ -462,9 +462,6 @@ def worker_died(observation: Observation) -> Finding | None:
         severity=_severity(observation, share),
         link=how.link,
     )
-
-
-# ------------------------------------------------------------------ workers missing
 
 
 WORKERS_MISSING = TrialCause(
@@ -483,7 +480,7 @@ WORKERS_MISSING = TrialCause(
 
 @WORKERS_MISSING.finds
 def workers_missing(observation: Observation) -> Finding | None:
-    """The cluster has not the workers asked for: they never came, or left by request and nobody replaced them.
+    """The cluster does not have the workers asked for: they never came, or left by request and nobody replaced them.
 
     Worker time lost: over the makespan, threads asked for and not there while as many tasks waited; not those whose
     worker came later (`late-workers`) or died (`worker-died`).
@@ -496,8 +493,7 @@ def workers_missing(observation: Observation) -> Finding | None:
     line = levels.timeline(observation)
     away = _away(observation)
     lost_s = line.integral(np.minimum(away, line.waiting))
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     left = [departure for departure in departures(observation) if departure.expected]
     mean = line.integral(away) / observation.attempts.makespan

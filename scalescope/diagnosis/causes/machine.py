@@ -120,12 +120,10 @@ class Samples:
 @once
 def samples(observation: Observation) -> Samples | None:
     """The samples within the makespan; None where CPU was not recorded, or workers share processes."""
-    attempts = observation.attempts
-    cpu = observation.numbers("memory", "cpu")
-    if attempts is None or not len(cpu):
+    attempts, cpu = observation.measured, observation.numbers("memory", "cpu")
+    if not len(cpu):
         return None
-    index = {address: i for i, address in enumerate(attempts.addresses)}
-    worker = np.fromiter((index.get(name, -1) for name in observation.column("memory", "worker")), np.int64, len(cpu))
+    worker = levels.worker_of_rows(observation, "memory")
     time = observation.numbers("memory", "time") - attempts.epoch
     if _share_processes(observation, worker, time):
         return None
@@ -137,9 +135,8 @@ def samples(observation: Observation) -> Samples | None:
     worker, begin, end, cpu = worker[kept], begin[kept], time[kept], cpu[kept]
     if not cpu.any():
         return None
-    threads = np.ones(len(attempts.addresses), np.int64)
-    threads[attempts.members.worker] = attempts.members.nthreads
-    return Samples(worker, end - begin, cpu, running(observation, worker, begin, end), threads[worker])
+    threads = levels.threads_of_workers(observation)[worker]
+    return Samples(worker, end - begin, cpu, running(observation, worker, begin, end), threads)
 
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:
@@ -160,19 +157,11 @@ def running(observation: Observation, worker: Ints, begin: Floats, end: Floats) 
     result = np.zeros(len(worker))
     for i in np.unique(worker).tolist():
         mine, rows = worker == i, order[first[i] : first[i + 1]]
-        for moments, sign in ((np.sort(attempts.start[rows]), 1.0), (np.sort(attempts.stop[rows]), -1.0)):
-            result[mine] += sign * (_since(moments, end[mine]) - _since(moments, begin[mine]))
+        for moments, sign in ((attempts.start[rows], 1.0), (attempts.stop[rows], -1.0)):
+            result[mine] += sign * (levels.covered(moments, end[mine]) - levels.covered(moments, begin[mine]))
     length = end - begin
     mean: Floats = np.maximum(result, 0.0) / np.where(length > 0, length, 1.0)
     return mean
-
-
-def _since(moments: Floats, until: Floats) -> Floats:
-    """The sum over sorted moments of the seconds from each to a later time."""
-    sums = np.concatenate([[0.0], np.cumsum(moments)])
-    count = np.searchsorted(moments, until)
-    total: Floats = count * until - sums[count]
-    return total
 
 
 # ------------------------------------------------------------------ interpreter lock
@@ -246,14 +235,13 @@ def gil_bound(observation: Observation) -> Finding | None:
     Worker time lost: over samples in which tasks overlapped, running tasks less cores in use. It lies within `busy`:
     a thread that waits for the lock counts as computing.
     """
-    locked, attempts = _locked(observation), observation.attempts
-    if locked is None or attempts is None:
+    locked, attempts = _locked(observation), observation.measured
+    if locked is None:
         return None
     here = host(observation)
     if here is not None and here.idle * here.cpus < ROOM:
         return None  # there was no second core to be had, lock or no lock
-    share = observation.share_of(locked.lost_s)
-    if share < NOTEWORTHY:
+    if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
     threads = int(attempts.members.nthreads.max())
     names = [attempts.addresses[i] for i in locked.workers.tolist()]
@@ -321,8 +309,8 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     Worker time lost: for each stall, idle threads (of all workers, or of the stalled one) while tasks waited, within
     the time in which it was; at most the stall times these threads; all together at most the part `not_assigned`.
     """
-    attempts = observation.attempts
-    if attempts is None or observation.share("not_assigned") < NOTEWORTHY:
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned"):
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
@@ -345,7 +333,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
         f"idle: {percent(share)} of the worker time.",
         "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
-        "with `client.profile(server=True, scheduler=True)`, and take it off"
+        "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
         if scheduler
         else "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
         "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
@@ -363,26 +351,19 @@ def _shortest(observation: Observation) -> float:
     return STALL_ON_FULL_HOST_S if here is not None and here.crowded else STALL_S
 
 
-def _processes(observation: Observation, table: str, column: str) -> Ints:
-    """The process of each row: an index into `Attempts.addresses`, -1 for the scheduler, -2 for any other."""
-    index = {address: i for i, address in enumerate(observation.measured.addresses)} | {"scheduler": -1}
-    names = observation.column(table, column)
-    return np.fromiter((index.get(name, -2) for name in names), np.int64, len(names))
-
-
 def _noted(observation: Observation) -> _Stalls:
     """Stalls by table `lag`; not those in which the scheduler took in a graph."""
     time = observation.numbers("lag", "time") - observation.measured.epoch
     seconds = observation.numbers("lag", "seconds")
     begin = time - np.maximum(seconds, LAG_INTERVAL_S)
-    found = _Stalls(_processes(observation, "lag", "process"), seconds, begin, time)
+    found = _Stalls(levels.worker_of_rows(observation, "lag", "process"), seconds, begin, time)
     process = found.process
     return found.only((process >= -1) & (seconds >= _shortest(observation)) & ~_in_a_graph(observation, begin, time))
 
 
 def _gaps(observation: Observation) -> _Stalls:
     """Stalls of workers by the times of their samples, which a system monitor takes on the event loop, at intervals."""
-    process = _processes(observation, "memory", "worker")
+    process = levels.worker_of_rows(observation, "memory")
     time = observation.numbers("memory", "time") - observation.measured.epoch
     order = np.lexsort((time, process))
     process, time = process[order], time[order]
@@ -397,15 +378,14 @@ def _felt(observation: Observation, stalls: _Stalls) -> dict[int, tuple[float, f
     """For each process whose stalls cost something: thread-seconds, the longest stall in seconds, and how many."""
     attempts, line = observation.measured, levels.timeline(observation)
     begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)
-    lost = _within(line.edges, np.minimum(line.idle, line.waiting), begin, end)
+    lost = line.between(np.minimum(line.idle, line.waiting), begin, end)
     lost = np.minimum(lost, stalls.seconds * observation.threads)
     on_worker = stalls.process >= 0
     if on_worker.any():
         worker, since, until = stalls.process[on_worker], begin[on_worker], end[on_worker]
-        threads = np.ones(len(attempts.addresses))
-        threads[attempts.members.worker] = attempts.members.nthreads
+        threads = levels.threads_of_workers(observation)
         free = np.maximum(threads[worker] - running(observation, worker, since, until), 0.0) * (until - since)
-        wanted = _within(line.edges, (line.waiting > 0.5).astype(np.float64), since, until)
+        wanted = line.between((line.waiting > 0.5).astype(np.float64), since, until)
         limit = np.minimum(stalls.seconds[on_worker], wanted) * threads[worker]
         lost[on_worker] = np.minimum(lost[on_worker], np.minimum(free, limit))
     felt = lost > 0
@@ -431,16 +411,6 @@ def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
     return inside
 
 
-def _within(edges: Floats, level: Floats, begin: Floats, end: Floats) -> Floats:
-    """The integral of a level over each interval."""
-    total = np.concatenate([[0.0], np.cumsum(level * np.diff(edges))])
-    integral: Floats = np.interp(end, edges, total) - np.interp(begin, edges, total)
-    return integral
-
-
-# ------------------------------------------------------------------ threads and cores
-
-
 OVERSUBSCRIBED_THREADS = TrialCause(
     code="oversubscribed-threads",
     title="More threads than cores",
@@ -461,8 +431,8 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     Worker time lost, with pools: cores used beyond one for each running task, which others of our tasks did not get on
     a full host; at most `busy`. Without: running tasks less cores in use.
     """
-    found, here, attempts = samples(observation), host(observation), observation.attempts
-    if found is None or here is None or attempts is None or here.idle > FULL or here.ours < OURS:
+    found, here = samples(observation), host(observation)
+    if found is None or here is None or here.idle > FULL or here.ours < OURS:
         return None
     computing = found.running >= 0.5
     cores = float((found.cpu * found.seconds)[computing].sum())
@@ -471,12 +441,11 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         return None
     pools = cores >= POOLED * tasks
     beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
-    at_once = tasks / attempts.makespan
+    at_once = tasks / observation.measured.makespan
     if not pools and at_once < CROWDED * here.cpus:
         return None
     lost_s = min(float((beyond * found.seconds)[computing].sum()), observation.seconds("busy"))
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if observation.share_of(lost_s) < NOTEWORTHY:
         return None
     evidence = (
         Evidence("tasks running at once", round(at_once, 2), "table tasks"),
@@ -533,12 +502,12 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     It is advice and no fault (nothing of P × makespan is lost; tasks may wait for a GPU, or stand for one): `info`,
     with no worker time lost.
     """
-    found, here, attempts = samples(observation), host(observation), observation.attempts
-    if found is None or here is None or attempts is None or observation.share("busy") < BUSY:
+    found, here = samples(observation), host(observation)
+    if found is None or here is None or observation.share("busy") < BUSY:
         return None
     spare = here.idle * here.cpus
     line = levels.timeline(observation)
-    waiting = line.integral((line.waiting >= 1).astype(np.float64)) / attempts.makespan
+    waiting = line.integral((line.waiting >= 1).astype(np.float64)) / observation.measured.makespan
     if here.idle < SLACK or spare < 1 or waiting < SLACK or len(found.worker) < MIN_SAMPLES:
         return None
     if _locked(observation) is not None:  # more threads would take turns as well
@@ -583,21 +552,17 @@ def host_overloaded(observation: Observation) -> Finding | None:
     Worker time lost: the cores that others had, over the makespan, at most the running tasks less cores in use (where
     CPU was recorded) or the parts `busy` and `not_assigned`. Never more than medium: it is no fault of the workload.
     """
-    here, attempts = host(observation), observation.attempts
-    if here is None or attempts is None:
+    here, found = host(observation), samples(observation)
+    if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None
-    if not here.crowded and here.stolen < STOLEN:
-        return None
-    taken = (here.foreign if here.crowded else here.stolen) * here.cpus * attempts.makespan
-    found = samples(observation)
+    taken = (here.foreign if here.crowded else here.stolen) * here.cpus * observation.measured.makespan
     if found is None:
         wanted = observation.seconds("busy", "not_assigned")
     else:
         wanted = float((np.maximum(found.running - found.cpu, 0.0) * found.seconds).sum())
         wanted += observation.seconds("not_assigned")
     lost_s = min(taken, wanted)
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if observation.share_of(lost_s) < NOTEWORTHY:
         return None
     stolen = here.stolen >= here.others
     return HOST_OVERLOADED.finding(

@@ -26,8 +26,6 @@ MOST = 0.9
 
 def displaced_s(observation: Observation) -> float:
     """Thread-seconds for which tasks waited and threads were idle because of where the tasks could or had to run."""
-    if observation.attempts is None:
-        return 0.0
     restricted = sum(each.lost_s for each in _restricted(observation))
     return restricted + _late(observation).idle_s + _local(observation).lost_s
 
@@ -89,7 +87,7 @@ def _restricted(observation: Observation) -> tuple[Restricted, ...]:
     names, place = levels.prefixes(observation)
     by_resource = np.isin(place, [i for i, name in enumerate(names) if said.get(name, ("", ""))[0] == "resources"])
     confined = ((allowed > 0) & (allowed < len(attempts.addresses))) | by_resource
-    if observation.share("not_assigned") < NOTEWORTHY or not confined.any():
+    if not observation.noteworthy("not_assigned") or not confined.any():
         return ()
     waited = np.where(confined, levels.occupied_from(observation) - attempts.runnable, 0.0)
     by_prefix = np.bincount(place, weights=waited, minlength=len(names))
@@ -149,12 +147,11 @@ def worker_restriction(observation: Observation) -> Finding | None:
     `lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time. Threads idle on the allowed
     workers themselves count against it, except for resources, which leave threads idle by design.
     """
-    found = _restricted(observation) if observation.attempts is not None else ()
+    found, attempts = _restricted(observation), observation.measured
     lost_s = sum(each.lost_s for each in found)
-    if not found or observation.share_of(lost_s) < NOTEWORTHY:
+    if not found or (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worst, share = found[0], observation.share_of(lost_s)
-    attempts = observation.measured
+    worst = found[0]
     total = len(attempts.addresses)
     where = words.some([attempts.addresses[worker] for worker in worst.workers])
     who = f"{plural(len(worst.tasks), 'task')} `{worst.prefix}`"
@@ -210,7 +207,7 @@ class Late:
 def _late(observation: Observation) -> Late:
     attempts = observation.measured
     late = _newcomers(attempts.members.joined, attempts.members.left, attempts.makespan)
-    if not late.any() or observation.share("late_start", "not_assigned") < NOTEWORTHY:
+    if not late.any() or not observation.noteworthy("late_start", "not_assigned"):
         return Late(np.flatnonzero(late), 0.0, 0.0)
     line, members = levels.timeline(observation), attempts.members
     threads = members.nthreads[late]
@@ -267,11 +264,11 @@ def late_workers(observation: Observation) -> Finding | None:
     `lost_s`: of the threads that came late, those that waiting tasks would have used before they joined; and those idle
     afterwards while tasks that had been assigned before waited on other workers.
     """
-    late = _late(observation) if observation.attempts is not None else None
-    if late is None or observation.share_of(late.missing_s + late.idle_s) < NOTEWORTHY:
+    late, attempts = _late(observation), observation.measured
+    lost_s = late.missing_s + late.idle_s
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    attempts, lost_s = observation.measured, late.missing_s + late.idle_s
-    share, joined = observation.share_of(lost_s), attempts.members.joined[late.members]
+    joined = attempts.members.joined[late.members]
     names = [attempts.addresses[worker] for worker in attempts.members.worker[late.members]]
     unused = len(set(attempts.members.worker[late.members].tolist()) - set(attempts.worker.tolist()))
     little = f" ({unused:,} of them never got a task)" if unused else ""
@@ -279,7 +276,7 @@ def late_workers(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{plural(len(names), 'worker')} joined up to {words.duration(float(joined.max()))} after the first task was "
-        f"known{little}, while tasks waited on the others: {percent(share)} of the worker time is lost by that.",
+        f"known{little}, while tasks waited on the others: {percent(share)} of the worker time was lost as a result.",
         f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
         + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
         Evidence("workers that joined late", len(names), f"table workers: {words.some(names)}"),
@@ -318,7 +315,7 @@ _NOWHERE = Local(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
 @once
 def _local(observation: Observation) -> Local:
     attempts = observation.measured
-    if observation.share("not_assigned") < NOTEWORTHY or len(attempts.addresses) < 2:
+    if not observation.noteworthy("not_assigned") or len(attempts.addresses) < 2:
         return _NOWHERE
     recorded, local, source = _held_inputs(observation)
     begin = levels.occupied_from(observation)
@@ -397,12 +394,10 @@ def data_locality(observation: Observation) -> Finding | None:
     `lost_s`: the smaller of such tasks waiting, beyond threads idle on their own workers, and threads idle on other
     workers that were there from the first, over time.
     """
-    local = _local(observation) if observation.attempts is not None else _NOWHERE
-    if not local.lost_s or observation.share_of(local.lost_s) < NOTEWORTHY:
+    local, attempts = _local(observation), observation.measured
+    if (share := observation.share_of(local.lost_s)) < NOTEWORTHY:
         return None
-    attempts, share = observation.measured, observation.share_of(local.lost_s)
-    names, place = levels.prefixes(observation)
-    prefix = names[int(np.bincount(place[local.tasks]).argmax())]
+    prefix = levels.most_common_prefix(observation, local.tasks)
     where = words.some([attempts.addresses[worker] for worker in local.workers])
     holds, remedy = _inputs(observation, local, prefix)
     return DATA_LOCALITY.finding(

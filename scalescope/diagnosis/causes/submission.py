@@ -109,7 +109,7 @@ def loop(observation: Observation) -> Loop | None:
     """
     sent = submissions(observation)
     count = len(sent.time)
-    if observation.attempts is None or count < MIN_GRAPHS or np.median(sent.tasks) >= observation.threads:
+    if count < MIN_GRAPHS or np.median(sent.tasks) >= observation.threads:
         return None
     left, last_end = _left(observation, sent.time[1:])
     rounds = np.diff(sent.time)
@@ -161,12 +161,6 @@ def _unwanted_s(observation: Observation, begin: float, end: float) -> float:
     return line.integral(line.within(begin, end) * line.unwanted)
 
 
-def _called(observation: Observation) -> str:
-    """The most frequent task prefix."""
-    names, place = levels.prefixes(observation)
-    return names[int(np.bincount(place).argmax())]
-
-
 def _evidence(found: Loop, lost_s: float) -> tuple[Evidence, ...]:
     return (
         Evidence("graphs sent one after another", found.graphs, "table graphs"),
@@ -181,9 +175,6 @@ def _evidence(found: Loop, lost_s: float) -> tuple[Evidence, ...]:
 def _per_graph(found: Loop) -> str:
     each = found.tasks / found.graphs
     return "1 task" if each == 1 else f"{each:.3g} tasks on average"
-
-
-# ------------------------------------------------------------------ results awaited in a loop
 
 
 RESULTS_AWAITED_IN_LOOP = TrialCause(
@@ -209,10 +200,9 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
     if found is None or not found.waits:
         return None
     lost_s = _unwanted_s(observation, found.begin, observation.measured.makespan)
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    prefix = _called(observation)
+    prefix = levels.most_common_prefix(observation)
     single = found.tasks == found.graphs
     remedy = (
         f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of `client.submit({prefix}, "
@@ -226,13 +216,10 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         lost_s,
         f"The client sent {found.graphs:,} graphs of {_per_graph(found)} (`{prefix}`), each only after the result of "
         f"the one before had come back, so that {percent(share)} of the worker time was idle.",
-        f"{remedy}; only where a round needs the result of the last must it wait",
+        f"{remedy}; wait only where a round needs the result of the one before",
         *_evidence(found, lost_s),
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
     )
-
-
-# ------------------------------------------------------------------ slow submission
 
 
 SLOW_SUBMISSION = TrialCause(
@@ -259,10 +246,9 @@ def slow_submission(observation: Observation) -> Finding | None:
         return None
     attempts = observation.measured
     lost_s = _unwanted_s(observation, found.begin, found.end)
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    prefix, window = _called(observation), max(found.end - found.begin, 1e-9)
+    prefix, window = levels.most_common_prefix(observation), max(found.end - found.begin, 1e-9)
     mean_s = float((attempts.stop - attempts.start).mean())
     rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
     return SLOW_SUBMISSION.finding(
@@ -278,9 +264,6 @@ def slow_submission(observation: Observation) -> Finding | None:
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.85,
     )
-
-
-# ------------------------------------------------------------------ large graph
 
 
 LARGE_GRAPH = TrialCause(
@@ -304,12 +287,10 @@ def large_graph(observation: Observation) -> Finding | None:
     while it took in a later one and no task waited. The share is of the worker time with that first wait added.
     """
     sent = submissions(observation)
-    if observation.attempts is None or not len(sent.time):
-        return None
     large = (sent.nbytes >= LARGE_BYTES) | (sent.tasks >= MANY_TASKS)
     if not large.any():
         return None
-    makespan = observation.attempts.makespan
+    makespan = observation.measured.makespan
     before_s = float(np.clip(np.minimum(sent.seconds, -sent.time), 0.0, None)[large].sum())
     within_s = sum(
         _unwanted_s(observation, float(begin), float(begin + seconds))
@@ -344,9 +325,6 @@ def large_graph(observation: Observation) -> Finding | None:
         Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
         confidence=0.9,
     )
-
-
-# ------------------------------------------------------------------ nested clients
 
 
 NESTED_CLIENT = TrialCause(
@@ -386,8 +364,7 @@ def nested_client(observation: Observation) -> Finding | None:
     blocked_s = 0.0 if seceded else line.integral(waiting_parents)
     idle_s = line.integral(np.where(waiting_parents > 0, line.unwanted, 0.0))
     lost_s = blocked_s + idle_s
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     names, place = levels.prefixes(observation)
     prefix, count = names[int(place[parents][0])], int(parents.sum())

@@ -100,7 +100,7 @@ def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...
     """The batches that stragglers held up, and those whose durations are spread."""
     stragglers: list[Held] = []
     skewed: list[Held] = []
-    if observation.share("no_runnable_task", "tail") < NOTEWORTHY:
+    if not observation.noteworthy("no_runnable_task", "tail"):
         return (), ()
     attempts, found = observation.measured, levels.batches(observation)
     durations = attempts.stop - attempts.start
@@ -180,9 +180,6 @@ def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:
     return (threads * math.ceil(tasks / threads) - tasks) * mean_s
 
 
-# ------------------------------------------------------------------ straggler
-
-
 STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
@@ -205,10 +202,9 @@ def straggler(observation: Observation) -> Finding | None:
     `lost_s`: had the stragglers taken the median of their stage, it would have ended with the last of the others. From
     then to its real end, threads that were busy beside it before and are idle while no task waits.
     """
-    held = _delays(observation)[0] if observation.attempts is not None else ()
+    held = _delays(observation)[0]
     lost_s = sum(each.lost_s for each in held)
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     attempts = observation.measured
     worst = max(held, key=lambda each: each.lost_s)
@@ -244,9 +240,6 @@ def _address(observation: Observation, attempt: int) -> str:
     return attempts.addresses[int(attempts.worker[attempt])]
 
 
-# ------------------------------------------------------------------ skewed tasks
-
-
 SKEWED_TASKS = TrialCause(
     code="skewed-tasks",
     title="Tasks of one stage differ widely",
@@ -269,10 +262,9 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     `lost_s`: from the start of the last task of such a stage to its end, threads that were busy before and are idle
     while no task waits; less what equally many tasks of the mean duration would leave idle in their last wave.
     """
-    held = _delays(observation)[1] if observation.attempts is not None else ()
+    held = _delays(observation)[1]
     lost_s = sum(each.lost_s for each in held)
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     attempts = observation.measured
     worst = max(held, key=lambda each: each.lost_s)
@@ -366,7 +358,7 @@ def slow_worker(observation: Observation) -> Finding | None:
     `lost_s`: the part of the slow workers' computing beyond what the median worker would have taken, plus, in every
     batch that they finish last, threads idle without a waiting task since the other workers' last task of it ended.
     """
-    slow = slow_workers(observation) if observation.attempts is not None else ()
+    slow = slow_workers(observation)
     if not slow:
         return None
     attempts, found = observation.measured, levels.batches(observation)
@@ -384,8 +376,7 @@ def slow_worker(observation: Observation) -> Finding | None:
         usual = float((attempts.start[slowed] + durations[slowed] / times_of[slowed]).max())
         waited_s += idle.claim(tasks, max(float(attempts.stop[others].max()), usual))[0]
     lost_s = excess_s + waited_s
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     worker, times = max(slow, key=lambda item: item[1])
     count = int((attempts.useful & (attempts.worker == worker)).sum())
@@ -419,12 +410,9 @@ def _last_on(observation: Observation, slow: Bools) -> list[int]:
     return [int(batch) for batch in np.argsort(-late, kind="stable")[:CANDIDATES] if late[batch] > 0]
 
 
-# ------------------------------------------------------------------ tiny tasks
-
-
 TINY_TASKS = TrialCause(
     code="tiny-tasks",
-    title="Tasks too small to be handled",
+    title="Tasks too small",
     needs="The mean task is shorter than one millisecond of scheduling times the threads (so that the scheduler cannot "
     "feed them), or than two milliseconds (so that the worker does more for it than in it), and threads are idle while "
     "tasks wait.",
@@ -446,8 +434,8 @@ def tiny_tasks(observation: Observation) -> Finding | None:
 
     `lost_s`: idle while tasks wait (`not_assigned`), less what restrictions, locality and late workers explain of it.
     """
-    attempts = observation.attempts
-    if attempts is None or observation.share("not_assigned") < NOTEWORTHY:
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned"):
         return None
     durations = (attempts.stop - attempts.start)[attempts.useful]
     scheduler_s, worker_s = _handling(observation)
@@ -456,12 +444,10 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     if len(durations) < BULK or not (by_scheduler or mean_s < 2 * worker_s):
         return None
     lost_s = observation.seconds("not_assigned") - displaced_s(observation)
-    share = observation.share_of(lost_s)
-    if share < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     rate = len(durations) / attempts.makespan
-    names, place = levels.prefixes(observation)
-    prefix = names[int(np.bincount(place[attempts.useful]).argmax())]
+    prefix = levels.most_common_prefix(observation, attempts.useful)
     enough = max(2 * threads * scheduler_s if by_scheduler else 0.0, 10 * worker_s)
     useful = max(1, round(float(durations.sum()) / attempts.makespan))
     limit = (
