@@ -65,7 +65,7 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
                 for finding in verdict.findings[1:]
             ],
         ),
-        _items("Trials that do not count", rows.reasons(summaries)),
+        _items("Excluded trials", rows.reasons(summaries)),
         _items("Quality of the capture", rows.warnings(summaries)),
         "\n\n".join(markdown_text(line) for line in rows.cluster_lines(sweep, trials)),
     ]

@@ -273,8 +273,8 @@ def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequen
 WORKER_KILLING_TASK = TrialCause(
     code="worker-killing-task",
     title="A task kills its workers",
-    needs="At least two workers died that nobody had asked to leave (table workers, events remove-worker), and the same "
-    "one to three tasks, which finished nowhere, were on three quarters of them (table tasks).",
+    needs="At least two workers died that nobody had asked to leave (table workers, events remove-worker), and the "
+    "same one to three tasks, which finished nowhere, were on three quarters of them (table tasks).",
     ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: then "
     "it is worker-died.",
     remedy="Run that item alone outside Dask and fix what ends the process; the finding names key, exit code and the "

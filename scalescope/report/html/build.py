@@ -131,7 +131,7 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
         lstrip_blocks=True,
         finalize=_together,
     )
-    environment.filters["coded"] = embed.coded
+    environment.filters |= {"coded": embed.coded, "safe_link": embed.safe_link, "value": page.evidence_value}
     return environment.get_template(template).render(
         **given,
         light=theme.LIGHT,

@@ -12,7 +12,6 @@ from scalescope.analysis.summary import PointSummary, label, percent, plural, se
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.trial import WORKER_TIME
 from scalescope.report import rows
-from scalescope.report.html.embed import safe_link
 from scalescope.store.store import SweepRun
 
 MOST_POINTS = 200
@@ -20,12 +19,6 @@ MOST_POINTS = 200
 MOST_KNEES = 6
 """Charts of series; the table has the points of the others."""
 VERSIONS = ("python", "dask", "distributed")
-WORDS = {
-    Severity.HIGH: "Grave",
-    Severity.MEDIUM: "Worth mending",
-    Severity.LOW: "Minor",
-    Severity.INFO: "For information",
-}
 
 
 @dataclass(frozen=True)
@@ -64,26 +57,18 @@ class Bar:
 
 @dataclass(frozen=True)
 class Block:
-    """A finding as the page shows it.
+    """A finding, and what the page says of it besides.
 
     Attributes:
+        finding: The finding.
         level: Class of the style sheet: the severity, or `good`.
         word: The same in a word.
-        code: Of the finding.
-        summary: One sentence.
-        remedy: One sentence, or empty.
-        link: An address that may be followed, or empty.
-        evidence: What, value and source of each number.
         facts: Confidence, points concerned and worker time lost, in words.
     """
 
+    finding: Finding
     level: str
     word: str
-    code: str
-    summary: str
-    remedy: str
-    link: str
-    evidence: tuple[tuple[str, str, str], ...]
     facts: tuple[str, ...]
 
 
@@ -120,19 +105,12 @@ def _block(finding: Finding) -> Block:
         facts.append(f"at {plural(len(finding.points), 'point')}")
     if finding.lost_s > 0:
         facts.append(f"{rows.seconds(finding.lost_s)} thread-seconds lost to it")
-    return Block(
-        level="good" if healthy else str(finding.severity),
-        word="No fault found" if healthy else WORDS[finding.severity],
-        code=finding.code,
-        summary=finding.summary,
-        remedy=f"{finding.remedy}." if finding.remedy else "",
-        link=safe_link(finding.link),
-        evidence=tuple((item.what, _value(item.value), item.source) for item in finding.evidence),
-        facts=tuple(facts),
-    )
+    level, word = ("good", "No fault found") if healthy else (str(finding.severity), finding.severity.word)
+    return Block(finding, level, word, tuple(facts))
 
 
-def _value(value: float | int | str) -> str:
+def evidence_value(value: float | int | str) -> str:
+    """A number in four digits, or a text."""
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else value
@@ -295,8 +273,8 @@ def worst_text(worst: PointSummary, summaries: Sequence[PointSummary], verdict: 
 
 def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
     """Why this point is looked at (`rows.worst_point`)."""
-    grave = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
-    if any(worst.point.id in finding.points[:1] for finding in grave):
+    faults = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
+    if any(worst.point.id in finding.points[:1] for finding in faults):
         return "the point that the verdict rests on"
     return "the point with the smallest busy share of its worker time"
 

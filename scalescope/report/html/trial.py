@@ -69,7 +69,7 @@ def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> t
         for trial in recorded:
             if trial.state is state:
                 return trial, why
-    return (recorded[0], "a trial that does not count") if recorded else None
+    return (recorded[0], "a trial that was excluded") if recorded else None
 
 
 def build(run: SweepRun, summaries: Sequence[PointSummary], read: ReadTables, canvas: Canvas, key: str = "") -> Page:

@@ -189,7 +189,7 @@ def test_lost_time_without_visible_cause_names_the_next_experiment(bag_trial, pa
     assert hint in verdict.line
 
 
-# ------------------------------------------------------------------ trials that do not count
+# ------------------------------------------------------------------ excluded trials
 
 
 def test_a_failed_trial_comes_first(bag_trial):

@@ -103,7 +103,7 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
           Fix: run the same sweep again; where the host is overloaded, on fewer workers or on the simulated
           cluster.
 
-        Trials that do not count
+        Excluded trials
         - 1 × failed at 8 workers, 8 items: ValueError: [bold]no[/bold]
             where: here
         - 1 × invalid at 8 workers, 8 items: lost 1 of 8 workers
