@@ -43,6 +43,7 @@ class Cause(Generic[Looked]):
         precedence: Place among findings of one severity; those with `LAST` are ordered by worker time lost.
         spoils: The same where no trial is valid, ahead of `precedence`: why nothing was measured comes before that
             nothing was.
+        workers_unused: Whether it shows in workers that run no task, which a script can count.
         excusable: Whether the idle threads that it explains are nobody's fault.
         find: Looks at one trial or sweep.
     """
@@ -57,6 +58,7 @@ class Cause(Generic[Looked]):
     rules_out: tuple[str, ...] = ()
     precedence: int = LAST
     spoils: int = LAST
+    workers_unused: bool = False
     excusable: bool = False
     find: Callable[[Looked], Finding | None] = field(init=False, repr=False)
 

@@ -17,6 +17,7 @@ from scalescope.model.finding import Finding
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
+BY_CODE = {cause.code: cause for cause in all_causes()}
 OF_TRIALS = tuple(cause for cause in all_causes() if isinstance(cause, TrialCause))
 OF_SWEEPS = tuple(cause for cause in all_causes() if isinstance(cause, SweepCause))
 

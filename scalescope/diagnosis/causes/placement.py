@@ -137,6 +137,7 @@ WORKER_RESTRICTION = TrialCause(
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("not_assigned",),
+    workers_unused=True,
 )
 
 
@@ -384,6 +385,7 @@ DATA_LOCALITY = TrialCause(
     remedy="Divide or replicate the input; tell Dask how long tasks take, so that they are stolen",
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),
+    workers_unused=True,
 )
 
 

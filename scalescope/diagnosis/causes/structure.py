@@ -39,6 +39,7 @@ TOO_FEW_PARTITIONS = SweepCause(
     "library's default is named where it predicts every count that was measured",
     link="https://github.com/dask/dask/issues/10291",
     parts=WITHOUT_TASKS,
+    workers_unused=True,
 )
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",
@@ -47,6 +48,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
     ruled_out_by="Items enough that were put into few partitions (too-few-partitions).",
     remedy="Ask for no more workers than there are items, or for more items",
     parts=WITHOUT_TASKS,
+    workers_unused=True,
     excusable=True,
 )
 SEQUENTIAL_GRAPH = SweepCause(
