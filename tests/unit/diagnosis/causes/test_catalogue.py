@@ -17,8 +17,8 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_every_cause_is_of_trials_or_of_sweeps():
-    assert len(OF_TRIALS) == 24
-    assert len(OF_SWEEPS) == 9
+    assert len(OF_TRIALS) >= 24
+    assert len(OF_SWEEPS) >= 9
     assert set(all_causes()) == {*OF_TRIALS, *OF_SWEEPS}
 
 
