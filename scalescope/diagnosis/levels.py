@@ -111,11 +111,13 @@ def _sampled(moments: Floats) -> Floats:
     return rising[np.linspace(0, len(rising) - 1, limit).astype(np.int64)]
 
 
-def capacity_of(observation: Observation, members: Bools) -> Floats:
-    """Threads of some of the rows of `Attempts.members`, over the timeline."""
-    rows, line = observation.measured.members, timeline(observation)
-    count = rows.nthreads[members]
-    return line.level(np.repeat(rows.joined[members], count), np.repeat(rows.left[members], count))
+def free_threads(observation: Observation, members: Bools) -> Floats:
+    """Idle threads of some of the rows of `Attempts.members`, over the timeline."""
+    attempts, line = observation.measured, timeline(observation)
+    rows, count = attempts.members, attempts.members.nthreads[members]
+    capacity = line.level(np.repeat(rows.joined[members], count), np.repeat(rows.left[members], count))
+    own = np.isin(attempts.worker, rows.worker[members])
+    return np.maximum(capacity - line.level(occupied_from(observation)[own], attempts.stop[own]), 0.0)
 
 
 @once

@@ -135,17 +135,17 @@ class TrialCause(Cause[Observation]):
         severity: Severity | None = None,
         link: str = "",
     ) -> Finding:
-        """A finding of this cause.
+        """A finding of this cause in a trial; the rest is as `Finding` has it.
 
         Args:
             observation: The trial.
             lost_s: Worker time lost to it, in thread-seconds.
-            summary: One sentence: what is wrong and why.
+            summary: One whole sentence.
             remedy: The option or line to change, without a full stop.
             evidence: What it rests on.
             confidence: From 0 to 1.
             severity: By default according to the share of worker time lost.
-            link: Where to read more, if not where the declaration says.
+            link: By default that of the declaration.
         """
         return Finding(
             self.code,

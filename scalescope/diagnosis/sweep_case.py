@@ -80,17 +80,6 @@ class SweepCause(Cause[SweepCase]):
         confidence: float = 1.0,
         link: str = "",
     ) -> Finding:
-        """A finding of this cause.
-
-        Args:
-            severity: How much it matters.
-            summary: One sentence: what is wrong and why.
-            remedy: The option or line to change, without a full stop.
-            evidence: What it rests on.
-            points: Those concerned, worst first.
-            lost_s: Worker time lost to it over these, in thread-seconds.
-            confidence: From 0 to 1.
-            link: Where to read more of this very case.
-        """
+        """A finding of this cause at some points, worst first; the rest is as `Finding` has it."""
         ids = tuple(summary.point.id for summary in points)
         return Finding(self.code, severity, summary, remedy, evidence, confidence, ids, lost_s, link)

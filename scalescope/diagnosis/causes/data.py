@@ -31,9 +31,6 @@ HEAVY_TASK_S = 0.02
 """Mean seconds of handing over a task from which on it is its content, and not the handling that every task costs."""
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
-LOCALITY_LINK = "https://distributed.dask.org/en/stable/locality.html"
-LOAD_LINK = "https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask"
-REPEAT_LINK = "https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly"
 
 
 # ------------------------------------------------------------------ transfer
@@ -62,9 +59,9 @@ TRANSFER_BOUND = TrialCause(
     needs="At least 10 % of the worker time in the part `transfer`, by 10 ms or 1 MB for each task that fetches.",
     ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many fetches "
     "of a few milliseconds are the price of tiny tasks.",
-    remedy="Keep together what belongs together: fewer, larger workers, fewer and larger steps; send what all need to "
-    "all workers once.",
-    link=LOCALITY_LINK,
+    remedy="Keep data that is used together on one worker: fewer, larger workers, fewer and larger steps; send what "
+    "all need to all workers once.",
+    link="https://distributed.dask.org/en/stable/locality.html",
     parts=("transfer",),
 )
 
@@ -87,8 +84,8 @@ def transfer_bound(observation: Observation) -> Finding | None:
     prefix, part = _largest(attempts.transfer, observation)
     amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
     remedy = (
-        "keep what belongs together on one worker: fewer, larger workers (threads of one process share their data), or "
-        f"one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
+        "keep data that is used together on one worker: fewer, larger workers (threads of one process share their "
+        f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
     )
     evidence = [
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
@@ -108,7 +105,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
     return TRANSFER_BOUND.finding(
         observation,
         observation.seconds("transfer"),
-        f"{percent(share)} of the worker time goes to fetching inputs, {percent(part)} of it for `{prefix}`: "
+        f"{percent(share)} of the worker time was spent fetching inputs, {percent(part)} of it for `{prefix}`: "
         f"{words.duration(each)} for each of {plural(tasks, 'task')}{amount}.",
         remedy,
         *evidence,
@@ -151,7 +148,7 @@ SERIALISATION_BOUND = TrialCause(
     ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph whose "
     "tasks start late points to blocked event loops or tiny tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future.",
-    link=LOAD_LINK,
+    link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("serialisation", "not_assigned"),
     rules_out=("event-loop-blocked",),
 )
@@ -191,7 +188,7 @@ def _unpacking(observation: Observation) -> Finding | None:
     return SERIALISATION_BOUND.finding(
         observation,
         observation.seconds("serialisation"),
-        f"{percent(share)} of the worker time goes to unpacking tasks, {what}: {words.duration(each)} for each of "
+        f"{percent(share)} of the worker time was spent unpacking tasks, {what}: {words.duration(each)} for each of "
         f"{plural(tasks, 'task')}.",
         remedy,
         Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
@@ -292,7 +289,7 @@ def memory_spill(observation: Observation) -> Finding | None:
     return MEMORY_SPILL.finding(
         observation,
         observation.seconds("spill"),
-        f"{percent(share)} of the worker time goes to writing results to disk and reading them back, {percent(part)} "
+        f"{percent(share)} of the worker time was spent writing results to disk and reading them back, {percent(part)} "
         f"of it for `{prefix}`{amount}: the results do not fit into the memory of the workers{_limit(observation)}.",
         f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
         Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
@@ -344,8 +341,8 @@ def memory_paused(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{percent(share)} of the worker time was lost while {plural(len(workers), 'worker')} of "
-        f"{len(attempts.addresses):,} took no task because of {'its' if len(workers) == 1 else 'their'} "
-        f"memory{_limit(observation)}{held}.",
+        f"{len(attempts.addresses):,} took no new tasks because {'its' if len(workers) == 1 else 'their'} memory was "
+        f"almost full{_limit(observation)}{held}.",
         "find what the tasks keep besides their results (caches, globals, leaks), run fewer at once "
         "(`threads_per_worker`), or give each worker more memory (`memory_limit=`, `--memory-limit`)"
         if unmanaged
@@ -396,7 +393,7 @@ RECOMPUTATION = TrialCause(
     ruled_out_by="An attempt that erred or was lost before the task finished once is a retry; results lost with a "
     "worker that died belong to worker-died or worker-killing-task.",
     remedy="Persist what is used again, or compute everything in one call.",
-    link=REPEAT_LINK,
+    link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("busy", "lost"),
 )
 

@@ -197,7 +197,7 @@ def _last_words(observation: Observation) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Blame:
-    """Who ended which workers.
+    """Which tasks ended which workers.
 
     Attributes:
         groups: Keys that took part in the same deaths, so that one of them did it; the likeliest first.
@@ -360,7 +360,7 @@ def _how(dead: Sequence[Departure]) -> _End:
     """What the last one shows, if most of them show the same."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
-        where = "there" if ", File " in crash else "that it was in (table logs has the stacks of its threads)"
+        where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
         return _End(f" ({crash})", f"fix or upgrade the native code {where}")
     if sum(death.over_memory for death in dead) * 2 > len(dead):
         return _End(
@@ -387,15 +387,15 @@ def _how(dead: Sequence[Departure]) -> _End:
     if name == "SIGKILL":
         return _End(
             f" (killed by {name})",
-            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, which is "
-            "what it usually means; then give each worker more memory, or make the partition smaller",
+            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, which is what "
+            "it usually means; then give each worker more memory, or make the partition smaller",
             MEMORY_LINK,
         )
     if name == "SIGTERM":
         return _End(
             f" (ended by {name})",
-            "ask the resource manager why: walltime, preemption, or a memory limit; with a walltime, start "
-            "workers with a `--lifetime` below it",
+            "ask the resource manager why: walltime, preemption, or a memory limit; with a walltime, start workers "
+            "with a `--lifetime` below it",
         )
     return _End(f" (crashed with {name})", "look for the native code in which it crashed")
 
@@ -424,7 +424,8 @@ WORKER_DIED = TrialCause(
     needs="A worker left before the last computation ended, and nobody had asked it to (events remove-worker).",
     ruled_out_by="It left by request (scaled down, retired, closing gracefully), or after the work; or one task was on "
     "every worker that died: then it is worker-killing-task.",
-    remedy="By exit code, nanny's word and log: memory, native crash, resource manager, or lost machine.",
+    remedy="It depends on why, which the finding says by exit code, nanny and log: memory, a native crash, the "
+    "resource manager, or a lost machine.",
     link=KILLED_LINK,
     parts=("lost",),
     precedence=20,

@@ -17,8 +17,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 OVERLAP = 1.5
 """Tasks running at once, on average over a sample, from which on they overlap enough to compete for a lock."""
 ONE_CORE = (0.75, 1.25)
-"""Cores that a process uses which computes under one lock: its event loop adds to the one, other processes take "
-"away."""
+"""Cores that a process uses which computes under one lock: its event loop adds a little, other processes take some."""
 NEVER_MORE = 1.4
 """Cores that nine in ten samples of such a process stay below."""
 MIN_SAMPLES = 3
@@ -51,11 +50,7 @@ BUSY = 0.8
 SLACK = 0.5
 """Share of a host idle from which on there is room for more threads."""
 
-THREADS_LINK = "https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes"
-LOOP_LINK = "https://github.com/dask/distributed/issues/6325"
-POOLS_LINK = "https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads"
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
-NOISE_LINK = "https://pyperf.readthedocs.io/en/latest/system.html"
 
 
 # ------------------------------------------------------------------ the host
@@ -73,12 +68,12 @@ class Host:
 
     @property
     def foreign(self) -> float:
-        """What we could not have."""
+        """What was not available to the trial."""
         return self.others + self.stolen
 
     @property
     def crowded(self) -> bool:
-        """Whether others fill it."""
+        """Whether others keep all its cores busy."""
         return self.idle <= FULL and self.foreign >= OTHERS
 
 
@@ -223,7 +218,7 @@ GIL_BOUND = TrialCause(
     ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an idle "
     "core nobody could have had more; workers that share a process cannot be told apart.",
     remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
-    link=THREADS_LINK,
+    link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
 )
 
@@ -295,16 +290,16 @@ EVENT_LOOP_BLOCKED = TrialCause(
     "idle and tasks waited: 10 % of the worker time.",
     ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
     "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others fill.",
-    remedy="Take what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold the "
+    remedy="Move what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold the "
     "lock.",
-    link=LOOP_LINK,
+    link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
 )
 
 
 @EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
-    """An event loop could not do anything for so long that threads had nothing to do while tasks waited.
+    """An event loop was blocked for so long that threads had nothing to do while tasks waited.
 
     Worker time lost: for each stall, idle threads (of all workers, or of the stalled one) while tasks waited, within
     the time in which it was; at most the stall times these threads; all together at most the part `not_assigned`.
@@ -337,7 +332,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         if scheduler
         else "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
         "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
-        "`threads_per_worker=1` where it is the tasks",
+        "`threads_per_worker=1` where the tasks hold it",
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
         Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
         Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
@@ -416,10 +411,10 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     title="More threads than cores",
     needs="A host without idle cores (facts host.load) of which the trial has 70 %, and 1.5 cores in use for each "
     "running task, or 1.25 running tasks for each core (table memory).",
-    ruled_out_by="Idle cores: then pools inside tasks only use what nobody wants; tasks that sleep; other processes "
-    "that fill the host (host-overloaded).",
+    ruled_out_by="Idle cores: then pools inside tasks only use what nobody else wants; tasks that sleep; other "
+    "processes that fill the host (host-overloaded).",
     remedy="One thread for each pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores.",
-    link=POOLS_LINK,
+    link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
     parts=("busy",),
 )
 
@@ -466,11 +461,11 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     else:
         summary = (
             f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, all busy ({percent(here.idle)} idle): "
-            f"each got {percent(cores / tasks)} of one, so that more workers or threads on this host only slow each "
-            "other."
+            f"each got {percent(cores / tasks)} of one, so more workers or threads on this host only slow each other "
+            "down."
         )
         remedy = (
-            f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or for a cluster with "
+            f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
             "more cores"
         )
     return OVERSUBSCRIBED_THREADS.finding(
@@ -480,7 +475,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         remedy,
         *evidence,
         confidence=0.7 if pools else 0.9,
-        link=POOLS_LINK if pools else SIZES_LINK,
+        link="" if pools else SIZES_LINK,
     )
 
 
@@ -539,7 +534,7 @@ HOST_OVERLOADED = TrialCause(
     "host.load), while tasks ran or waited without a core.",
     ruled_out_by="Idle cores; our own processes fill the host (oversubscribed-threads); a virtual clock.",
     remedy="Free the host of other processes, or measure on dedicated cores.",
-    link=NOISE_LINK,
+    link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
     spoils=50,
 )
@@ -569,8 +564,8 @@ def host_overloaded(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{'Other machines on the same hardware' if stolen else 'Other processes'} took {percent(here.foreign)} of the "
-        f"{plural(here.cpus, 'core')} of this host, which had {percent(here.idle)} idle: the times are not to be "
-        "trusted.",
+        f"{plural(here.cpus, 'core')} of this host and left {percent(here.idle)} idle: do not trust the measured "
+        "times.",
         "run on dedicated cores or another instance type, and measure again"
         if stolen
         else "stop the other processes (`top` shows them) or pin them to other cores, and measure again",

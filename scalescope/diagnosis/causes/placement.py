@@ -44,10 +44,7 @@ def _kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Fl
     attempts, line = observation.measured, levels.timeline(observation)
     waiting = line.level(attempts.runnable[tasks], levels.occupied_from(observation)[tasks])
     if not alone:
-        own = np.isin(attempts.worker, workers)
-        running = line.level(levels.occupied_from(observation)[own], attempts.stop[own])
-        capacity = levels.capacity_of(observation, np.isin(attempts.members.worker, workers))
-        free = np.maximum(capacity - running, 0.0)
+        free = levels.free_threads(observation, np.isin(attempts.members.worker, workers))
         waiting, idle = np.maximum(waiting - free, 0.0), np.maximum(idle - free, 0.0)
     return np.minimum(idle, waiting)
 
@@ -218,10 +215,9 @@ def _late(observation: Observation) -> Late:
 
     own = np.isin(attempts.worker, members.worker[late])
     begin = levels.occupied_from(observation)
-    free = levels.capacity_of(observation, late) - line.level(begin[own], attempts.stop[own])
     before = ~own & (_assigned(observation) < members.joined[late].max()) & ~_confined(observation)
     waiting = line.level(attempts.runnable[before], begin[before])
-    idle = np.minimum(np.minimum(np.maximum(free, 0.0), waiting), line.idle)
+    idle = np.minimum(np.minimum(levels.free_threads(observation, late), waiting), line.idle)
     return Late(np.flatnonzero(late), line.integral(missing), line.integral(idle))
 
 
@@ -333,15 +329,11 @@ def _local(observation: Observation) -> Local:
     if count > max(1, (FEW_WORKERS if recorded else CERTAIN_FEW) * len(attempts.addresses)):
         return _NOWHERE
     tasks = tasks[np.isin(attempts.worker[tasks], workers)]
-    early = (attempts.members.joined <= 0) & ~np.isin(attempts.members.worker, workers)
-    others = np.isin(attempts.worker, attempts.members.worker[early])
-    line = levels.timeline(observation)
-    idle = levels.capacity_of(observation, early) - line.level(begin[others], attempts.stop[others])
-    own = np.isin(attempts.worker, workers)
-    free = levels.capacity_of(observation, np.isin(attempts.members.worker, workers))
-    free = np.maximum(free - line.level(begin[own], attempts.stop[own]), 0.0)
+    line, own = levels.timeline(observation), np.isin(attempts.members.worker, workers)
+    idle = levels.free_threads(observation, (attempts.members.joined <= 0) & ~own)
+    free = levels.free_threads(observation, own)
     waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free, 0.0)
-    lost = np.minimum(np.minimum(np.maximum(idle, 0.0), line.idle), waiting)
+    lost = np.minimum(np.minimum(idle, line.idle), waiting)
     return Local(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
 
 
@@ -432,6 +424,6 @@ def _inputs(observation: Observation, local: Local, prefix: str) -> tuple[str, s
     if local.recorded:
         return "which hold their inputs", f"spread the inputs first (`client.rebalance(futures)`), or {durations}"
     return (
-        "which probably hold their inputs (not recorded: scattered, or from before)",
+        "which probably hold their inputs (not recorded: they were scattered, or computed before)",
         f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`), or {durations}",
     )

@@ -314,8 +314,8 @@ def large_graph(observation: Observation) -> Finding | None:
     return LARGE_GRAPH.finding(
         observation,
         lost_s,
-        f"A graph of {plural(tasks, 'task')} and {words.size(nbytes)} took the scheduler {words.duration(longest_s)} "
-        f"to take in while workers waited: {percent(share)} of their time.",
+        f"The scheduler needed {words.duration(longest_s)} to take in a graph of {plural(tasks, 'task')} and "
+        f"{words.size(nbytes)} while workers waited: {percent(share)} of their time.",
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),

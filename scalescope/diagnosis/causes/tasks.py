@@ -209,7 +209,8 @@ def straggler(observation: Observation) -> Finding | None:
     attempts = observation.measured
     worst = max(held, key=lambda each: each.lost_s)
     tasks, longest = len(levels.batches(observation).tasks(worst.batch)), int(worst.tasks[-1])
-    prefix, took = attempts.prefix[longest], float(attempts.stop[longest] - attempts.start[longest])
+    prefix, worker = attempts.prefix[longest], attempts.addresses[int(attempts.worker[longest])]
+    took = float(attempts.stop[longest] - attempts.start[longest])
     median = float(levels.batches(observation).median[worst.batch])
     others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
     began = float(attempts.start[levels.batches(observation).tasks(worst.batch)].min())
@@ -225,7 +226,7 @@ def straggler(observation: Observation) -> Finding | None:
         f"{plural(len(worst.tasks), 'task')} of {tasks:,} `{prefix}` held up the others: "
         f"`{levels.key(observation, longest)}` took {words.duration(took)}{others}, the median is "
         f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.",
-        f"{act}; if it is fast when run alone, look at its worker {_address(observation, longest)} instead",
+        f"{act}; if it is fast when run alone, look at its worker {worker} instead",
         Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {levels.key(observation, longest)}"),
         Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
@@ -233,11 +234,6 @@ def straggler(observation: Observation) -> Finding | None:
         Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
     )
-
-
-def _address(observation: Observation, attempt: int) -> str:
-    attempts = observation.measured
-    return attempts.addresses[int(attempts.worker[attempt])]
 
 
 SKEWED_TASKS = TrialCause(

@@ -141,11 +141,7 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
     if knee.fit is not None:
         curve = made.line(*_columns(knee.curve()), line_width=2)
         canvas.paint(curve.glyph, line_color="fit")
-    source = ColumnDataSource({"x": threads, "y": speedup})
-    marks = made.scatter("x", "y", source=source, size=9, line_width=1.5)
-    canvas.paint(marks.glyph, fill_color="busy", line_color="page")
-    tooltips = [("threads", "@x{0,0}"), ("speed-up", "@y{0,0.[00]}")]
-    made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+    _marks(canvas, made, threads, speedup, {"threads": "@x{0,0}", "speed-up": "@y{0,0.[00]}"})
 
 
 # ------------------------------------------------------------------ a study
@@ -184,16 +180,11 @@ def threshold(
     canvas.paint(made.multi_line("x", "y", source=ColumnDataSource(source), line_width=1.5).glyph, line_color="busy")
     height = dict(spots)
     rises = [(left, height[left], right, height[right]) for left, right in jumps if left in height and right in height]
-    names = ("x0", "y0", "x1", "y1")
-    source = (
-        dict(zip(names, map(list, zip(*rises, strict=True)), strict=True)) if rises else {each: [] for each in names}
-    )
-    canvas.paint(made.segment(*names, source=ColumnDataSource(source), line_width=2.5).glyph, line_color="fit")
-    measured = {"x": [x for x, _ in spots], "y": [y for _, y in spots]}
-    marks = made.scatter("x", "y", source=ColumnDataSource(measured), size=8, line_width=1.2)
-    canvas.paint(marks.glyph, fill_color="busy", line_color="page")
-    tooltips = [("value", "@x{0,0.[0000]}"), ("metric", "@y{0,0.[0000]}")]
-    made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+    ends_of_rises = {name: [rise[i] for rise in rises] for i, name in enumerate(("x0", "y0", "x1", "y1"))}
+    rising = made.segment(*ends_of_rises, source=ColumnDataSource(ends_of_rises), line_width=2.5)
+    canvas.paint(rising.glyph, line_color="fit")
+    tips = {"value": "@x{0,0.[0000]}", "metric": "@y{0,0.[0000]}"}
+    _marks(canvas, made, [x for x, _ in spots], [y for _, y in spots], tips, size=8)
 
 
 def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
@@ -204,17 +195,24 @@ def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, floa
     made.xaxis.ticker.min_interval = 1
     both = [(i, a, b) for i, (a, b) in enumerate(measured, 1) if a is not None and b is not None]
     source = {"x": [i for i, _, _ in both], "a": [a for _, a, _ in both], "b": [b for _, _, b in both]}
-    canvas.paint(
-        made.segment("x", "a", "x", "b", source=ColumnDataSource(source), line_width=1.5).glyph, line_color="ideal"
-    )
+    joined = made.segment("x", "a", "x", "b", source=ColumnDataSource(source), line_width=1.5)
+    canvas.paint(joined.glyph, line_color="ideal")
     for side, colour, marker in (("a", "transfer", "circle"), ("b", "fit", "square")):
         place = "ab".index(side)
         own = [(i, pair[place]) for i, pair in enumerate(measured, 1) if pair[place] is not None]
-        source = {"x": [i for i, _ in own], "y": [y for _, y in own]}
-        marks = made.scatter("x", "y", source=ColumnDataSource(source), size=9, marker=marker, line_width=1.2)
-        canvas.paint(marks.glyph, fill_color=colour, line_color="page")
-        tooltips = [("pair", "@x"), (side.upper(), "@y{0,0.[0000]}")]
-        made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+        tips = {"pair": "@x", side.upper(): "@y{0,0.[0000]}"}
+        _marks(canvas, made, [i for i, _ in own], [y for _, y in own], tips, colour=colour, marker=marker)
+
+
+def _marks(
+    canvas: Canvas, made: Any, x: Sequence[Any], y: Sequence[Any], tips: dict[str, str], *, colour: str = "busy",
+    size: int = 9, **given: Any,
+) -> None:  # fmt: skip
+    """What was measured, a mark each, with what is said when the pointer is over one."""
+    source = ColumnDataSource({"x": list(x), "y": list(y)})
+    marks = made.scatter("x", "y", source=source, size=size, line_width=1.2, **given)
+    canvas.paint(marks.glyph, fill_color=colour, line_color="page")
+    made.add_tools(HoverTool(renderers=[marks], tooltips=list(tips.items())))
 
 
 def _plain(text: str, other: str) -> str:
