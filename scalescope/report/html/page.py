@@ -22,7 +22,7 @@ VERSIONS = ("python", "dask", "distributed")
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table of texts; the first `labels` columns are words, all others numbers.
 
     Attributes:
@@ -41,7 +41,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Bar:
+class WorkerTimeBar:
     """The worker time of one point.
 
     Attributes:
@@ -56,7 +56,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Block:
+class FindingBlock:
     """A finding, and what the page says of it besides.
 
     Attributes:
@@ -73,7 +73,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Series:
+class SpeedupChart:
     """A chart of speed-up against threads.
 
     Attributes:
@@ -91,12 +91,12 @@ class Series:
     legend: tuple[tuple[str, str], ...]
 
 
-def blocks(verdict: Verdict) -> list[Block]:
+def blocks(verdict: Verdict) -> list[FindingBlock]:
     """All findings, the worst first."""
     return [_block(finding) for finding in verdict.findings]
 
 
-def _block(finding: Finding) -> Block:
+def _block(finding: Finding) -> FindingBlock:
     healthy = finding.code == "healthy"
     facts = []
     if finding.confidence < 1:
@@ -106,7 +106,7 @@ def _block(finding: Finding) -> Block:
     if finding.lost_s > 0:
         facts.append(f"{rows.seconds(finding.lost_s)} thread-seconds lost to it")
     level, word = ("good", "No fault found") if healthy else (str(finding.severity), finding.severity.word)
-    return Block(finding, level, word, tuple(facts))
+    return FindingBlock(finding, level, word, tuple(facts))
 
 
 def evidence_value(value: float | int | str) -> str:
@@ -204,11 +204,11 @@ def moment(iso: str) -> str:
 # ------------------------------------------------------------------ points
 
 
-def points_table(summaries: Sequence[PointSummary]) -> Table:
+def points_table(summaries: Sequence[PointSummary]) -> PageTable:
     """One row per point, as on the terminal."""
     shown = rows.columns(summaries)
     kept = summaries[:MOST_POINTS]
-    return Table(
+    return PageTable(
         "What was measured, a row per point",
         tuple(column.title for column in shown),
         tuple(tuple(rows.cells(summary, shown)) for summary in kept),
@@ -222,7 +222,7 @@ def legend(summaries: Sequence[PointSummary]) -> str:
     return rows.legend(rows.columns(summaries))
 
 
-def bars(summaries: Sequence[PointSummary]) -> list[Bar]:
+def bars(summaries: Sequence[PointSummary]) -> list[WorkerTimeBar]:
     """Where the worker time went, per point that was measured."""
     names = varied(summary.point for summary in summaries)
     found = []
@@ -230,22 +230,22 @@ def bars(summaries: Sequence[PointSummary]) -> list[Bar]:
         if summary.metrics is not None:
             parts = rows.worker_time_parts(summary.metrics)
             total = rows.seconds(sum(part.seconds for part in parts))
-            found.append(Bar(label(summary.point, names), total, parts))
+            found.append(WorkerTimeBar(label(summary.point, names), total, parts))
     return found
 
 
-def legend_parts(found: Sequence[Bar]) -> list[tuple[str, str]]:
+def legend_parts(found: Sequence[WorkerTimeBar]) -> list[tuple[str, str]]:
     """Name and title of every part that occurs in some bar."""
     titles = {part.name: part.title for bar in found for part in bar.parts}
     return [(name, titles[name]) for name in WORKER_TIME if name in titles]
 
 
-def series(knees: Sequence[Knee]) -> list[Series]:
+def series(knees: Sequence[Knee]) -> list[SpeedupChart]:
     """The charts of speed-up."""
     return [_series(f"knee-{i}", knee) for i, knee in enumerate(knees[:MOST_KNEES])]
 
 
-def _series(name: str, knee: Knee) -> Series:
+def _series(name: str, knee: Knee) -> SpeedupChart:
     legend = [("busy", "measured"), ("ideal", "ideal: every thread always busy")]
     if knee.fit is not None:
         band = ", with its knee and the 95 % interval" if knee.k is not None else ""
@@ -253,13 +253,13 @@ def _series(name: str, knee: Knee) -> Series:
     line = knee.line
     if knee.low is not None and knee.high is not None:
         line += f" 95 % interval of the knee: {knee.low:,.0f} to {knee.high:,.0f} threads."
-    return Series(name, knee.title[:1].upper() + knee.title[1:], line, _refine(knee), tuple(legend))
+    return SpeedupChart(name, knee.title[:1].upper() + knee.title[1:], line, _refine(knee), tuple(legend))
 
 
 def _refine(knee: Knee) -> str:
     if not knee.refine:
         return ""
-    return "To know better, measure " + ", ".join(f"{count:,}" for count in knee.refine) + " workers too."
+    return "To narrow it down, measure " + ", ".join(f"{count:,}" for count in knee.refine) + " workers too."
 
 
 def _left_out(total: int, shown: int, what: str) -> str:

@@ -11,7 +11,7 @@ from scalescope.analysis.summary import PointSummary, percent, plural, settings
 from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
 from scalescope.report import rows
-from scalescope.report.html.page import Table
+from scalescope.report.html.page import PageTable
 
 MOST_PREFIXES = 20
 MOST_REPLAYED = 150_000
@@ -29,7 +29,7 @@ CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
 """In words, how many times as many tasks, and how."""
 
 
-def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
+def path(attempts: Attempts, graph: Graph) -> tuple[PageTable | None, str]:
     """What the critical path consists of, and what follows from its length."""
     spans = work_span(attempts, graph)
     longest = critical_path(attempts, graph)
@@ -48,12 +48,12 @@ def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
         f"{percent(longest.span_s / attempts.makespan)} of the makespan: no number of workers makes this graph faster "
         f"than that. {useful}"
     )
-    return Table("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
+    return PageTable("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
 
 
 def what_if(
     trial: Trial, attempts: Attempts, graph: Graph, summaries: Sequence[PointSummary]
-) -> tuple[Table | None, str]:
+) -> tuple[PageTable | None, str]:
     """Makespans on other numbers of threads and at other task sizes, and how far they can be believed."""
     tasks, here = len(attempts.start), trial.point.threads
     if tasks > MOST_REPLAYED:
@@ -75,7 +75,7 @@ def what_if(
             left -= int(times * tasks)
             cells.append(_row(f"{plural(here, 'thread')}, {text}", change(replay).makespan(here), replayed[here], None))
     heads = ("what", "makespan s", "speed-up", "measured s", "error")
-    return Table("The recorded graph, scheduled again on paper", heads, tuple(cells)), _believed(replayed, measured)
+    return PageTable("The recorded graph, scheduled again on paper", heads, tuple(cells)), _believed(replayed, measured)
 
 
 def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:
