@@ -126,9 +126,7 @@ def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
         f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
         f"{plural(levels.provisioned.peak, 'thread')}; at most {plural(levels.runnable.peak, 'task')} could have run "
         "at once.",
-        PageTable(
-            "Parallelism over time", ("at s", "threads there", "tasks runnable", "tasks running"), tuple(cells), 0
-        ),
+        PageTable("Parallelism over time", heads, tuple(cells), 0),
         (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
     )
 
