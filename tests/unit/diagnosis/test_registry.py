@@ -13,7 +13,7 @@ from scalescope.diagnosis.registry import Cause, all_causes, declared, severity_
 from scalescope.model.finding import RENAMED, Severity
 from scalescope.model.trial import WORKER_TIME
 
-DOCS = Path(__file__).parents[4] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_every_cause_is_of_trials_or_of_sweeps():
