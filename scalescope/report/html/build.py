@@ -1,4 +1,4 @@
-"""Puts the report of a run together."""
+"""Builds the HTML report of a run, and writes pages to files."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ FONT = "system-ui, sans-serif"
 OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
 """Up to so many bars in so many rows each gets an outline, so that a very short one can still be seen."""
 LEFT = 64
-"""Pixels for the vertical axis, the same in all charts of a trial so that their times lie below each other."""
+"""Pixels for the vertical axis, the same in all charts of a trial so that their time axes are aligned."""
 HEAT_STEPS = 64
 PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)
 """What a text must consist of for Bokeh to find no formula in it."""
@@ -54,7 +54,7 @@ def bokeh_script() -> str:
 
 
 class Canvas:
-    """Figures that will stand in one page, and how they are to be coloured.
+    """The figures of one page, and their colours.
 
     Attributes:
         figures: By name; the element `chart-NAME` receives each.
@@ -113,7 +113,7 @@ class Canvas:
         return made
 
     def to_json(self) -> str:
-        """What the page's script draws from."""
+        """The figures as JSON, for the page's script."""
         document = Document()
         for made in self.figures.values():
             document.add_root(made)
@@ -208,7 +208,7 @@ def _marks(
     canvas: Canvas, made: Any, x: Sequence[Any], y: Sequence[Any], tips: dict[str, str], *, colour: str = "busy",
     size: int = 9, **given: Any,
 ) -> None:  # fmt: skip
-    """What was measured, a mark each, with what is said when the pointer is over one."""
+    """A mark for each measurement, with a tooltip."""
     source = ColumnDataSource({"x": list(x), "y": list(y)})
     marks = made.scatter("x", "y", source=source, size=size, line_width=1.2, **given)
     canvas.paint(marks.glyph, fill_color=colour, line_color="page")
@@ -255,13 +255,13 @@ class TrialCharts:
         self._reading |= {"range": self._range.id, "makespan": makespan, "cursors": [], "figures": {}}
 
     def parallelism(self, profile: Profile) -> None:
-        """Threads that were there, tasks that could run, tasks that ran."""
+        """Threads available, tasks that could run, and tasks that ran."""
         steps = {"provisioned": profile.provisioned, "runnable": profile.runnable, "running": profile.running}
         made = self._figure("parallelism", height=220, y_label="threads, tasks")
         ids = {}
         for name, step in steps.items():
             level = step.level.astype(np.int32)
-            level[-1:] = level[-2:-1]  # all ends with the trial, which is no news
+            level[-1:] = level[-2:-1]  # the drop to zero at the end of the trial says nothing
             source = ColumnDataSource({"time": step.time.astype(np.float32), "level": level})
             ids[name] = source.id
             if name == "running":

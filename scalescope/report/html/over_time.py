@@ -21,13 +21,13 @@ from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
 
 TABLE_TIMES = 12
-"""Rows of the tables that stand for charts over time."""
+"""Rows of the tables that repeat charts over time."""
 TABLE_WORKERS = 10
 
 
 @dataclass(frozen=True)
 class TimeChart:
-    """A chart over the time of the trial, and what says the same in words and numbers.
+    """A chart over the time of the trial, and the same in words and numbers.
 
     Attributes:
         name: Of the figure.

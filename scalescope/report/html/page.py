@@ -1,4 +1,4 @@
-"""What the page says about the sweep as a whole, as texts and tables for the template."""
+"""What the page says about the sweep as a whole: texts and tables for the template."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scalescope.report import rows
 from scalescope.store.store import SweepRun
 
 MOST_POINTS = 200
-"""Points in a table; more could not be read."""
+"""Points in a table: nobody reads more."""
 MOST_KNEES = 6
 """Charts of series; the table has the points of the others."""
 VERSIONS = ("python", "dask", "distributed")
@@ -280,7 +280,7 @@ def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
 
 
 def key_figures(worst: PointSummary | None) -> list[tuple[str, str, str]]:
-    """The few numbers that matter most, of the point that the verdict rests on: value, meaning, and how to take it."""
+    """The few numbers that matter most, of the point that the verdict rests on: value, meaning, and a note."""
     if worst is None or worst.metrics is None:
         return []
     metrics, point = worst.metrics, worst.point

@@ -1,4 +1,4 @@
-"""Colours of the report, by day and by night: the style sheet and the charts read the same names.
+"""Colours of the report, in the light and in the dark scheme, for the style sheet and the charts.
 
 Text has a contrast of at least 4.5 to 1 against its background, and marks of charts 3 to 1 (WCAG 2.2, 1.4.3 and
 1.4.11); only what means "nothing happened here" is fainter, and every colour is also written out in a table.
@@ -48,7 +48,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "stage-8": ("#868f99", "#6d7780"),
     "stage-9": ("#c43a2c", "#f0695b"),
 }
-"""By day and by night."""
+"""In the light and in the dark scheme."""
 LIGHT, DARK = ({name: pair[i] for name, pair in COLOURS.items()} for i in (0, 1))
 
 

@@ -1,4 +1,4 @@
-"""What the page says about one trial: charts over its time, stages, critical path, and what would be if."""
+"""What the page says about one trial: charts over its time, stages, critical path and what-if replays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ReadTables = Callable[[Trial], Tables]
 
 @dataclass(frozen=True)
 class TrialPage:
-    """All that is said of one trial.
+    """Everything that the page says about one trial.
 
     Attributes:
         title: The point in words.

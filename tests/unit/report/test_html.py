@@ -94,7 +94,7 @@ def test_every_part_is_there(page: str) -> None:
         "Where the worker time went", "busy 50 %, no runnable task 50 %", "How it scales", "Inside one trial",
         "Parallelism", "Busy workers", "1 of 2 workers never ran a task", "What each thread ran", "Memory", "Stages",
         "2 items → 2 partitions in the widest stage → 4 tasks", "Critical path", "100 % of the makespan",
-        "The recorded graph, scheduled again on paper", "1 measured point it is off by 0.0 %",
+        "The recorded graph, replayed", "1 measured point it is off by 0.0 %",
         "Findings and what they rest on", "How to read it",
     ):  # fmt: skip
         assert text in shown, text
