@@ -144,17 +144,10 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
 
 
 def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> Path:
-    """Write the report of a run; a reader of the file sees the old one or the whole new one.
-
-    Args:
-        path: Of the file; its folder must exist.
-        run: As `render`.
-        read: As `render`.
-        trial: As `render`.
-        followed_by: As `render`.
+    """Write what `render` makes; a reader of the file sees the old report or the whole new one.
 
     Raises:
-        UsageError: As `render`.
+        UsageError: As `render`, or the folder of the file does not exist.
         StoreError: The file cannot be written.
     """
     return save(path, lambda: render(run, read, trial=trial, followed_by=followed_by))
