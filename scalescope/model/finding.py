@@ -7,6 +7,14 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+RENAMED: Mapping[str, str] = {"poisonous-task": "worker-killing-task"}
+"""Codes of findings that older versions used, and what they are called now."""
+
+
+def current_code(code: str) -> str:
+    """The present name of a code of a finding."""
+    return RENAMED.get(code, code)
+
 
 class Severity(StrEnum):
     """How much it matters: `high` makes the command line exit with 1."""
@@ -15,6 +23,16 @@ class Severity(StrEnum):
     MEDIUM = "medium"
     LOW = "low"
     INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return tuple(Severity).index(self)
+
+    @property
+    def word(self) -> str:
+        """What people call it."""
+        return ("Critical", "Warning", "Minor", "Information")[self.rank]
 
 
 @dataclass(frozen=True)
@@ -58,16 +76,21 @@ class Finding:
     lost_s: float = 0.0
     link: str = ""
 
+    def rank(self) -> tuple[int, float, float]:
+        """Sorts findings, the worst first: by severity, then by worker time lost, then by confidence."""
+        return self.severity.rank, -self.lost_s, -self.confidence
+
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
         return asdict(self)
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Finding:
-        """The inverse of `to_mapping`."""
+        """The inverse of `to_mapping`, also for what older versions wrote."""
         return cls(
             **{
                 **data,
+                "code": current_code(data["code"]),
                 "severity": Severity(data["severity"]),
                 "evidence": tuple(Evidence(**item) for item in data["evidence"]),
                 "points": tuple(data["points"]),

@@ -61,11 +61,11 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
         _items(
             "Also found",
             [
-                f"{finding.severity}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
+                f"{finding.severity.word}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
                 for finding in verdict.findings[1:]
             ],
         ),
-        _items("Trials that do not count", rows.reasons(summaries)),
+        _items("Excluded trials", rows.reasons(summaries)),
         _items("Quality of the capture", rows.warnings(summaries)),
         "\n\n".join(markdown_text(line) for line in rows.cluster_lines(sweep, trials)),
     ]

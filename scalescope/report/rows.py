@@ -22,7 +22,7 @@ from scalescope.analysis.summary import (
     varied,
 )
 from scalescope.analysis.worker_time import TITLES
-from scalescope.diagnosis.verdict import cause_of
+from scalescope.diagnosis.causes.structure import structure_of
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import Point, Sweep
@@ -117,7 +117,7 @@ def row(summary: PointSummary) -> dict[str, Any]:
         ],
         "warnings": list(summary.warnings),
         "metrics": None if summary.metrics is None else summary.metrics.to_mapping(),
-        "cause": cause_of(summary).value,
+        "cause": structure_of(summary) or "none",
     }
 
 

@@ -61,7 +61,7 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
         _scaling(sweep, trials),
         _worker_time(summaries, verdict, width),
         _other_findings(verdict),
-        _listed("Trials that do not count", rows.reasons(summaries), "red"),
+        _listed("Excluded trials", rows.reasons(summaries), "red"),
         _listed("Quality of the capture", rows.warnings(summaries), "yellow"),
         _cluster(sweep, trials),
     ]

@@ -1,4 +1,4 @@
-"""How to read the report: its terms, in the order in which they are met."""
+"""The terms of the report, in the order in which they appear in it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TERMS: tuple[tuple[str, str], ...] = (
     ("Span, T∞", "The longest path of tasks that depend on each other: no number of workers makes it shorter."),
     (
         "Ideal",
-        "max(T1 / P, T∞) on P threads: no schedule of this graph is shorter (Brent, 1974). An efficiency of 1 means "
-        "that this graph cannot run faster; the graph itself may still be the fault.",
+        "max(T1 / P, T∞) on P threads: no schedule of this graph is shorter (Brent, 1974). The graph itself may "
+        "still be the fault.",
     ),
     ("Parallelism, T1/T∞", "How many threads the graph can keep busy on average, however many there are."),
-    ("Parts", "Tasks of the widest stage: the partitions of a bag, an array or a Beam pipeline."),
+    ("Partitions", "Tasks of the widest stage: the partitions of a bag, an array or a Beam pipeline."),
     ("Runnable", "Tasks whose inputs are in memory: they run, or wait for a thread."),
     (
         "Speed-up, knee",
@@ -31,7 +31,7 @@ PARTS: dict[str, str] = {
     "transfer": "idle while its worker fetched a task’s inputs",
     "serialisation": "idle while its worker deserialised a task",
     "spill": "idle while its worker read or wrote spilled data",
-    "paused": "idle because its worker was paused, mostly for want of memory",
+    "paused": "idle because its worker was paused, mostly because its memory was almost full",
     "no_runnable_task": "idle, and no task was there to run: the graph offered fewer tasks than threads",
     "not_assigned": "idle although a task was runnable: the price of scheduling and communication",
     "late_start": "not there yet: its worker had not joined, or never did",

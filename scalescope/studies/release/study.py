@@ -212,7 +212,7 @@ def _symptom(metric: object, finding: object) -> Symptom:
 
 def _words(symptom: Symptom) -> str:
     if isinstance(symptom, FindingSymptom):
-        return f"shows {symptom.code}"
+        return f"shows {symptom.present_code}"
     return f"moves {symptom.text}" if isinstance(symptom, Quantity) else f"has {symptom.text}"
 
 

@@ -84,7 +84,7 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
     assert show(run, printed) == golden(
         """
         ✗ 1 of 4 trials failed in the workload, first at 8 workers, 8 items: ValueError: [bold]no[/bold].
-          Fix: run that point alone and mend the workload; performance of a wrong answer means nothing.
+          Fix: run that point alone and fix the workload; the performance of a wrong answer means nothing.
 
         workers  items  tasks  parts  used  peak  mean  time s  ideal s  efficiency  T1/T∞   busy  valid
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -103,7 +103,7 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
           Fix: run the same sweep again; where the host is overloaded, on fewer workers or on the simulated
           cluster.
 
-        Trials that do not count
+        Excluded trials
         - 1 × failed at 8 workers, 8 items: ValueError: [bold]no[/bold]
             where: here
         - 1 × invalid at 8 workers, 8 items: lost 1 of 8 workers
