@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model.finding import Evidence, Finding, Severity, Verdict
-from scalescope.model.metrics import Metrics
+from scalescope.model.metrics import METRICS, Combine, Metrics
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.owner import Owner
@@ -167,8 +167,7 @@ json_values = st.recursive(
 facts = st.dictionaries(text.filter(lambda name: name not in ("packages", "interrupted")), json_values, max_size=4)
 metrics = st.builds(
     Metrics,
-    **dict.fromkeys([item.name for item in dataclasses.fields(Metrics) if item.type == "float"], numbers),
-    **dict.fromkeys([item.name for item in dataclasses.fields(Metrics) if item.type == "int"], counts),
+    **{name: counts if each.combine is Combine.LOWER_MEDIAN else numbers for name, each in METRICS.items()},
     worker_time_s=st.dictionaries(text, numbers, max_size=3),
 )
 scalars = (
