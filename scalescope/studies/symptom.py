@@ -253,9 +253,7 @@ def _numbers(text: str, tree: ast.expr, trial: Trial) -> dict[str, float]:
     """What the names of an expression stand for at a trial."""
     numbers = numbers_of(trial.point, _measured(trial))
     if missing := _names(tree) - set(numbers):
-        raise InvalidField(
-            "metric", text, f"what the workload has; this workload has no {min(missing)!r}"
-        )
+        raise InvalidField("metric", text, f"what the workload has; this workload has no {min(missing)!r}")
     return numbers
 
 
