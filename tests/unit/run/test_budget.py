@@ -45,7 +45,7 @@ def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     request = engine.check(sweep, store=address, budget={"money": 10})
     assert request.budget is not None
     assert request.budget.prices.of(request.sweep.cluster) == 2.5
-    with pytest.raises(InvalidField, match="a worker-hour of cpu has a price"):
+    with pytest.raises(InvalidField, match="a worker-hour of cpu has no price"):
         engine.check({**SWEEP, "cluster": {"kind": "slurm", "partition": "cpu"}}, store=address, budget={"money": 10})
     table.write_text("worker_hour: [")
     with pytest.raises(InvalidField, match=prices.VARIABLE):
