@@ -16,7 +16,8 @@ from scalescope.analysis.worker_time import WorkerTime, divide
 from scalescope.diagnosis.registry import NOTEWORTHY, Cause, severity_of
 from scalescope.errors import CaptureError
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.trial import Metrics, Trial
+from scalescope.model.metrics import Metrics
+from scalescope.model.trial import Trial
 
 T = TypeVar("T")
 

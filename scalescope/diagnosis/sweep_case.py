@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.diagnosis.registry import WITHOUT_TASKS, Cause, declared
 from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.sweep import Sweep
-from scalescope.model.trial import WORKER_TIME, Metrics
 
 Measured = tuple[PointSummary, Metrics]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from scalescope.model.mapping import Mapped
 
 RENAMED: Mapping[str, str] = {"poisonous-task": "worker-killing-task"}
 """Codes of findings that older versions used, and what they are called now."""
@@ -51,7 +52,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Mapped):
     """One cause, as a sentence that a person can act on.
 
     Attributes:
@@ -80,22 +81,8 @@ class Finding:
         """Sorts findings, the worst first: by severity, then by worker time lost, then by confidence."""
         return self.severity.rank, -self.lost_s, -self.confidence
 
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
-
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> Finding:
-        """The inverse of `to_mapping`, also for what older versions wrote."""
-        return cls(
-            **{
-                **data,
-                "code": current_code(data["code"]),
-                "severity": Severity(data["severity"]),
-                "evidence": tuple(Evidence(**item) for item in data["evidence"]),
-                "points": tuple(data["points"]),
-            }
-        )
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", current_code(self.code))  # of a finding that an older version stored
 
 
 @dataclass(frozen=True)

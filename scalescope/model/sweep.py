@@ -15,6 +15,7 @@ from scalescope.model import fields, parameters
 from scalescope.model.cluster import KINDS, ClusterSpec, SimulatedSpec, cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
+from scalescope.model.mapping import from_mapping
 from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
@@ -95,7 +96,7 @@ class Point:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Point:
         """The inverse of `to_mapping`."""
-        return cls(**data)
+        return from_mapping(cls, data)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.report import export, html, links
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_text
 from scalescope.run import prices, quiet
 from scalescope.run.drivers import Drivers, may_start, shielded, stop
 from scalescope.run.parameters import Reported

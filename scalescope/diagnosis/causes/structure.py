@@ -10,12 +10,11 @@ import math
 from collections.abc import Sequence
 
 from scalescope.analysis.summary import PointSummary, percent, plural
-from scalescope.analysis.worker_time import TITLES
 from scalescope.diagnosis.partitions import BAG_OPTION, BEAM_128, BEAM_OPTION, PartitionRule, matching
 from scalescope.diagnosis.registry import NOTEWORTHY, SEVERE, WITHOUT_TASKS
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.trial import WORKER_TIME, Metrics
+from scalescope.model.metrics import PARTS, WORKER_TIME, Metrics
 
 MINOR = 0.20
 """Share of worker time below which a cause with a remedy is minor."""
@@ -220,7 +219,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     return UNKNOWN.finding(
         Severity.MEDIUM,
         f"{percent(1 - worst.share('busy'))} of the worker time is not busy at {case.label(worst)}, most of it "
-        f"`{TITLES[part]}` ({percent(worst.share(part))}); the cause is not known yet.",
+        f"`{PARTS[part].title}` ({percent(worst.share(part))}); the cause is not known yet.",
         NEXT_EXPERIMENT[part],
         *_structure(worst, metrics),
         confidence=0.5,

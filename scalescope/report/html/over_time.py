@@ -15,10 +15,10 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.report import rows
 from scalescope.report.html import gantt, series
 from scalescope.report.html.charts import Canvas, TrialCharts
-from scalescope.report.html.page import PageTable
 from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
+from scalescope.report.table import Table
 
 TABLE_TIMES = 12
 """Rows of the tables that repeat charts over time."""
@@ -41,7 +41,7 @@ class TimeChart:
     name: str
     title: str
     text: str
-    table: PageTable | None = None
+    table: Table | None = None
     legend: tuple[tuple[str, str], ...] = ()
     notice: str = ""
 
@@ -126,7 +126,7 @@ def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
         f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
         f"{plural(levels.provisioned.peak, 'thread')}; at most {plural(levels.runnable.peak, 'task')} could have run "
         "at once.",
-        PageTable("Parallelism over time", heads, tuple(cells), 0),
+        Table.of("Parallelism over time", heads, tuple(cells), 0),
         (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
     )
 
@@ -147,7 +147,7 @@ def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
         "Busy workers",
         f"{never}; the busiest was busy {percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is "
         "on top.",
-        PageTable(
+        Table.of(
             "Busy share of workers, the busiest first",
             ("worker", "busy"),
             cells,
@@ -200,7 +200,7 @@ def _memory(memory: Memory) -> TimeChart:
         "Memory",
         f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {gib(memory.rss)} "
         f"together, the fullest {gib(memory.highest)}{spilled}.",
-        PageTable("Memory over time, GiB", heads, cells, 0),
+        Table.of("Memory over time, GiB", heads, cells, 0),
         (
             ("busy", "all workers, resident"),
             ("transfer", "results they hold (managed)"),

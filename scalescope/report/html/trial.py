@@ -15,7 +15,7 @@ from scalescope.report import rows
 from scalescope.report.html import over_time, page, stages, what_if
 from scalescope.report.html.charts import Canvas
 from scalescope.report.html.over_time import TimeChart
-from scalescope.report.html.page import PageTable
+from scalescope.report.table import Table
 from scalescope.store.store import SweepRun
 
 ReadTables = Callable[[Trial], Tables]
@@ -41,10 +41,10 @@ class TrialPage:
     why: str
     missing: str = ""
     charts: tuple[TimeChart, ...] = ()
-    stages: PageTable | None = None
-    path: PageTable | None = None
+    stages: Table | None = None
+    path: Table | None = None
     path_text: str = ""
-    what_if: PageTable | None = None
+    what_if: Table | None = None
     what_if_text: str = ""
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.graph import Graph
-from scalescope.analysis.replay import Replay, validate
+from scalescope.analysis.replay import Replay, errors
 from scalescope.analysis.summary import PointSummary, percent, plural, settings
 from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
 from scalescope.report import rows
-from scalescope.report.html.page import PageTable
+from scalescope.report.table import MISSING, Table
 
 MOST_PREFIXES = 20
 MOST_REPLAYED = 150_000
@@ -29,7 +29,7 @@ CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
 """What is changed in words, how many times as many tasks that makes, and how to do it."""
 
 
-def path(attempts: Attempts, graph: Graph) -> tuple[PageTable | None, str]:
+def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
     """What the critical path consists of, and what follows from its length."""
     spans = work_span(attempts, graph)
     longest = critical_path(attempts, graph)
@@ -48,12 +48,12 @@ def path(attempts: Attempts, graph: Graph) -> tuple[PageTable | None, str]:
         f"{percent(longest.span_s / attempts.makespan)} of the makespan: no number of workers makes this graph faster "
         f"than that. {useful}"
     )
-    return PageTable("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
+    return Table.of("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
 
 
 def what_if(
     trial: Trial, attempts: Attempts, graph: Graph, summaries: Sequence[PointSummary]
-) -> tuple[PageTable | None, str]:
+) -> tuple[Table | None, str]:
     """Makespans on other numbers of threads and at other task sizes, and how reliable they are."""
     tasks, here = len(attempts.start), trial.point.threads
     if tasks > MOST_REPLAYED:
@@ -75,7 +75,7 @@ def what_if(
             left -= int(times * tasks)
             cells.append(_row(f"{plural(here, 'thread')}, {text}", change(replay).makespan(here), replayed[here], None))
     heads = ("what", "makespan s", "speed-up", "measured s", "error")
-    return PageTable("The recorded graph, replayed", heads, tuple(cells)), _believed(replayed, measured)
+    return Table.of("The recorded graph, replayed", heads, tuple(cells)), _believed(replayed, measured)
 
 
 def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:
@@ -89,19 +89,19 @@ def _threads(threads: int, here: int) -> str:
 
 
 def _row(what: str, makespan: float, reference: float, measured: float | None) -> tuple[str, ...]:
-    faster = rows.speedup(reference / makespan) if makespan > 0 else rows.MISSING
-    error = rows.MISSING if measured is None else _error(makespan / measured - 1)
+    faster = rows.speedup(reference / makespan) if makespan > 0 else MISSING
+    error = MISSING if measured is None else _error(makespan / measured - 1)
     return (what, rows.seconds(makespan), faster, rows.seconds(measured), error)
 
 
 def _believed(replayed: dict[int, float], measured: dict[int, float]) -> str:
-    compared = validate(replayed, measured)
+    compared = errors(replayed, measured)
     how = "List scheduling of the recorded durations; contention and transfers between workers are not modelled. "
-    if compared is None:
+    if not compared:
         return how + "It could not be compared with any measurement."
-    points = plural(len(compared.threads), "measured point")
-    doubt = ": do not rely on it here" if abs(compared.worst) > DOUBTFUL else ""
-    return how + f"Against {points} it is off by {_error(compared.worst)} at most{doubt}."
+    worst = max(compared.values(), key=abs)
+    doubt = ": do not rely on it here" if abs(worst) > DOUBTFUL else ""
+    return how + f"Against {plural(len(compared), 'measured point')} it is off by {_error(worst)} at most{doubt}."
 
 
 def _error(share: float) -> str:

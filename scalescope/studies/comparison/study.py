@@ -18,12 +18,10 @@ from scalescope.store.store import SweepRun
 from scalescope.studies.comparison import judge as comparison
 from scalescope.studies.comparison.judge import Decision
 from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
-from scalescope.studies.symptom import Quantity, quantity
+from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 METRIC = "makespan_s"
 SMALLEST_EFFECT, MAX_PAIRS = comparison.SMALLEST_EFFECT, comparison.MOST_PAIRS
-LARGER_IS_BETTER = frozenset({"efficiency", "parallelism", "mean_parallelism", "workers_used", "busy"})
-"""Metrics of which more is better; of all others less is."""
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:

@@ -20,7 +20,7 @@ from scalescope.model.recorded import RecordedGraph, RecordedTask
 from scalescope.studies.isolation import reproducer_parts as parts
 from scalescope.studies.isolation.removals import Setting
 from scalescope.studies.isolation.result import Isolation
-from scalescope.studies.symptom import MetricSymptom, Symptom, numbers_of
+from scalescope.studies.symptom import MetricSymptom, Symptom
 
 MOST_LINES = 60
 WIDTH = 110
@@ -30,7 +30,7 @@ TIMEOUT_S = 120.0
 SHOWN, GONE = 1, 0
 """Exit statuses of a script: a symptom is an error."""
 
-COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "busy"})
+COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
 """Numbers that a script measures: a comparison of these is taken over as it is."""
 
 _GUARDED = (
@@ -220,4 +220,4 @@ def _condition(isolation: Isolation, symptom: Symptom) -> str:
     cause = None if isinstance(symptom, MetricSymptom) else causes.BY_CODE.get(symptom.code)
     if cause is not None and cause.workers_unused and metrics.workers_used < point.workers:
         return f"workers_used < {(metrics.workers_used / point.workers + 1) / 2:.3g} * workers"
-    return f"busy < {(numbers_of(point, metrics)['busy'] + 1) / 2:.3g}"
+    return f"efficiency < {(metrics.efficiency + 1) / 2:.3g}"

@@ -11,7 +11,7 @@ from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
 from scalescope.diagnosis.observation import TrialCause
 from scalescope.diagnosis.registry import Cause, all_causes, declared, severity_of
 from scalescope.model.finding import RENAMED, Severity
-from scalescope.model.trial import WORKER_TIME
+from scalescope.model.metrics import WORKER_TIME
 
 DOCS = Path(__file__).parents[3] / "docs"
 
