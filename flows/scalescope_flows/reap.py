@@ -7,9 +7,9 @@ from dataclasses import asdict
 from prefect import get_run_logger
 from prefect.artifacts import create_table_artifact
 
-from scalescope import reaping
+from scalescope.clusters import reaping
+from scalescope.clusters.reaping import Fate, Reaped
 from scalescope.errors import ClusterError
-from scalescope.reaping import Fate, Reaped
 from scalescope_flows.local import local_flow
 
 KEY = "scalescope-reap"

@@ -21,7 +21,6 @@ from prefect.tasks import Task, exponential_backoff
 from pydantic import SkipValidation
 
 import scalescope_blocks
-from scalescope.analysis.cost import HERE
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Verdict
@@ -393,7 +392,8 @@ def carry_out(request: Request, store: Store) -> tuple[SweepRun, Verdict, int, s
         prepare(request, says)
     run, waiting = engine.begin(request, store)
     plan = engine.whole_plan(request, store.finished(run.id))
-    if waiting and (request.budget is not None or not HERE.issuperset(_kinds(request))):
+    used = request.sweep.clusters(planned.point for planned in request.plan)
+    if waiting and (request.budget is not None or not all(cluster.here for cluster in used)):
         says(f"Estimate: {engine.expected_cost(request, waiting, store)}")
     ended_early = ""
     try:
@@ -409,11 +409,6 @@ def carry_out(request: Request, store: Store) -> tuple[SweepRun, Verdict, int, s
         engine.abort(store, run.id, error)
         raise
     return store.run(run.id), verdict, len(plan) - len(waiting), ended_early
-
-
-def _kinds(request: Request) -> set[str]:
-    """Kinds of the clusters that a sweep uses."""
-    return {cluster.kind for cluster in request.sweep.clusters(planned.point for planned in request.plan)}
 
 
 def _says(listener: Listener | None) -> Callable[[str], None]:

@@ -17,9 +17,6 @@ from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
 
-HERE = frozenset({"simulated", "virtual", "local"})
-"""Kinds of clusters whose workers are on this machine: they cost nothing but time."""
-
 DEFAULT = "default"
 
 
@@ -52,7 +49,7 @@ class Prices:
 
     def of(self, spec: ClusterSpec) -> float | None:
         """The price of a worker-hour there; the dearest of several partitions; None where it is not known."""
-        if spec.kind in HERE:
+        if spec.here:
             return 0.0
         names = [name for name in str(getattr(spec, "partition", "")).split(",") if name] or [spec.kind]
         known = [self.worker_hour.get(name, self.worker_hour.get(DEFAULT)) for name in names]
@@ -123,7 +120,7 @@ def cost(spec: ClusterSpec, point: Point, seconds: float, prices: Prices) -> Cos
         seconds: Real seconds.
         prices: Of worker-hours.
     """
-    if spec.kind in HERE:
+    if spec.here:
         return Cost(1, seconds)
     hours = point.workers * seconds / 3600
     per_job, job_workers = getattr(spec, "cores", 0), getattr(spec, "job_workers", 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import fields
-from scalescope.model.cluster import KINDS, ClusterSpec, SimulatedSpec, cluster_spec
+from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.workload import Workload
@@ -150,7 +150,7 @@ class Sweep:
     """
 
     workload: str
-    cluster: ClusterSpec = field(default_factory=SimulatedSpec)
+    cluster: ClusterSpec = field(default_factory=lambda: cluster_spec("simulated"))
     axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     points: tuple[Mapping[str, Scalar], ...] = ()
     params: Mapping[str, Scalar] = field(default_factory=dict)
@@ -323,8 +323,8 @@ class Sweep:
 
 
 def _cluster(where: str, kind: object) -> str:
-    if kind and not (isinstance(kind, str) and kind in KINDS):
-        raise InvalidField(where, kind, fields.suggest(str(kind), KINDS))
+    if kind and not (isinstance(kind, str) and kind in kinds()):
+        raise InvalidField(where, kind, fields.suggest(str(kind), kinds()))
     return str(kind)
 
 

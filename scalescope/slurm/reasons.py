@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scalescope.clusters.jobqueue.reach import UNREACHABLE_STATUS
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.jobs import Job, is_lost
 
@@ -230,7 +229,7 @@ _TEXTS: tuple[tuple[str, Meaning], ...] = (
     ),
 )
 _EXITS: dict[str, Meaning] = {
-    f"{UNREACHABLE_STATUS}:0": _TEXTS[0][1],
+    "97:0": _TEXTS[0][1],
     "96:0": Meaning(
         "Slurm gave the job fewer GPUs than it has workers",
         "set `cluster.gpus` to the workers of a job, and look at `cluster.directives_skip`",

@@ -17,10 +17,10 @@ import distributed
 import pytest
 
 from scalescope import clusters, leases
-from scalescope.clusters.jobqueue.cluster import SlurmCluster
+from scalescope.clusters.slurm.cluster import SlurmCluster
+from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, JobsEnded
-from scalescope.model.cluster import SlurmSpec
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 

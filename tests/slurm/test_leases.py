@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from scalescope import leases, reaping
+from scalescope import leases
 from scalescope.cli import main as cli
-from scalescope.reaping import Fate
+from scalescope.clusters import reaping
+from scalescope.clusters.reaping import Fate
 from scalescope.slurm import jobs as slurm_jobs
 
 OWNER = """
 import subprocess, sys, time
 from scalescope import leases
-from scalescope.clusters.jobqueue import slurm_jobs
+from scalescope.slurm import jobs as slurm_jobs
 
 run = slurm_jobs.commands()
 lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=run), limit_s=3600)

@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scalescope import leases, reaping
+from scalescope import leases
+from scalescope.clusters import reaping
+from scalescope.clusters.reaping import Fate
 from scalescope.errors import StoreError
 from scalescope.owner import Owner
-from scalescope.reaping import Fate
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +179,8 @@ def test_where_slurm_does_not_answer_nobody_is_dead() -> None:
 
 OWNER = f"""
 import os, subprocess, sys, time
-from scalescope import leases, reaping
+from scalescope import leases
+from scalescope.clusters import reaping
 lease = leases.intend("local", leases.new_label())
 for label in (lease.label, lease.label[:-1], lease.label + "0", "another"):
     child = subprocess.Popen(

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from scalescope.cli import main as cli
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 from scalescope.errors import UsageError
-from scalescope.model.cluster import ClusterSpec, JobQueueSpec, cluster_spec
+from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.run import syntax
 
 

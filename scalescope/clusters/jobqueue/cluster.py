@@ -20,11 +20,11 @@ from distributed.deploy.spec import SpecCluster
 from scalescope import leases
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.jobqueue import script
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 from scalescope.clusters.jobqueue.folder import ClusterFolder
 from scalescope.clusters.jobqueue.supervisor import Supervisor
-from scalescope.clusters.jobqueue.systems import System, system
+from scalescope.clusters.jobqueue.system import System
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
-from scalescope.model.cluster import JobQueueSpec
 
 if TYPE_CHECKING:
     from scalescope.leases import Lease
@@ -62,12 +62,17 @@ class _Job:
     threads: int
 
 
-class JobQueueCluster(Cluster):
+class JobQueueCluster(Cluster[JobQueueSpec]):
     """A scheduler in this process, and workers in jobs.
 
     A point always has the same layout: as many full jobs as fit, and one with the rest. Jobs that are right already are
     kept from point to point; of what is too much, whole jobs are cancelled.
+
+    Attributes:
+        system: The batch system, as this cluster uses it.
     """
+
+    system: ClassVar[type[System]]
 
     shows: ClassVar[str] = (
         "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
@@ -78,10 +83,9 @@ class JobQueueCluster(Cluster):
 
     def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self.label = leases.new_label()
         self._folder = ClusterFolder(self.label, spec.shared_directory)
-        self._system: System = system(spec, self.label, str(self._folder.logs))
+        self._system = self.system(spec, self.label, str(self._folder.logs))
         self._dask: SpecCluster | None = None
         self._lease: Lease | None = None
         self._security: distributed.Security | None = None
@@ -106,15 +110,15 @@ class JobQueueCluster(Cluster):
         """
         self._system.check()
         self._lease = leases.intend(
-            self._spec.kind,
+            self.kind,
             self.label,
             {"folder": str(self._folder.path), **self._system.lease_details()},
             limit_s=self._lease_limit_s(),
         )
-        self._security = self._folder.create(tls=self._spec.tls)
-        interface = self._spec.scheduler_interface or self._spec.interface or None
+        self._security = self._folder.create(tls=self.spec.tls)
+        interface = self.spec.scheduler_interface or self.spec.interface or None
         options = {
-            "protocol": "tls" if self._spec.tls else "tcp",
+            "protocol": "tls" if self.spec.tls else "tcp",
             "interface": interface,
             "security": self._security,
             "dashboard": False,
@@ -130,12 +134,12 @@ class JobQueueCluster(Cluster):
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
             raise ClusterError(
-                f"the scheduler of the {self._spec.kind} cluster did not start",
+                f"the scheduler of the {self.kind} cluster did not start",
                 where=f"process {os.getpid()}, interface {interface or 'of the default route'}",
                 cause=str(error.__cause__ or error),
                 next_step="`ip address` lists the interfaces; set cluster.scheduler_interface or cluster.interface",
             ) from error
-        self._script = self._job(self._spec.job_workers, 1).job_script()
+        self._script = self._job(self.spec.job_workers, 1).job_script()
 
     def close(self) -> None:
         """Cancel every job, close the scheduler, and remove certificates and the lease. May be called at any time."""
@@ -167,8 +171,8 @@ class JobQueueCluster(Cluster):
         return {
             **super().facts(),
             "layout": "jobs of "
-            + f"{self._spec.job_workers} workers in {self._spec.processes or self._spec.job_workers} processes; "
-            + f"scheduler in the driver; {'tls' if self._spec.tls else 'tcp'}",
+            + f"{self.spec.job_workers} workers in {self.spec.processes or self.spec.job_workers} processes; "
+            + f"scheduler in the driver; {'tls' if self.spec.tls else 'tcp'}",
             "label": self.label,
             "workers": self._workers,
             "threads_per_worker": self._threads,
@@ -189,7 +193,7 @@ class JobQueueCluster(Cluster):
             WorkersMissing: Their jobs run, but they did not arrive within `start_timeout_s`.
         """
         self._cluster()
-        self._spec.check_size(workers, threads_per_worker)
+        self.spec.check_size(workers, threads_per_worker)
         self._workers, self._threads = workers, threads_per_worker
         began = time.monotonic()
         try:
@@ -204,8 +208,8 @@ class JobQueueCluster(Cluster):
 
     def _layout(self, workers: int) -> list[int]:
         """Workers of each job of a point."""
-        full, rest = divmod(workers, self._spec.job_workers)
-        return [self._spec.job_workers] * full + ([rest] if rest else [])
+        full, rest = divmod(workers, self.spec.job_workers)
+        return [self.spec.job_workers] * full + ([rest] if rest else [])
 
     def _keep(self, layout: Sequence[int]) -> list[int]:
         """Keep the jobs that fit the layout and cancel the others. Returns the sizes of those that are missing."""
@@ -222,9 +226,9 @@ class JobQueueCluster(Cluster):
             else:
                 unwanted.append(job)
         self._replaced += len(lost)
-        if self._replaced > self._spec.replace_jobs:
+        if self._replaced > self.spec.replace_jobs:
             raise ClusterError(
-                f"the cluster has lost {self._replaced} jobs, more than it may replace ({self._spec.replace_jobs})",
+                f"the cluster has lost {self._replaced} jobs, more than it may replace ({self.spec.replace_jobs})",
                 where=f"jobs {', '.join(job.id for job in lost)} of {self.label}",
                 cause=self._lost or "nodes fail, or jobs are cancelled or run into their time limit",
                 next_step="look into the error of the first trial that lost workers; then raise cluster.replace_jobs",
@@ -252,9 +256,9 @@ class JobQueueCluster(Cluster):
             label=self.label,
             address=self._cluster().scheduler_address,
             folder=str(self._folder.path),
-            dask_cuda=script.uses_dask_cuda(self._spec),
+            dask_cuda=script.uses_dask_cuda(self.spec),
         )
-        return script.job(self._spec, request)
+        return script.job(self.spec, request)
 
     # ---------------------------------------------------------------- waiting
 
@@ -275,7 +279,7 @@ class JobQueueCluster(Cluster):
             if waiting is not None and (waiting.words != said or now - said_at > REPORT_INTERVAL_S):
                 said, said_at = waiting.words, now
                 self.report(waiting.words)
-            if now - started_at > self._spec.start_timeout_s:
+            if now - started_at > self.spec.start_timeout_s:
                 raise self._missing(arrived, waiting.words if waiting else "")
             if self._closing.wait(_POLL_S):
                 raise ClusterError(f"the {self.kind} cluster was closed while workers were waited for")
@@ -289,7 +293,7 @@ class JobQueueCluster(Cluster):
         """
         ended = [job for job in self._jobs if job.id in error.job_ids]
         self._replaced += len(ended)
-        if not error.may_return or not ended or self._replaced > self._spec.replace_jobs:
+        if not error.may_return or not ended or self._replaced > self.spec.replace_jobs:
             raise error
         _logger.warning("%s jobs are replaced: %s", len(ended), error.what)
         self.report(f"{len(ended)} jobs are replaced: {error.what}")
@@ -325,7 +329,7 @@ class JobQueueCluster(Cluster):
 
     def _missing(self, arrived: int, words: str) -> WorkersMissing:
         return WorkersMissing(
-            f"{arrived} of {self._workers} workers arrived within {self._spec.start_timeout_s:g} s of their jobs' time",
+            f"{arrived} of {self._workers} workers arrived within {self.spec.start_timeout_s:g} s of their jobs' time",
             where=f"jobs {', '.join(job.id for job in self._jobs[:8])} of {self.label}",
             cause=words or "their jobs run, but they do not register",
             next_step=f"read the jobs' error files in {self._folder.logs}, or raise cluster.start_timeout_s",
@@ -362,53 +366,9 @@ class JobQueueCluster(Cluster):
 
     def _cluster(self) -> SpecCluster:
         if self._dask is None:
-            raise ClusterError(
-                f"the {self._spec.kind} cluster is not open", next_step="call `open` first; it may have been closed"
-            )
+            raise self._not_open()
         return self._dask
 
     def _lease_limit_s(self) -> float:
         """Seconds after which the last job will have ended by itself."""
-        return self._spec.queue_timeout_s + math.ceil(self._spec.walltime_s) + 600
-
-
-class SlurmCluster(JobQueueCluster):
-    """Workers in jobs of Slurm."""
-
-    kind: ClassVar[str] = "slurm"
-
-
-class PbsCluster(JobQueueCluster):
-    """Workers in jobs of PBS. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "pbs"
-
-
-class MoabCluster(JobQueueCluster):
-    """Workers in jobs of Moab. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "moab"
-
-
-class LsfCluster(JobQueueCluster):
-    """Workers in jobs of LSF. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "lsf"
-
-
-class SgeCluster(JobQueueCluster):
-    """Workers in jobs of Grid Engine. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "sge"
-
-
-class OarCluster(JobQueueCluster):
-    """Workers in jobs of OAR. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "oar"
-
-
-class HTCondorCluster(JobQueueCluster):
-    """Workers in jobs of HTCondor. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "htcondor"
+        return self.spec.queue_timeout_s + math.ceil(self.spec.walltime_s) + 600

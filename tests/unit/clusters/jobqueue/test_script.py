@@ -8,17 +8,10 @@ from typing import Any
 
 import pytest
 
+from scalescope.clusters.batch.spec import HtcondorSpec, LsfSpec, MoabSpec, OarSpec, PbsSpec, SgeSpec
 from scalescope.clusters.jobqueue import script
-from scalescope.model.cluster import (
-    HTCondorSpec,
-    JobQueueSpec,
-    LsfSpec,
-    MoabSpec,
-    OarSpec,
-    PbsSpec,
-    SgeSpec,
-    SlurmSpec,
-)
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.slurm.spec import SlurmSpec
 
 REQUEST = script.Request("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
 
@@ -179,7 +172,7 @@ def test_pbs_asks_for_cores_and_memory() -> None:
 
 
 def test_htcondor() -> None:
-    spec = HTCondorSpec(
+    spec = HtcondorSpec(
         memory_mb=4096,
         workers_per_job=4,
         account="team",
@@ -199,7 +192,7 @@ def test_htcondor() -> None:
     assert found.rstrip().endswith("Queue")
 
 
-@pytest.mark.parametrize("spec", [each[0] for each in OTHERS] + [HTCondorSpec(memory_mb=1)], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", [each[0] for each in OTHERS] + [HtcondorSpec(memory_mb=1)], ids=lambda spec: spec.kind)
 def test_every_system_has_a_cluster(spec: JobQueueSpec) -> None:
     from scalescope import clusters
 

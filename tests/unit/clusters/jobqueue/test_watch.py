@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.jobqueue import facts
-from scalescope.clusters.jobqueue.watch import LONGEST_S, SILENCE_S, Watch, excerpt
+from scalescope.clusters.slurm.watch import LONGEST_S, SILENCE_S, Watch, excerpt
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import facts
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.jobs import Job
 

@@ -16,8 +16,8 @@ import psutil
 from distributed.core import Status
 
 from scalescope.clusters.base import Cluster
+from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import LocalSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,13 +31,12 @@ _POLL_S = 0.02
 _LOG_LINES = 12
 
 
-class LocalCluster(Cluster):
+class LocalCluster(Cluster[LocalSpec]):
     """A scheduler in this process, and one process per worker, each watched by a nanny.
 
     Everything listens on the loopback interface only, and there is no dashboard.
     """
 
-    kind: ClassVar[str] = "local"
     shows: ClassVar[str] = (
         "what this machine does: real processes, transfers, serialisation, memory and interpreter locks"
     )
@@ -51,7 +50,6 @@ class LocalCluster(Cluster):
 
     def __init__(self, spec: LocalSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self._dask: distributed.LocalCluster | None = None
         self._log = _NannyLog()
         self._processes: dict[int, psutil.Process] = {}
@@ -73,7 +71,7 @@ class LocalCluster(Cluster):
                 host=HOST,
                 dashboard_address=f"{HOST}:0",  # of the metrics; without it they would want one fixed port
                 scheduler_kwargs={"dashboard": False},
-                memory_limit=self._spec.memory_limit_mb * 2**20 or None,
+                memory_limit=self.spec.memory_limit_mb * 2**20 or None,
                 silence_logs=logging.WARNING,
                 preload=[*dask.config.get("distributed.worker.preload"), TETHER],
             )
@@ -95,7 +93,7 @@ class LocalCluster(Cluster):
         cluster = self._cluster()
         self._workers, self._threads = workers, threads_per_worker
         self._log.records.clear()
-        deadline = time.monotonic() + self._spec.start_timeout_s
+        deadline = time.monotonic() + self.spec.start_timeout_s
         try:
             cluster.sync(self._settle, workers, threads_per_worker, deadline, callback_timeout=None)
         except ClusterError:
@@ -131,14 +129,14 @@ class LocalCluster(Cluster):
             "layout": "one process per worker, with nannies; scheduler in the driver; tcp on loopback",
             "workers": self._workers,
             "threads_per_worker": self._threads,
-            "memory_limit_mb": self._spec.memory_limit_mb,
+            "memory_limit_mb": self.spec.memory_limit_mb,
             "cores": cores,
             "oversubscribed": self._workers * self._threads > cores,
         }
 
     def _cluster(self) -> distributed.LocalCluster:
         if self._dask is None:
-            raise ClusterError("the local cluster is not open", next_step="call `open` first; it may have been closed")
+            raise self._not_open()
         return self._dask
 
     async def _settle(self, workers: int, threads: int, deadline: float) -> None:
@@ -182,7 +180,7 @@ class LocalCluster(Cluster):
         reasons += self._log.records or ["their processes started, but did not register in time" if timed_out else ""]
         return WorkersMissing(
             f"{len(present)} of {self._workers} local workers registered"
-            + (f" within {self._spec.start_timeout_s:g} s" if timed_out else ""),
+            + (f" within {self.spec.start_timeout_s:g} s" if timed_out else ""),
             where=f"workers {', '.join(absent[:10]) or 'none'}{' ...' if len(absent) > 10 else ''} on {HOST}",
             cause="\n    ".join(reason for reason in reasons if reason),
             next_step="read the driver's log; try fewer workers, or a larger cluster.start_timeout_s on a busy machine",
@@ -231,3 +229,6 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
             continue
         alive.append(process)
     psutil.wait_procs(alive, timeout=2)
+
+
+CLUSTER = LocalCluster
