@@ -20,7 +20,7 @@ import pytest
 
 from scalescope.clusters.jobqueue import script
 from scalescope.clusters.jobqueue.folder import ClusterFolder
-from scalescope.clusters.jobqueue.system import Waiting
+from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.clusters.slurm.watch import Watch
 from scalescope.errors import ClusterError, JobsEnded

@@ -7,6 +7,7 @@ import math
 import os
 import threading
 import time
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +24,12 @@ from scalescope.clusters.jobqueue import script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 from scalescope.clusters.jobqueue.folder import ClusterFolder
 from scalescope.clusters.jobqueue.supervisor import Supervisor
-from scalescope.clusters.jobqueue.system import System
+from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
 
 if TYPE_CHECKING:
+    from dask_jobqueue.core import Job
+
     from scalescope.leases import Lease
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
@@ -66,13 +69,9 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     """A scheduler in this process, and workers in jobs.
 
     A point always has the same layout: as many full jobs as fit, and one with the rest. Jobs that are right already are
-    kept from point to point; of what is too much, whole jobs are cancelled.
-
-    Attributes:
-        system: The batch system, as this cluster uses it.
+    kept from point to point; of what is too much, whole jobs are cancelled. Submitting, cancelling and knowing of jobs
+    is for the classes of the batch systems.
     """
-
-    system: ClassVar[type[System]]
 
     shows: ClassVar[str] = (
         "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
@@ -85,7 +84,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         super().__init__(spec, seed=seed)
         self.label = leases.new_label()
         self._folder = ClusterFolder(self.label, spec.shared_directory)
-        self._system = self.system(spec, self.label, str(self._folder.logs))
         self._dask: SpecCluster | None = None
         self._lease: Lease | None = None
         self._security: distributed.Security | None = None
@@ -108,11 +106,11 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             ClusterError: It did not start, or this is no place to submit jobs from.
             StoreError: The lease could not be written.
         """
-        self._system.check()
+        known = self._check()
         self._lease = leases.intend(
             self.kind,
             self.label,
-            {"folder": str(self._folder.path), **self._system.lease_details()},
+            {"folder": str(self._folder.path), **known},
             limit_s=self._lease_limit_s(),
         )
         self._security = self._folder.create(tls=self.spec.tls)
@@ -148,13 +146,13 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         dask, self._dask = self._dask, None
         if lease is None:
             return
-        self._system.cancel_all()
+        self._cancel_all()
         if dask is not None:
             try:
                 dask.close(timeout=CLOSE_TIMEOUT_S)
             except Exception as error:  # noqa: BLE001 - half started or half dead: the jobs are cancelled all the same
                 _logger.warning("the scheduler did not close in order: %r", error)
-        left = self._system.await_none(CLOSE_TIMEOUT_S)
+        left = self._await_none(CLOSE_TIMEOUT_S)
         self._folder.remove(keep_logs=self._failed)
         self._jobs = []
         if left:
@@ -180,7 +178,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             "jobs_replaced": self._replaced,
             "waited_for_workers_s": round(self._waited_s, 3),
             "job_script": self._script,
-            **self._system.facts(),
+            **self._facts_of_jobs(),
         }
 
     # ---------------------------------------------------------------- sizes
@@ -233,7 +231,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
                 cause=self._lost or "nodes fail, or jobs are cancelled or run into their time limit",
                 next_step="look into the error of the first trial that lost workers; then raise cluster.replace_jobs",
             )
-        self._system.cancel([job.id for job in unwanted + lost])
+        self._cancel([job.id for job in unwanted + lost])
         self._jobs = kept
         return sorted(missing.elements(), reverse=True)
 
@@ -244,7 +242,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._lease = leases.renew(self._lease, limit_s=self._lease_limit_s())
         jobs = [self._job(size, self._threads) for size in sizes]
         self._script = jobs[0].job_script()
-        for size, job, number in self._system.submit(sizes, jobs, self._cluster(), self._closing):
+        for size, job, number in self._send(sizes, jobs):
             self._jobs.append(_Job(number, job.name, size, self._threads))
 
     def _job(self, workers: int, threads: int) -> Any:
@@ -269,7 +267,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             arrived = sum((present & expected).values())
             now = time.monotonic()
             try:
-                waiting = self._system.explain(self._workers, arrived)
+                waiting = self._explain(arrived)
             except JobsEnded as error:
                 self._replace(error)
                 started_at = now
@@ -297,7 +295,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             raise error
         _logger.warning("%s jobs are replaced: %s", len(ended), error.what)
         self.report(f"{len(ended)} jobs are replaced: {error.what}")
-        self._system.cancel([job.id for job in ended])
+        self._cancel([job.id for job in ended])
         self._jobs = [job for job in self._jobs if job not in ended]
         self._submit([job.workers for job in ended])
 
@@ -340,12 +338,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the jobs; when workers are lost, say why, and end the trial: it would wait for them in vain."""
-        supervisor = Supervisor(
-            self._cluster(),
-            self._workers,
-            lambda arrived: self._system.explain(self._workers, arrived),
-            self._incomplete,
-        )
+        supervisor = Supervisor(self._cluster(), self._workers, self._explain, self._incomplete)
         self._lost = ""
         with supervisor:
             yield
@@ -354,7 +347,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     def _incomplete(self) -> str:
         """Jobs whose workers are not all there, with their nodes as far as these are known."""
-        present, nodes = self._present(), self._system.nodes()
+        present, nodes = self._present(), self._nodes()
         lost = [job.id for job in self._jobs if present[job.name] != job.workers]
         return ", ".join(f"job {number}" + (f" on {nodes[number]}" if nodes.get(number) else "") for number in lost)
 
@@ -372,3 +365,49 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     def _lease_limit_s(self) -> float:
         """Seconds after which the last job will have ended by itself."""
         return self.spec.queue_timeout_s + math.ceil(self.spec.walltime_s) + 600
+
+    # ---------------------------------------------------------------- what differs between batch systems
+
+    @abstractmethod
+    def _check(self) -> dict[str, str]:
+        """Find out whether jobs can be submitted from here; returns what a reaper needs to find them again.
+
+        Raises:
+            ClusterError: They cannot.
+        """
+
+    @abstractmethod
+    def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
+        """Submit jobs of so many workers, until the cluster closes; yields size, job and number of each that was taken.
+
+        Raises:
+            ClusterError: A job was refused.
+        """
+
+    @abstractmethod
+    def _cancel(self, job_ids: Sequence[str]) -> None:
+        """Cancel jobs that are no longer needed."""
+
+    @abstractmethod
+    def _cancel_all(self) -> None:
+        """Cancel every job of this cluster, also one that is just being submitted."""
+
+    @abstractmethod
+    def _explain(self, arrived: int) -> Waiting | None:
+        """Why workers are missing; None when none is.
+
+        Raises:
+            ClusterError: They will not come.
+        """
+
+    def _await_none(self, timeout_s: float) -> str:
+        """Wait until no job of this cluster is left; returns which are, as far as the system can be asked."""
+        return ""
+
+    def _nodes(self) -> dict[str, str]:
+        """Where jobs run, by their number, as far as the system was asked."""
+        return {}
+
+    def _facts_of_jobs(self) -> dict[str, Any]:
+        """What the system knows of the jobs: where they ran, how long they waited, what they used. JSON."""
+        return {}

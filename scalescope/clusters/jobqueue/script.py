@@ -9,6 +9,7 @@ import importlib.util
 import math
 import shlex
 import sys
+import tempfile
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -104,15 +105,17 @@ def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
         ImportError: dask-jobqueue is missing.
     """
     protocol = "tls" if spec.tls else "tcp"
-    request = Request(
-        name="1",
-        workers=min(workers, spec.job_workers),
-        threads=threads,
-        address=f"{protocol}://SCHEDULER:0",
-        dask_cuda=uses_dask_cuda(spec),
-    )
-    script: str = job(spec, request).job_script()
-    return script
+    with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
+        request = Request(
+            name="1",
+            workers=min(workers, spec.job_workers),
+            threads=threads,
+            address=f"{protocol}://SCHEDULER:0",
+            folder=folder,
+            dask_cuda=uses_dask_cuda(spec),
+        )
+        script: str = job(spec, request).job_script()
+        return script.replace(folder, "FOLDER")
 
 
 def uses_dask_cuda(spec: JobQueueSpec) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.jobqueue.system import Waiting
+from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm import reasons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,12 +122,14 @@ def test_the_script_is_shell() -> None:
     assert checked.stderr == ""
 
 
-def test_placeholders_stand_for_what_is_known_later() -> None:
+def test_placeholders_stand_for_what_is_known_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     found = script.text(SlurmSpec(workers_per_job=8), 100, 1)
     for word in ("scalescope-LABEL", "FOLDER/logs", "tls://SCHEDULER:0", "--workers 8"):
         assert word in found
     assert "--workers 3 " in script.text(SlurmSpec(workers_per_job=8), 3, 1)
     assert "tcp://SCHEDULER:0" in script.text(SlurmSpec(tls=False), 3, 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 # ------------------------------------------------------------------ the others
