@@ -136,18 +136,6 @@ def release(lease: Lease) -> None:
         ) from error
 
 
-def list_leases() -> list[Lease]:
-    """All leases of this user, the oldest first.
-
-    Raises:
-        StoreError: The folder or a lease cannot be read.
-    """
-    found, broken = read_all()
-    if broken:
-        raise broken[0]
-    return found
-
-
 def read_all() -> tuple[list[Lease], list[StoreError]]:
     """All leases of this user that can be read, the oldest first, and what is wrong with the others.
 
@@ -164,7 +152,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
         raise StoreError(
             f"the leases cannot be read: {error.strerror or error}",
             where=str(where),
-            next_step=f"mend the rights of that folder, or set {VARIABLE} to the right one",
+            next_step=f"fix the permissions of that folder, or set {VARIABLE} to another folder",
         ) from error
     for name in names:
         if not (name.endswith(_SUFFIX) and is_label(name.removesuffix(_SUFFIX))):
@@ -219,7 +207,7 @@ def _write(lease: Lease) -> None:
             f"a lease could not be written: {error.strerror or error}; so nothing was asked of {lease.backend}",
             where=str(path),
             cause="what is started outside is written down first, so that it can be found again if this process dies",
-            next_step=f"make room or mend the rights there, or set {VARIABLE} to a folder on another disk",
+            next_step=f"make room or fix the permissions there, or set {VARIABLE} to a folder on another disk",
         ) from error
 
 

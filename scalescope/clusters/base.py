@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -111,6 +113,34 @@ class Cluster(ABC, Generic[S]):
         import time
 
         return time.time()
+
+
+class LogTail(logging.Handler):
+    """Keeps the first lines of the last records of a logger, from level INFO on, whatever of it is shown.
+
+    Args:
+        name: Of the logger.
+        most: Lines.
+        keep: Which records; by default all.
+    """
+
+    def __init__(self, name: str, most: int, keep: Callable[[logging.LogRecord], bool] = lambda record: True) -> None:
+        super().__init__(logging.INFO)
+        self.lines: deque[str] = deque(maxlen=most)
+        self._logger = logging.getLogger(name)
+        self.addFilter(keep)
+
+    def attach(self) -> None:
+        """Begin."""
+        self._logger.addHandler(self)
+
+    def detach(self) -> None:
+        """Keep no more; what is kept stays."""
+        self._logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record."""
+        self.lines.append(record.getMessage().strip().partition("\n")[0])
 
 
 def _unheard(text: str) -> None:

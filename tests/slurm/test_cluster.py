@@ -88,13 +88,13 @@ def test_jobs_are_kept_added_and_closed_as_a_whole(opened: Any, in_slurm: Any) -
 
 def test_nothing_is_left_after_close(opened: Any, in_slurm: Any, state: Path) -> None:
     cluster = opened()
-    (lease,) = leases.list_leases()
+    (lease,) = leases.read_all()[0]
     assert lease.label == cluster.label
     cluster.scale(1, 1)
     assert queue(in_slurm, cluster.label)
     cluster.close()
     assert not queue(in_slurm, cluster.label)
-    assert leases.list_leases() == []
+    assert leases.read_all()[0] == []
     assert list((state / "scalescope" / "jobs").iterdir()) == []
     cluster.close()
     with pytest.raises(ClusterError, match="not open"):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +14,7 @@ import distributed
 import psutil
 from distributed.core import Status
 
-from scalescope.clusters.base import Cluster
+from scalescope.clusters.base import Cluster, LogTail
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
@@ -51,7 +50,7 @@ class LocalCluster(Cluster[LocalSpec]):
     def __init__(self, spec: LocalSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self._dask: distributed.LocalCluster | None = None
-        self._log = _NannyLog()
+        self._log = LogTail("distributed.nanny", _LOG_LINES, _tells_an_end)
         self._processes: dict[int, psutil.Process] = {}
         self._workers = 0
         self._threads = 1
@@ -92,7 +91,7 @@ class LocalCluster(Cluster[LocalSpec]):
         """
         cluster = self._cluster()
         self._workers, self._threads = workers, threads_per_worker
-        self._log.records.clear()
+        self._log.lines.clear()
         deadline = time.monotonic() + self.spec.start_timeout_s
         try:
             cluster.sync(self._settle, workers, threads_per_worker, deadline, callback_timeout=None)
@@ -177,7 +176,7 @@ class LocalCluster(Cluster[LocalSpec]):
         absent = [str(name) for name in cluster.worker_spec if name not in present]
         timed_out = isinstance(error, TimeoutError)
         reasons = [] if timed_out else [f"{type(error).__name__}: {error}"]
-        reasons += self._log.records or ["their processes started, but did not register in time" if timed_out else ""]
+        reasons += self._log.lines or ["their processes started, but did not register in time" if timed_out else ""]
         return WorkersMissing(
             f"{len(present)} of {self._workers} local workers registered"
             + (f" within {self.spec.start_timeout_s:g} s" if timed_out else ""),
@@ -199,24 +198,9 @@ class LocalCluster(Cluster[LocalSpec]):
                     continue
 
 
-class _NannyLog(logging.Handler):
-    """Keeps what nannies say of their workers' ends: they say it to the log alone, below the level that is shown."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.records: deque[str] = deque(maxlen=_LOG_LINES)
-        self._logger = logging.getLogger("distributed.nanny")
-
-    def attach(self) -> None:
-        self._logger.addHandler(self)
-
-    def detach(self) -> None:
-        self._logger.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if record.levelno >= logging.WARNING or message.startswith("Worker process"):
-            self.records.append(message.splitlines()[0])
+def _tells_an_end(record: logging.LogRecord) -> bool:
+    """Nannies say it below the level that is shown."""
+    return record.levelno >= logging.WARNING or record.getMessage().startswith("Worker process")
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import os
 import sys
-from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import distributed
 from distributed.deploy import ssh
 
+from scalescope.clusters.base import LogTail
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.clusters.waiting import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
@@ -57,7 +57,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         self._dask: SpecCluster | None = None
         self._workers, self._threads = 0, 1
         self._serial = 0
-        self._log = _RemoteLog()
+        self._log = LogTail(ssh.__name__, _LOG_LINES)  # what processes say over SSH, and nowhere else
 
     def open(self) -> None:
         """Start the scheduler on its machine.
@@ -213,24 +213,6 @@ class SshCluster(ObservedCluster[SshSpec]):
             next_step=f"`ssh {login} {self._python()} -m distributed.cli.dask_spec --version` must work without a "
             "prompt",
         )
-
-
-class _RemoteLog(logging.Handler):
-    """Keeps what processes say over SSH when they start: distributed says it to the log alone."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.lines: deque[str] = deque(maxlen=_LOG_LINES)
-        self._logger = logging.getLogger(ssh.__name__)
-
-    def attach(self) -> None:
-        self._logger.addHandler(self)
-
-    def detach(self) -> None:
-        self._logger.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage().strip())
 
 
 CLUSTER = SshCluster
