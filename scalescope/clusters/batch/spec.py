@@ -124,7 +124,7 @@ def _spec(kind: str, system: System) -> type[BatchSpec]:
     own = [(name, annotation, field(default=default)) for name, annotation, default in system.fields]
     namespace = {
         "__module__": __name__,
-        "__doc__": f"Workers in jobs of {system.name}; never run on a real system. {system.remark}".rstrip(),
+        "__doc__": f"Workers in jobs of {system.name}; never run on a real system.\n\n{system.remark}".rstrip(),
         "kind": kind,
         "title": f"{system.name} Cluster",
         "job_class": system.job_class,

@@ -47,7 +47,9 @@ class JobQueueSpec(ClusterSpec):
     memory_required: ClassVar[bool] = True
 
     account: Annotated[str, NAME("Who pays for the jobs.")] = ""
-    walltime: Annotated[str, Parameter("Time limit of a job, such as 02:00:00.")] = "01:00:00"
+    walltime: Annotated[str, Parameter("Time limit of a job, such as 02:00:00; in YAML, write it in quotes.")] = (
+        "01:00:00"
+    )
     cores: Annotated[
         int, Parameter("Cores per job; 0 is a core for every thread of its workers.", minimum=0, maximum=4096)
     ] = 0
