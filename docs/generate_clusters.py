@@ -12,8 +12,8 @@ from scalescope.model.parameters import Declared, declared
 PAGE = Path(__file__).with_name("cluster-options.md")
 HEAD = """# Kinds of clusters and their fields
 
-On the command line `--cluster KIND --cluster-option NAME=VALUE`; in YAML and Python `{"kind": KIND, NAME: VALUE}`; the block of a
-kind has the same fields. [clusters.md](clusters.md) says which to use.
+On the command line `--cluster KIND --cluster-option NAME=VALUE`; in YAML and Python `{"kind": KIND, NAME: VALUE}`; the
+block of a kind has the same fields. [clusters.md](clusters.md) says which to use.
 
 This page is written by `docs/generate_clusters.py`; change the `spec` in the folder of the kind instead.
 

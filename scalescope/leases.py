@@ -67,12 +67,17 @@ def is_label(text: str) -> bool:
 
 
 def folder() -> Path:
-    """Where the leases of this user are kept, by the XDG base directory specification."""
+    """Where the leases of this user are kept."""
     if given := os.environ.get(VARIABLE, ""):
         return Path(os.path.abspath(os.path.expanduser(given)))
+    return state_folder() / "leases"
+
+
+def state_folder() -> Path:
+    """Where this package keeps what must outlive a process, by the XDG base directory specification."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
-    return root / "scalescope" / "leases"
+    return root / "scalescope"
 
 
 def intend(
