@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from scalescope.model.cluster import KINDS
+from scalescope.model.cluster import kinds
 from scalescope.model.parameters import Parameter
 
 MAX_MINUTES = 7 * 24 * 60
@@ -71,7 +71,7 @@ class StudyParameters:
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="cluster",
-            suggestions=lambda: tuple(KINDS),
+            suggestions=lambda: tuple(kinds()),
         ),
     ] = ""
     environment: Annotated[

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.cost import Budget, Cost, Prices, cost, estimate, spent
+from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import SlurmSpec, cluster_spec
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 

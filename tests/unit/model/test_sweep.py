@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import LocalSpec, SimulatedSpec, VirtualSpec, cluster_spec
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.workload import Parameter, Workload
 

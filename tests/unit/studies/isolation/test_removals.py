@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from scalescope.model.cluster import LocalSpec, SimulatedSpec, VirtualSpec, cluster_spec
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.workload import Parameter, Simpler, Workload

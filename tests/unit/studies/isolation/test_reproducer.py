@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scalescope import workloads
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.cluster import SimulatedSpec
 from scalescope.model.metrics import Metrics
 from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
 from scalescope.model.sweep import Point

@@ -10,29 +10,24 @@ from typing import Any, ClassVar
 
 import distributed
 
-from scalescope.clusters import waiting
-from scalescope.clusters.base import Cluster
-from scalescope.errors import ClusterError, UsageError, WorkersMissing
-from scalescope.model.cluster import CustomSpec
+from scalescope.clusters.custom.spec import CustomSpec
+from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.errors import ClusterError, UsageError
 
 CLOSE_TIMEOUT_S = 8.0
 
 _logger = logging.getLogger(__name__)
 
 
-class CustomCluster(Cluster):
+class CustomCluster(ObservedCluster[CustomSpec]):
     """What a class of somebody else makes, scaled by its own `scale`."""
 
-    kind: ClassVar[str] = "custom"
     shows: ClassVar[str] = "what the machines behind that class do"
     cannot_show: ClassVar[str] = "why its workers do not come or go away: only that class could tell"
 
     def __init__(self, spec: CustomSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self._made: Any = None
-        self._observer: distributed.Client | None = None
-        self._workers: waiting.Workers = {}
 
     def open(self) -> None:
         """Call the class.
@@ -41,17 +36,17 @@ class CustomCluster(Cluster):
             UsageError: There is no such class, or a secret is not in the environment.
             ClusterError: It raised.
         """
-        made = _import(self._spec.cluster_class)
-        arguments = {**self._spec.arguments, **self._secrets()}
+        made = _import(self.spec.cluster_class)
+        arguments = {**self.spec.arguments, **self._secrets()}
         try:
             self._made = made(**arguments)
             self._observer = self._client()
         except Exception as error:  # whatever somebody else's class raises
             self.close()
             raise ClusterError(
-                f"{self._spec.cluster_class} could not be started",
+                f"{self.spec.cluster_class} could not be started",
                 where=f"arguments {', '.join(arguments) or 'none'}",
-                cause=waiting.root_cause(error),
+                cause=root_cause(error),
                 next_step="call it with these arguments in Python, until that works",
             ) from error
 
@@ -68,18 +63,17 @@ class CustomCluster(Cluster):
             if inspect.isawaitable(result):
                 client.sync(_awaited, result)
         except Exception as error:  # whatever somebody else's class raises
-            raise ClusterError(
-                f"{self._spec.cluster_class}.scale({workers}) failed", cause=waiting.root_cause(error)
-            ) from error
-        wrong = waiting.until(client, workers, threads_per_worker, self._spec.start_timeout_s)
-        self._workers = waiting.census(client)
-        if wrong is not None:
-            raise WorkersMissing(
-                f"{self._spec.cluster_class} has {waiting.described(wrong)} after {self._spec.start_timeout_s:g} s, "
-                f"where {workers} of {threads_per_worker} are asked for",
-                where=self._observer.scheduler.address if self._observer is not None else "",
+            raise ClusterError(f"{self.spec.cluster_class}.scale({workers}) failed", cause=root_cause(error)) from error
+        timeout_s = self.spec.start_timeout_s
+        if not self._wait(workers, threads_per_worker, timeout_s):
+            raise self._others(
+                self.spec.cluster_class,
+                workers,
+                threads_per_worker,
+                timeout_s,
+                where=str(client.scheduler.address),
                 cause="the number of threads is its own: it must be in cluster.arguments"
-                if len(wrong) == workers
+                if len(self._present) == workers
                 else "they did not start in time, or it counts something else than workers",
                 next_step="set threads_per_worker to what its workers have, or raise cluster.start_timeout_s",
             )
@@ -91,30 +85,23 @@ class CustomCluster(Cluster):
 
     def close(self) -> None:
         """Disconnect, and call its `close`."""
-        observer, self._observer = self._observer, None
+        self._disconnect()
         made, self._made = self._made, None
-        if observer is not None:
-            observer.close()
         if made is None:
             return
         try:
             made.close(timeout=CLOSE_TIMEOUT_S) if _takes_timeout(made.close) else made.close()
         except Exception as error:  # noqa: BLE001 - nothing else can be done about it
-            _logger.warning("%s did not close in order: %r", self._spec.cluster_class, error)
+            _logger.warning("%s did not close in order: %r", self.spec.cluster_class, error)
 
     def facts(self) -> dict[str, Any]:
         """The class and its arguments; of secrets the names alone."""
         return {
             **super().facts(),
-            "layout": f"{self._spec.cluster_class}: {waiting.described(self._workers)}",
-            "arguments": dict(self._spec.arguments),
-            "secrets": sorted(self._spec.secrets),
+            "layout": f"{self.spec.cluster_class}: {self._described()}",
+            "arguments": dict(self.spec.arguments),
+            "secrets": sorted(self.spec.secrets),
         }
-
-    def _open(self) -> distributed.Client:
-        if self._observer is None:
-            raise ClusterError("the custom cluster is not open", next_step="call `open` first; it may have been closed")
-        return self._observer
 
     def _client(self) -> distributed.Client:
         if hasattr(self._made, "scheduler_comm") or hasattr(self._made, "scheduler_address"):
@@ -124,7 +111,7 @@ class CustomCluster(Cluster):
         return client
 
     def _secrets(self) -> dict[str, str]:
-        missing = [variable for variable in self._spec.secrets.values() if variable not in os.environ]
+        missing = [variable for variable in self.spec.secrets.values() if variable not in os.environ]
         if missing:
             raise UsageError(
                 f"the environment variable {missing[0]} is not set",
@@ -132,7 +119,7 @@ class CustomCluster(Cluster):
                 cause="it should hold an argument of the cluster's class that nobody may read",
                 next_step=f"export {missing[0]} where scalescope is started, or use a saved CustomCluster block",
             )
-        return {name: os.environ[variable] for name, variable in self._spec.secrets.items()}
+        return {name: os.environ[variable] for name, variable in self.spec.secrets.items()}
 
 
 def _import(reference: str) -> Any:
@@ -143,7 +130,7 @@ def _import(reference: str) -> Any:
         raise UsageError(
             f"the cluster class {reference} cannot be imported",
             cause=str(error),
-            next_step="install its package into the environment that the driver runs in, or mend the name",
+            next_step="install its package into the environment that the driver runs in, or correct the name",
         ) from error
 
 
@@ -153,3 +140,6 @@ def _takes_timeout(function: Any) -> bool:
 
 async def _awaited(result: Any) -> Any:
     return await result
+
+
+CLUSTER = CustomCluster

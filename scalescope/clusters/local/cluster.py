@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,9 +14,9 @@ import distributed
 import psutil
 from distributed.core import Status
 
-from scalescope.clusters.base import Cluster
+from scalescope.clusters.base import Cluster, LogTail
+from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import LocalSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,13 +30,12 @@ _POLL_S = 0.02
 _LOG_LINES = 12
 
 
-class LocalCluster(Cluster):
+class LocalCluster(Cluster[LocalSpec]):
     """A scheduler in this process, and one process per worker, each watched by a nanny.
 
     Everything listens on the loopback interface only, and there is no dashboard.
     """
 
-    kind: ClassVar[str] = "local"
     shows: ClassVar[str] = (
         "what this machine does: real processes, transfers, serialisation, memory and interpreter locks"
     )
@@ -51,9 +49,8 @@ class LocalCluster(Cluster):
 
     def __init__(self, spec: LocalSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self._dask: distributed.LocalCluster | None = None
-        self._log = _NannyLog()
+        self._log = LogTail("distributed.nanny", _LOG_LINES, _tells_an_end)
         self._processes: dict[int, psutil.Process] = {}
         self._workers = 0
         self._threads = 1
@@ -73,7 +70,7 @@ class LocalCluster(Cluster):
                 host=HOST,
                 dashboard_address=f"{HOST}:0",  # of the metrics; without it they would want one fixed port
                 scheduler_kwargs={"dashboard": False},
-                memory_limit=self._spec.memory_limit_mb * 2**20 or None,
+                memory_limit=self.spec.memory_limit_mb * 2**20 or None,
                 silence_logs=logging.WARNING,
                 preload=[*dask.config.get("distributed.worker.preload"), TETHER],
             )
@@ -94,8 +91,8 @@ class LocalCluster(Cluster):
         """
         cluster = self._cluster()
         self._workers, self._threads = workers, threads_per_worker
-        self._log.records.clear()
-        deadline = time.monotonic() + self._spec.start_timeout_s
+        self._log.lines.clear()
+        deadline = time.monotonic() + self.spec.start_timeout_s
         try:
             cluster.sync(self._settle, workers, threads_per_worker, deadline, callback_timeout=None)
         except ClusterError:
@@ -131,14 +128,14 @@ class LocalCluster(Cluster):
             "layout": "one process per worker, with nannies; scheduler in the driver; tcp on loopback",
             "workers": self._workers,
             "threads_per_worker": self._threads,
-            "memory_limit_mb": self._spec.memory_limit_mb,
+            "memory_limit_mb": self.spec.memory_limit_mb,
             "cores": cores,
             "oversubscribed": self._workers * self._threads > cores,
         }
 
     def _cluster(self) -> distributed.LocalCluster:
         if self._dask is None:
-            raise ClusterError("the local cluster is not open", next_step="call `open` first; it may have been closed")
+            raise self._not_open()
         return self._dask
 
     async def _settle(self, workers: int, threads: int, deadline: float) -> None:
@@ -179,10 +176,10 @@ class LocalCluster(Cluster):
         absent = [str(name) for name in cluster.worker_spec if name not in present]
         timed_out = isinstance(error, TimeoutError)
         reasons = [] if timed_out else [f"{type(error).__name__}: {error}"]
-        reasons += self._log.records or ["their processes started, but did not register in time" if timed_out else ""]
+        reasons += self._log.lines or ["their processes started, but did not register in time" if timed_out else ""]
         return WorkersMissing(
             f"{len(present)} of {self._workers} local workers registered"
-            + (f" within {self._spec.start_timeout_s:g} s" if timed_out else ""),
+            + (f" within {self.spec.start_timeout_s:g} s" if timed_out else ""),
             where=f"workers {', '.join(absent[:10]) or 'none'}{' ...' if len(absent) > 10 else ''} on {HOST}",
             cause="\n    ".join(reason for reason in reasons if reason),
             next_step="read the driver's log; try fewer workers, or a larger cluster.start_timeout_s on a busy machine",
@@ -201,24 +198,9 @@ class LocalCluster(Cluster):
                     continue
 
 
-class _NannyLog(logging.Handler):
-    """Keeps what nannies say of their workers' ends: they say it to the log alone, below the level that is shown."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.records: deque[str] = deque(maxlen=_LOG_LINES)
-        self._logger = logging.getLogger("distributed.nanny")
-
-    def attach(self) -> None:
-        self._logger.addHandler(self)
-
-    def detach(self) -> None:
-        self._logger.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if record.levelno >= logging.WARNING or message.startswith("Worker process"):
-            self.records.append(message.splitlines()[0])
+def _tells_an_end(record: logging.LogRecord) -> bool:
+    """Nannies say it below the level that is shown."""
+    return record.levelno >= logging.WARNING or record.getMessage().startswith("Worker process")
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:
@@ -231,3 +213,6 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
             continue
         alive.append(process)
     psutil.wait_procs(alive, timeout=2)
+
+
+CLUSTER = LocalCluster

@@ -6,17 +6,16 @@ import asyncio
 import logging
 import os
 import sys
-from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import distributed
 from distributed.deploy import ssh
 
-from scalescope.clusters import waiting
-from scalescope.clusters.base import Cluster
-from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import SshSpec
+from scalescope.clusters.base import LogTail
+from scalescope.clusters.ssh.spec import SshSpec
+from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,13 +39,12 @@ _LOG_LINES = 8
 _logger = logging.getLogger(__name__)
 
 
-class SshCluster(Cluster):
+class SshCluster(ObservedCluster[SshSpec]):
     """A scheduler and worker processes with nannies, as `distributed.SSHCluster` starts them; hosts are filled in turn.
 
     Between the machines Dask speaks plain TCP.
     """
 
-    kind: ClassVar[str] = "ssh"
     shows: ClassVar[str] = "what these machines and their network do: real processes, transfers, serialisation, memory"
     cannot_show: ClassVar[str] = (
         "more workers than the machines have cores for, and what other users of the machines do meanwhile"
@@ -56,12 +54,10 @@ class SshCluster(Cluster):
 
     def __init__(self, spec: SshSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self._dask: SpecCluster | None = None
-        self._observer: distributed.Client | None = None
         self._workers, self._threads = 0, 1
         self._serial = 0
-        self._log = _RemoteLog()
+        self._log = LogTail(ssh.__name__, _LOG_LINES)  # what processes say over SSH, and nowhere else
 
     def open(self) -> None:
         """Start the scheduler on its machine.
@@ -69,7 +65,7 @@ class SshCluster(Cluster):
         Raises:
             ClusterError: The machine cannot be reached, refuses us, or has no such Python.
         """
-        host = self._spec.scheduler_host or self._spec.hosts[0]
+        host = self.spec.scheduler_host or self.spec.hosts[0]
         options: dict[str, Any] = {
             "port": 0,
             "dashboard": False,
@@ -86,8 +82,8 @@ class SshCluster(Cluster):
                 remote_python=self._python(),
                 silence_logs=logging.WARNING,
             )
-            self._observer = distributed.Client(self._dask, set_as_default=False, timeout=self._spec.start_timeout_s)
-        except Exception as error:  # of asyncssh, which may be missing, and of distributed
+            self._observer = distributed.Client(self._dask, set_as_default=False, timeout=self.spec.start_timeout_s)
+        except Exception as error:  # of asyncssh and of distributed
             self.close()  # which keeps what the log said
             raise self._failed(f"the scheduler did not start on {host}", host, error) from error
 
@@ -98,22 +94,24 @@ class SshCluster(Cluster):
             ClusterError: A machine cannot be reached, refuses us, or has no such Python.
             WorkersMissing: Workers did not arrive within `start_timeout_s`.
         """
-        client, cluster = self._open(), self._dask
+        self._open()
+        cluster = self._dask
         assert cluster is not None
         self._workers, self._threads = workers, threads_per_worker
         self._log.lines.clear()
-        timeout_s = self._spec.start_timeout_s
+        timeout_s = self.spec.start_timeout_s
         try:
             cluster.sync(self._settle, cluster, callback_timeout=timeout_s)
         except Exception as error:  # of asyncssh and of distributed
-            hosts = ", ".join(dict.fromkeys(self._spec.hosts))
+            hosts = ", ".join(dict.fromkeys(self.spec.hosts))
             raise self._failed(f"workers did not start on {hosts}", hosts, error) from error
-        wrong = waiting.until(client, workers, threads_per_worker, timeout_s)
-        if wrong is not None:
-            raise WorkersMissing(
-                f"{waiting.described(wrong)} are there after {timeout_s:g} s, where {workers} of {threads_per_worker} "
-                "are asked for",
-                where=", ".join(dict.fromkeys(self._spec.hosts)),
+        if not self._wait(workers, threads_per_worker, timeout_s):
+            raise self._others(
+                "the ssh cluster",
+                workers,
+                threads_per_worker,
+                timeout_s,
+                where=", ".join(dict.fromkeys(self.spec.hosts)),
                 cause="the machines cannot reach the scheduler, or are too busy",
                 next_step="check that they can connect to each other, set cluster.interface, or raise "
                 "cluster.start_timeout_s",
@@ -126,10 +124,8 @@ class SshCluster(Cluster):
 
     def close(self) -> None:
         """End scheduler and workers; they end by themselves if a machine cannot be reached any more."""
-        observer, self._observer = self._observer, None
+        self._disconnect()
         cluster, self._dask = self._dask, None
-        if observer is not None:
-            observer.close()
         if cluster is not None:
             try:
                 cluster.close(timeout=CLOSE_TIMEOUT_S)
@@ -141,9 +137,9 @@ class SshCluster(Cluster):
         """Layout."""
         return {
             **super().facts(),
-            "layout": f"one process per worker, with nannies, on {len(set(self._spec.hosts))} machines; plain tcp",
-            "hosts": list(self._spec.hosts),
-            "scheduler_host": self._spec.scheduler_host or self._spec.hosts[0],
+            "layout": f"one process per worker, with nannies, on {len(set(self.spec.hosts))} machines; plain tcp",
+            "hosts": list(self.spec.hosts),
+            "scheduler_host": self.spec.scheduler_host or self.spec.hosts[0],
             "workers": self._workers,
             "threads_per_worker": self._threads,
         }
@@ -165,11 +161,11 @@ class SshCluster(Cluster):
     def _next_host(self, cluster: SpecCluster) -> str:
         """The host with the fewest workers for its share."""
         used = [spec["options"]["address"] for spec in cluster.worker_spec.values()]
-        hosts = self._spec.hosts
+        hosts = self.spec.hosts
         return min(dict.fromkeys(hosts), key=lambda host: used.count(host) / hosts.count(host))
 
     def _worker_spec(self, host: str) -> dict[str, Any]:
-        limit = self._spec.memory_limit_mb
+        limit = self.spec.memory_limit_mb
         options: dict[str, Any] = {
             "name": str(self._serial),
             "nthreads": self._threads,
@@ -178,8 +174,8 @@ class SshCluster(Cluster):
             "dashboard": False,
             **self._interface(),
         }
-        if self._spec.local_directory:
-            options["local_directory"] = self._spec.local_directory
+        if self.spec.local_directory:
+            options["local_directory"] = self.spec.local_directory
         return {
             "cls": ssh.Worker,
             "options": {
@@ -192,7 +188,7 @@ class SshCluster(Cluster):
         }
 
     def _connect_options(self) -> dict[str, Any]:
-        spec = self._spec
+        spec = self.spec
         given = {
             "username": spec.username,
             "port": spec.port,
@@ -202,40 +198,21 @@ class SshCluster(Cluster):
         return {name: value for name, value in given.items() if value}
 
     def _interface(self) -> dict[str, Any]:
-        return {"interface": self._spec.interface} if self._spec.interface else {}
+        return {"interface": self.spec.interface} if self.spec.interface else {}
 
     def _python(self) -> str:
-        return self._spec.python or sys.executable
-
-    def _open(self) -> distributed.Client:
-        if self._observer is None:
-            raise ClusterError("the ssh cluster is not open", next_step="call `open` first; it may have been closed")
-        return self._observer
+        return self.spec.python or sys.executable
 
     def _failed(self, what: str, where: str, error: Exception) -> ClusterError:
         said = "".join(f"\n    | {line}" for line in self._log.lines)
-        login = (f"{self._spec.username}@" if self._spec.username else "") + where.split(", ")[0]
+        login = (f"{self.spec.username}@" if self.spec.username else "") + where.split(", ")[0]
         return ClusterError(
             what,
             where=where,
-            cause=waiting.root_cause(error) + (f"; its last words:{said}" if said else ""),
-            next_step=f"`ssh {login} {self._python()} -m distributed.cli.dask_spec --version` must work unasked",
+            cause=root_cause(error) + (f"; its last words:{said}" if said else ""),
+            next_step=f"`ssh {login} {self._python()} -m distributed.cli.dask_spec --version` must work without a "
+            "prompt",
         )
 
 
-class _RemoteLog(logging.Handler):
-    """Keeps what processes say over SSH when they start: distributed says it to the log alone."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.lines: deque[str] = deque(maxlen=_LOG_LINES)
-        self._logger = logging.getLogger(ssh.__name__)
-
-    def attach(self) -> None:
-        self._logger.addHandler(self)
-
-    def detach(self) -> None:
-        self._logger.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage().strip())
+CLUSTER = SshCluster

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.jobqueue import facts
-from scalescope.clusters.jobqueue.watch import LONGEST_S, SILENCE_S, Watch, excerpt
+from scalescope.clusters.slurm.watch import LONGEST_S, SILENCE_S, Watch, excerpt
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import facts
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import Job
 
 LABEL = "scalescope-0123456789ab"
 ME = slurm_jobs.getpass.getuser()
@@ -435,7 +434,3 @@ SIZES = [("63880K", 63880 * 1024), ("1.5G", 3 << 29), ("0", 0), ("", None), ("?"
 @pytest.mark.parametrize(("text", "count"), SIZES)
 def test_sizes(text: str, count: int | None) -> None:
     assert facts.size(text) == count
-
-
-def test_a_job_is_json() -> None:
-    assert Job("1", "x", "RUNNING").to_mapping()["exit_code"] == ""

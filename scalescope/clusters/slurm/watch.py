@@ -11,14 +11,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.jobqueue.facts import job_facts
+from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm import reasons
+from scalescope.slurm.facts import job_facts
 from scalescope.slurm.jobs import CommandSilent, Job, Run
 
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
@@ -37,25 +38,6 @@ _ENDING_S = 2.0
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4
 _SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 65_536
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """Jobs that are not yet there, and why; no error.
-
-    Attributes:
-        reason: In Slurm's words; empty where all jobs run and only their workers have not arrived.
-        words: What that means, one sentence.
-        estimated_start: When the first waiting job will start, as Slurm reckons; seconds since the epoch.
-        jobs: How many wait for that reason.
-        since_s: Seconds for which the oldest of them has waited.
-    """
-
-    reason: str
-    words: str
-    estimated_start: float | None = None
-    jobs: int = 0
-    since_s: float = 0.0
 
 
 class Watch:
@@ -296,7 +278,7 @@ class Watch:
         since_s = max(self._clock() - self._waiting_since.get(job.id, self._clock()) for job in pending)
         starts = [job.estimated_start for job in pending if job.estimated_start is not None]
         estimate = min(starts, default=None)
-        state = Waiting(reason, self._sentence(alike, estimate), estimate, len(alike), since_s)
+        state = Waiting(self._sentence(alike, estimate), True, reason, estimate, len(alike), since_s)
         if since_s <= self.queue_timeout_s:
             return state
         raise ClusterError(
@@ -321,11 +303,11 @@ class Watch:
     def _starting(self, expected_workers: int, arrived: int) -> Waiting:
         missing = _count(expected_workers - arrived, "worker")
         if self._silence is not None:
-            return Waiting("", f"{missing} missing, and Slurm does not answer: {self._silence.cause}")
+            return Waiting(f"{missing} missing, and Slurm does not answer: {self._silence.cause}")
         running = [job for job in self._ours() if not self._is_over(job)]
         if not running:
-            return Waiting("", f"{missing} missing; Slurm has no job of {self.label} yet")
-        return Waiting("", f"{missing} missing; {_count(len(running), 'job')} of them started", None, len(running))
+            return Waiting(f"{missing} missing; Slurm has no job of {self.label} yet")
+        return Waiting(f"{missing} missing; {_count(len(running), 'job')} of them started", jobs=len(running))
 
 
 def _minute(moment: float) -> str:

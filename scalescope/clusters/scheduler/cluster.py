@@ -8,24 +8,16 @@ from typing import Any, ClassVar
 import distributed
 from distributed.security import Security
 
-from scalescope.clusters import waiting
-from scalescope.clusters.base import Cluster
-from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import SchedulerSpec
+from scalescope.clusters.scheduler.spec import SchedulerSpec
+from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.errors import ClusterError
 
 
-class SchedulerCluster(Cluster):
+class SchedulerCluster(ObservedCluster[SchedulerSpec]):
     """Attached to, never changed, never closed: somebody else started it."""
 
-    kind: ClassVar[str] = "scheduler"
     shows: ClassVar[str] = "what that cluster does with the workers that it has now"
     cannot_show: ClassVar[str] = "other numbers of workers, and what other users of it do to the measurement"
-
-    def __init__(self, spec: SchedulerSpec, *, seed: int = 0) -> None:
-        super().__init__(spec, seed=seed)
-        self._spec = spec
-        self._observer: distributed.Client | None = None
-        self._workers: waiting.Workers = {}
 
     def open(self) -> None:
         """Connect to it.
@@ -41,14 +33,16 @@ class SchedulerCluster(Cluster):
         Raises:
             ClusterError: It has others.
         """
-        wrong = waiting.until(self._open(), workers, threads_per_worker, self._spec.start_timeout_s)
-        self._workers = waiting.census(self._open())
-        if wrong is not None:
-            raise WorkersMissing(
-                f"the scheduler has {waiting.described(wrong)}, where {workers} of {threads_per_worker} are asked for",
+        timeout_s = self.spec.start_timeout_s
+        if not self._wait(workers, threads_per_worker, timeout_s):
+            raise self._others(
+                "the scheduler",
+                workers,
+                threads_per_worker,
+                timeout_s,
                 where=self._where(),
                 cause="Scalescope did not start these workers, so it neither adds nor closes any",
-                next_step=f"ask for workers: [{len(wrong)}], or scale that cluster yourself before each run",
+                next_step=f"ask for workers: [{len(self._present)}], or scale that cluster yourself before each run",
             )
 
     def client(self) -> distributed.Client:
@@ -58,26 +52,22 @@ class SchedulerCluster(Cluster):
 
     def close(self) -> None:
         """Disconnect; scheduler and workers stay."""
-        observer, self._observer = self._observer, None
-        if observer is not None:
-            observer.close()
+        self._disconnect()
 
     def facts(self) -> dict[str, Any]:
         """Where it is and what it has."""
         return {
             **super().facts(),
-            "layout": f"somebody else's: {waiting.described(self._workers)}",
-            "address": self._observer.scheduler.address if self._observer is not None else self._spec.address,
-            "tls": bool(self._spec.tls_ca_file),
+            "layout": f"somebody else's: {self._described()}",
+            "address": self._observer.scheduler.address if self._observer is not None else self.spec.address,
+            "tls": bool(self.spec.tls_ca_file),
         }
 
-    def _open(self) -> distributed.Client:
-        if self._observer is None:
-            raise ClusterError("the scheduler is not connected to", next_step="call `open` first; it may be closed")
-        return self._observer
+    def _not_open(self) -> ClusterError:
+        return ClusterError("not connected to the scheduler", next_step="call `open` first; it may have been closed")
 
     def _connect(self) -> distributed.Client:
-        spec = self._spec
+        spec = self.spec
         security = None
         if spec.tls_ca_file:
             security = Security(
@@ -95,11 +85,14 @@ class SchedulerCluster(Cluster):
             )
         except (OSError, TypeError, ValueError, RuntimeError) as error:  # TypeError: no files for an address with TLS
             raise ClusterError(
-                "the running scheduler cannot be connected to",
+                "cannot connect to the running scheduler",
                 where=self._where(),
-                cause=waiting.root_cause(error),
+                cause=root_cause(error),
                 next_step="check that it runs and can be reached from here; with tls:// give the three files of TLS",
             ) from error
 
     def _where(self) -> str:
-        return self._spec.address or self._spec.scheduler_file
+        return self.spec.address or self.spec.scheduler_file
+
+
+CLUSTER = SchedulerCluster
