@@ -19,10 +19,15 @@ from scalescope.model.study import Study
 from scalescope.report import html
 from scalescope.run.syntax import names_block, names_store
 from scalescope.store.store import Store, SweepRun
-from scalescope.studies.comparison import study as comparison
-from scalescope.studies.inquiry import MINUTES, Answer, Inquiry
-from scalescope.studies.release import study as release
-from scalescope.studies.threshold import study as threshold
+from scalescope.studies.comparison import plan as comparison
+from scalescope.studies.comparison.parameters import ComparisonParameters
+from scalescope.studies.inquiry import Answer, Inquiry
+from scalescope.studies.parameters import StudyParameters
+from scalescope.studies.release import plan as release
+from scalescope.studies.release.parameters import ReleaseParameters
+from scalescope.studies.report.html import write_study
+from scalescope.studies.threshold import plan as threshold
+from scalescope.studies.threshold.parameters import ThresholdParameters
 from scalescope_flows import publishing
 from scalescope_flows.local import local_flow
 from scalescope_flows.sweep import carry_out, label_flow_run, retried
@@ -73,7 +78,7 @@ def publish(study: Study, runs: Sequence[SweepRun], report: str = "") -> None:
 @task(task_run_name="report {study.id}", timeout_seconds=600, cache_policy=NO_CACHE, persist_result=False)
 def write_report(study: Study, runs: Sequence[SweepRun], path: str) -> None:
     """Write the report of a study."""
-    html.write_study(Path(path), study, runs)
+    write_study(Path(path), study, runs)
 
 
 def _carry_out(
@@ -137,14 +142,14 @@ def find_threshold(
     workload: SkipValidation[str] = "",
     axes: SkipValidation[dict[str, Any]] = {},  # noqa: B006 (never changed; an empty object in the UI's form)
     params: SkipValidation[dict[str, Any]] = {},  # noqa: B006
-    metric: SkipValidation[str] = threshold.METRIC,
+    metric: SkipValidation[str] = ThresholdParameters.metric,
     cluster: SkipValidation[str | dict[str, Any]] = "",
     environment: SkipValidation[str] = "",
     run: SkipValidation[str] = "",
-    max_points: SkipValidation[int] = threshold.MAX_POINTS,
-    max_repeats: SkipValidation[int] = threshold.MAX_REPEATS,
-    min_jump: SkipValidation[float] = threshold.MIN_JUMP,
-    minutes: SkipValidation[float] = MINUTES,
+    max_points: SkipValidation[int] = ThresholdParameters.max_points,
+    max_repeats: SkipValidation[int] = ThresholdParameters.max_repeats,
+    min_jump: SkipValidation[float] = ThresholdParameters.min_jump,
+    minutes: SkipValidation[float] = StudyParameters.minutes,
     seed: SkipValidation[int] = 0,
     trial_timeout_s: SkipValidation[float] = 600.0,
     store: SkipValidation[str] = "",
@@ -204,7 +209,7 @@ def find_release(
     workload: SkipValidation[str] = "",
     package: SkipValidation[str] = "",
     good: SkipValidation[str] = "",
-    bad: SkipValidation[str] = release.NEWEST,
+    bad: SkipValidation[str] = ReleaseParameters.bad,
     before: SkipValidation[str] = "",
     after: SkipValidation[str] = "",
     metric: SkipValidation[str] = "",
@@ -214,10 +219,10 @@ def find_release(
     cluster: SkipValidation[str | dict[str, Any]] = "",
     environment: SkipValidation[str] = "",
     run: SkipValidation[str] = "",
-    max_environments: SkipValidation[int] = release.MAX_ENVIRONMENTS,
-    max_pairs: SkipValidation[int] = release.MAX_PAIRS,
-    smallest_effect: SkipValidation[float] = release.SMALLEST_EFFECT,
-    minutes: SkipValidation[float] = MINUTES,
+    max_environments: SkipValidation[int] = ReleaseParameters.max_environments,
+    max_pairs: SkipValidation[int] = ReleaseParameters.max_pairs,
+    smallest_effect: SkipValidation[float] = ReleaseParameters.smallest_effect,
+    minutes: SkipValidation[float] = StudyParameters.minutes,
     seed: SkipValidation[int] = 0,
     trial_timeout_s: SkipValidation[float] = 600.0,
     store: SkipValidation[str] = "",
@@ -288,15 +293,15 @@ def compare(
     workloads: SkipValidation[list[str]] = [],  # noqa: B006
     a: SkipValidation[dict[str, Any]] = {},  # noqa: B006
     b: SkipValidation[dict[str, Any]] = {},  # noqa: B006
-    metric: SkipValidation[str] = comparison.METRIC,
+    metric: SkipValidation[str] = ComparisonParameters.metric,
     values: SkipValidation[dict[str, Any]] = {},  # noqa: B006
     params: SkipValidation[dict[str, Any]] = {},  # noqa: B006
     cluster: SkipValidation[str | dict[str, Any]] = "",
     environment: SkipValidation[str] = "",
     run: SkipValidation[str] = "",
-    smallest_effect: SkipValidation[float] = comparison.SMALLEST_EFFECT,
-    max_pairs: SkipValidation[int] = comparison.MAX_PAIRS,
-    minutes: SkipValidation[float] = MINUTES,
+    smallest_effect: SkipValidation[float] = ComparisonParameters.smallest_effect,
+    max_pairs: SkipValidation[int] = ComparisonParameters.max_pairs,
+    minutes: SkipValidation[float] = StudyParameters.minutes,
     seed: SkipValidation[int] = 0,
     trial_timeout_s: SkipValidation[float] = 600.0,
     store: SkipValidation[str] = "",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.run import engine
-from scalescope.studies.comparison import study as comparison
+from scalescope.studies.comparison import plan as comparison
 
 SECONDS = 0.5
 

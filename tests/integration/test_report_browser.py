@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.report.html import write, write_study
+from scalescope.report.html import write
 from scalescope.run import engine
 from scalescope.store.store import SweepRun
+from scalescope.studies.report.html import write_study
 
 pytestmark = pytest.mark.timeout(240)
 

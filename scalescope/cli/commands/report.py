@@ -32,6 +32,7 @@ def report(
     """Write what a sweep or study found as one HTML file, with charts, that can be read offline and sent to anyone."""
     from scalescope.report import html
     from scalescope.store.studies import is_study
+    from scalescope.studies.report.html import write_study
 
     cli._check_report(output)
     if trial and is_study(run):
@@ -42,7 +43,7 @@ def report(
     with cli._open_store(store) as opened:
         if is_study(run):
             study = opened.studies.get(run)
-            html.write_study(output, study, [opened.run(each) for each in study.runs])
+            write_study(output, study, [opened.run(each) for each in study.runs])
         else:
             found = opened.run(run)
             html.write(output, found, opened.tables, trial=trial, followed_by=opened.studies.following(found.id))

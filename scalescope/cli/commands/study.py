@@ -271,13 +271,13 @@ def _arm(option: str, given: list[str] | None) -> dict[str, Scalar]:
 
 _CHECKS: dict[str, Callable[[Mapping[str, Any], str], object]] = {
     "find_threshold": lambda given, store: _studies("threshold").ask(given, store),
-    "find_release": lambda given, store: _studies("release").check_early(given, store),
+    "find_release": lambda given, store: _studies("release").check(given, store),
     "compare": lambda given, store: _studies("comparison").ask(given, store),
 }
 
 
 def _studies(name: str) -> Any:
-    return import_module(f"scalescope.studies.{name}.study")
+    return import_module(f"scalescope.studies.{name}.plan")
 
 
 def _carry(

@@ -19,7 +19,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from scalescope.analysis import sequential
 from scalescope.analysis.paired import (
@@ -34,17 +34,13 @@ from scalescope.analysis.paired import (
     typical,
 )
 from scalescope.analysis.summary import plural
-from scalescope.errors import InvalidField
+from scalescope.model import parameters
+from scalescope.model.parameters import Parameter
+from scalescope.studies.comparison.parameters import FEWEST, ComparisonParameters, MaxPairs, SmallestEffect
 
-FEWEST = 7
-"""Pairs below which nothing is decided: with 5, the sign-flip test cannot reject at all; with 7, a difference of 5 %
-under noise of 2.2 % per trial is found in 93 % of runs."""
 FIRST = 3
 """Pairs after which it is given up where none was valid."""
-SMALLEST_EFFECT = 0.03
-"""The smallest effect that is looked for: what 20 pairs can still tell from none where trials spread by 2-3 %."""
-MOST_PAIRS, ALPHA = 20, 0.05
-LIMIT_PAIRS = 1000
+ALPHA = 0.05
 
 
 class Decision(StrEnum):
@@ -57,7 +53,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True)
-class Question:
+class ComparisonQuestion:
     """What is compared, and how closely.
 
     Attributes:
@@ -79,17 +75,12 @@ class Question:
     a: str = "A"
     b: str = "B"
     larger_is_slower: bool = True
-    smallest_effect: float = SMALLEST_EFFECT
-    max_pairs: int = MOST_PAIRS
-    alpha: float = ALPHA
+    smallest_effect: SmallestEffect = ComparisonParameters.smallest_effect
+    max_pairs: MaxPairs = ComparisonParameters.max_pairs
+    alpha: Annotated[float, Parameter("", minimum=0.0001, maximum=0.5)] = ALPHA
 
     def __post_init__(self) -> None:
-        if not FEWEST <= self.max_pairs <= LIMIT_PAIRS:
-            raise InvalidField("max_pairs", self.max_pairs, f"a whole number from {FEWEST} to {LIMIT_PAIRS}")
-        if not 0 <= self.smallest_effect < 1:
-            raise InvalidField("smallest_effect", self.smallest_effect, "a share from 0 to below 1; 0.03 is 3 %")
-        if not 0 < self.alpha <= 0.5:
-            raise InvalidField("alpha", self.alpha, "a share above 0, at most 0.5")
+        parameters.check_fields(self)
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -126,7 +117,7 @@ class Comparison:
         measured: All pairs, valid or not, in the order in which they ran.
     """
 
-    question: Question
+    question: ComparisonQuestion
     ratio: float | None
     low: float | None
     high: float | None
@@ -156,7 +147,7 @@ def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:
     return ("a", "b") if first == (pair % 2 == 0) else ("b", "a")
 
 
-def further(question: Question, pairs: Pairs) -> int:
+def further(question: ComparisonQuestion, pairs: Pairs) -> int:
     """How many more pairs to run before the next look; 0 when there is nothing more to ask.
 
     Pairs that are not valid are replaced, until there are `FEWEST` of them and they are no fewer than the valid ones.
@@ -178,7 +169,7 @@ def further(question: Question, pairs: Pairs) -> int:
     return question.looks[question.looks.index(found.pairs) + 1] - found.pairs
 
 
-def judge(question: Question, pairs: Pairs) -> Comparison:
+def judge(question: ComparisonQuestion, pairs: Pairs) -> Comparison:
     """What the pairs say, whenever it was that they ended: after the last look, or when time was up.
 
     Raises:
@@ -295,7 +286,7 @@ def family(comparisons: Sequence[Comparison], *, alpha: float = ALPHA) -> Family
 # ------------------------------------------------------------------ deciding
 
 
-def _decide(question: Question, found: Effects) -> Decision:
+def _decide(question: ComparisonQuestion, found: Effects) -> Decision:
     low, high = interval(found, 2 * question.level)  # two one-sided tests, each at the level of a look
     smallest = found.effect(1 + question.smallest_effect)
     if -smallest <= low and high <= smallest:
@@ -308,7 +299,7 @@ def _decide(question: Question, found: Effects) -> Decision:
 # ------------------------------------------------------------------ in words
 
 
-def _line(question: Question, found: Effects, decision: Decision, p: float) -> str:
+def _line(question: ComparisonQuestion, found: Effects, decision: Decision, p: float) -> str:
     low, high = interval(found, question.level)
     size = f"{question.metric} {change(found.ratio(found.mean))}"
     pairs = plural(found.pairs + found.outlying, "pair") + _set_aside(found)
@@ -327,15 +318,15 @@ def _line(question: Question, found: Effects, decision: Decision, p: float) -> s
     return f"{_undecided(question)}: {figures}. {_advice(question, found)}"
 
 
-def _head(question: Question) -> str:
+def _head(question: ComparisonQuestion) -> str:
     return f"{question.name}: " if question.name else ""
 
 
-def _undecided(question: Question) -> str:
+def _undecided(question: ComparisonQuestion) -> str:
     return f"{_head(question)}Undecided whether {question.b} differs from {question.a}"
 
 
-def _advice(question: Question, found: Effects) -> str:
+def _advice(question: ComparisonQuestion, found: Effects) -> str:
     if t_test(found) <= question.level:
         flipped = f"p = {sign_flip(found):.2g}"
         return f"The t-test sees a difference, the sign-flip test ({flipped}) does not: look for odd trials."
@@ -343,7 +334,7 @@ def _advice(question: Question, found: Effects) -> str:
     return f"{seen}; for less, raise max_pairs or use a quieter machine."
 
 
-def _too_few(question: Question, found: Effects) -> str:
+def _too_few(question: ComparisonQuestion, found: Effects) -> str:
     have = f"{_undecided(question)}: {plural(found.pairs, 'valid pair')} of at least {FEWEST}"
     if not found.dropped:
         return f"{have}. Allow more time."
@@ -355,7 +346,7 @@ def _end(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2g} %" if 0.5 < ratio < 2 else f"{ratio:.3g} times"
 
 
-def _confidence(question: Question) -> str:
+def _confidence(question: ComparisonQuestion) -> str:
     return f"{100 * (1 - question.alpha):g} %"
 
 

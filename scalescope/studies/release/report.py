@@ -11,7 +11,7 @@ from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial
 from scalescope.store.store import SweepRun
-from scalescope.studies.release.search import ALPHA, LEAD, Decision, Mode, State
+from scalescope.studies.release.judge import ALPHA, LEAD, Decision, Mode, State
 from scalescope.studies.report import common
 from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
 from scalescope.studies.symptom import quantity

@@ -13,6 +13,7 @@ from scalescope.report.html import build
 from scalescope.report.html.embed import safe_link
 from scalescope.report.html.page import moment
 from scalescope.store.store import SweepRun
+from scalescope.studies import STUDIES
 from scalescope.studies.comparison import report as comparison
 from scalescope.studies.comparison.judge import Decision
 from scalescope.studies.release import report as release
@@ -22,18 +23,6 @@ from scalescope.studies.threshold import report as threshold
 
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
-
-ALARMS = {
-    StudyKind.THRESHOLD: ("medium", "Not certain"),
-    StudyKind.RELEASE: ("medium", "Not found"),
-    StudyKind.COMPARISON: ("high", "Slower"),
-}
-FOUND = {StudyKind.THRESHOLD: "Found", StudyKind.RELEASE: "Found", StudyKind.COMPARISON: "Not slower"}
-TITLES = {
-    StudyKind.THRESHOLD: "Where it jumps",
-    StudyKind.RELEASE: "Since when",
-    StudyKind.COMPARISON: "B against A",
-}
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,7 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
         line=headline(study),
         level=level,
         word=word,
-        title=TITLES[study.kind],
+        title=STUDIES[study.kind].title,
         workload=common.workload(study),
         sheet=shown,
         notes=[note for note in shown.notes if note.tone is not Tone.FAINT],  # of what is left out elsewhere
@@ -109,14 +98,15 @@ def write_study(path: Path, study: Study, runs: Sequence[SweepRun]) -> Path:
 
 def _level(study: Study) -> tuple[str, str]:
     """Class of the style sheet, and the same in a word."""
+    kind = STUDIES[study.kind]
     if not study.finished_at:
         return "medium", "Not finished"
     if study.alarm:
-        return ALARMS[study.kind]
+        return kind.level, kind.not_found
     decisions = [each.decision for each in comparison.members(study)] if study.kind is StudyKind.COMPARISON else []
     if decisions and set(decisions) == {Decision.UNDECIDED}:
         return "medium", "Undecided"
-    return ("good" if decisions else "info"), FOUND[study.kind]
+    return ("good" if decisions else "info"), kind.found
 
 
 def _chart(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalescope.studies.comparison.report import Member, whole_table
+from scalescope.studies.release.judge import State
 from scalescope.studies.release.report import WORDS, Candidate
-from scalescope.studies.release.search import State
 from scalescope.studies.report.sheet import Table
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)

@@ -53,9 +53,3 @@ not there, in %; then mean points):
 At CV 5 % a jump to the double or half is placed exactly in 85 to 98 % of searches, one of 10 % hardly ever; what could
 have been seen is in `Threshold.smallest`. The many jumps of a wave at its steep end are left unresolved, and said so.
 """
-
-from scalescope.studies.threshold.judge import Jump, Shape, Threshold, Unresolved, judge
-from scalescope.studies.threshold.question import Question, Reading
-from scalescope.studies.threshold.search import further
-
-__all__ = ["Jump", "Question", "Reading", "Shape", "Threshold", "Unresolved", "further", "judge"]

@@ -6,9 +6,12 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from scalescope.errors import InvalidField
+from scalescope.model import parameters
+from scalescope.model.parameters import Parameter
+from scalescope.studies.threshold.parameters import MaxPoints, MaxRepeats, MinJump, ThresholdParameters
 
 LOOKS = 8
 """Parts into which a range is cut before anything is known, where the budget allows."""
@@ -22,7 +25,7 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True)
-class Question:
+class ThresholdQuestion:
     """Where along an axis does a metric jump?
 
     Attributes:
@@ -46,24 +49,19 @@ class Question:
     step: float = 1
     metric: str = "metric"
     axis: str = "value"
-    max_points: int = 40
-    max_repeats: int = 5
-    min_jump: float = 0.05
-    confidence: float = 0.95
+    max_points: MaxPoints = ThresholdParameters.max_points
+    max_repeats: MaxRepeats = ThresholdParameters.max_repeats
+    min_jump: MinJump = ThresholdParameters.min_jump
+    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95
     noisy: bool = False
 
     def __post_init__(self) -> None:
+        parameters.check_fields(self, "threshold")
         finite = all(math.isfinite(number) for number in (self.low, self.high, self.step))
-        for field, right, allowed in (
-            ("step", finite and self.step > 0, "a number above zero"),
-            ("high", finite and self.high - self.low >= self.step * (1 - _ON_GRID), "at least one step above low"),
-            ("max_points", self.max_points >= 2, "at least 2: both ends of the range are measured"),
-            ("max_repeats", self.max_repeats >= 1, "at least 1"),
-            ("min_jump", 0 < self.min_jump < 1, "a share between 0 and 1"),
-            ("confidence", 0 < self.confidence < 1, "a probability between 0 and 1"),
-        ):
-            if not right:
-                raise InvalidField(f"threshold.{field}", getattr(self, field), allowed)
+        if not finite or self.step <= 0:
+            raise InvalidField("threshold.step", self.step, "a number above zero, between finite ends")
+        if self.high - self.low < self.step * (1 - _ON_GRID):
+            raise InvalidField("threshold.high", self.high, "at least one step above low")
 
     @property
     def last(self) -> int:
@@ -158,7 +156,7 @@ class Table:
         return len(self.spots) + len(self.broken) + len(self.retry)
 
 
-def tabulate(question: Question, readings: Sequence[Reading]) -> Table:
+def tabulate(question: ThresholdQuestion, readings: Sequence[Reading]) -> Table:
     """Sort readings by value.
 
     Raises:

@@ -11,10 +11,10 @@ from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
 from scalescope.store.store import SweepRun
-from scalescope.studies import threshold
 from scalescope.studies.report import common
 from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
 from scalescope.studies.symptom import quantity
+from scalescope.studies.threshold.question import ThresholdQuestion
 
 MOST_ROWS = 80
 """Values in the table; of more, those beside jumps and an even choice of the others."""
@@ -49,9 +49,9 @@ def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[Spot, ...]:
     return tuple(_spot(value, metrics) for value, metrics in sorted(found.items()))
 
 
-def question_of(study: Study) -> threshold.Question:
+def question_of(study: Study) -> ThresholdQuestion:
     """What was asked."""
-    return threshold.Question(**{name: study.question[name] for name in threshold.Question.__dataclass_fields__})
+    return ThresholdQuestion(**{name: study.question[name] for name in ThresholdQuestion.__dataclass_fields__})
 
 
 def jumps(study: Study) -> list[Mapping[str, Any]]:
@@ -78,7 +78,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     )
 
 
-def _place(question: threshold.Question, point: Point) -> float | None:
+def _place(question: ThresholdQuestion, point: Point) -> float | None:
     """The value of the axis at a point; items are whole, so that those per worker may be a little off."""
     if question.axis == ITEMS_PER_WORKER:
         value: Any = None if point.items is None else point.items / point.workers
@@ -97,7 +97,7 @@ def _spot(value: float, metrics: Sequence[float | None]) -> Spot:
 # ------------------------------------------------------------------ the table
 
 
-def _table(question: threshold.Question, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> Table:
+def _table(question: ThresholdQuestion, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> Table:
     ends = {jump["right"]: jump for jump in found}
     kept = _kept(measured, {end for jump in found for end in (jump["left"], jump["right"])})
     repeated = any(spot.trials > 1 for spot in measured)
@@ -135,7 +135,7 @@ def _mark(jump: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------ how sure
 
 
-def _notes(question: threshold.Question, result: Mapping[str, Any], measured: Sequence[Spot]) -> list[Note]:
+def _notes(question: ThresholdQuestion, result: Mapping[str, Any], measured: Sequence[Spot]) -> list[Note]:
     points, tried = len(measured), sum(spot.trials for spot in measured)
     notes = [Note(f"{points:,} of {plural(question.last + 1, 'point')} measured in {plural(tried, 'trial')}.")]
     for part in result.get("unresolved", ()):
@@ -148,7 +148,7 @@ def _notes(question: threshold.Question, result: Mapping[str, Any], measured: Se
     return notes
 
 
-def _sure(question: threshold.Question, result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _sure(question: ThresholdQuestion, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not result:
         return []
     noise = (

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from scalescope.errors import UsageError
-from scalescope.report.html import render, render_study, write_study
+from scalescope.report.html import render
+from scalescope.studies.report.html import render_study, write_study
 
 VOID = {"meta", "link", "br", "input", "img", "hr"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}$$x$$"

@@ -28,14 +28,21 @@ from scalescope.analysis import sequential
 from scalescope.analysis.paired import Effects, effects, interval, t_test, typical, welch
 from scalescope.analysis.summary import plural
 from scalescope.errors import InvalidField, UsageError
+from scalescope.model import parameters
 from scalescope.model.finding import Evidence
 from scalescope.studies.comparison.judge import change, order
+from scalescope.studies.release.parameters import (
+    FEWEST_PAIRS,
+    MaxEnvironments,
+    MaxPairs,
+    ReleaseParameters,
+    SmallestEffect,
+)
 
 LEAD, MOST_VOTES = 2, 6
 """By how much one answer must lead, and valid trials after which a candidate without that stays undecided."""
 MOST_INVALID = 3
 """Trials or pairs that are not valid, after which a candidate with no more valid ones is given up."""
-FEWEST_PAIRS = 3
 ALPHA = 0.02
 """Wrong decisions about one candidate, all looks together; a bisection over 30 candidates makes about five."""
 HALF = 0.5
@@ -75,7 +82,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True)
-class Question:
+class ReleaseQuestion:
     """What is searched.
 
     Attributes:
@@ -98,20 +105,15 @@ class Question:
     subject: str = ""
     symptom: str = "shows it"
     metric: str = "makespan_s"
-    max_candidates: int = 12
-    max_pairs: int = 20
-    smallest_effect: float = 0.03
+    max_candidates: MaxEnvironments = ReleaseParameters.max_environments
+    max_pairs: MaxPairs = ReleaseParameters.max_pairs
+    smallest_effect: SmallestEffect = ReleaseParameters.smallest_effect
     seed: int = 0
 
     def __post_init__(self) -> None:
+        parameters.check_fields(self)
         if len(self.labels) < 2:
             raise InvalidField("labels", self.labels, "a good end, a bad end, and what lies between them")
-        if self.max_candidates < 2:
-            raise InvalidField("max_candidates", self.max_candidates, "at least 2: both ends are tried")
-        if not FEWEST_PAIRS <= self.max_pairs <= 1000:
-            raise InvalidField("max_pairs", self.max_pairs, f"a whole number from {FEWEST_PAIRS} to 1000")
-        if not 0 <= self.smallest_effect < 1:
-            raise InvalidField("smallest_effect", self.smallest_effect, "a share from 0 to below 1; 0.03 is 3 %")
 
     @property
     def last(self) -> int:
@@ -197,7 +199,7 @@ class Release:
         line: One sentence for people.
     """
 
-    question: Question
+    question: ReleaseQuestion
     decision: Decision
     first_bad: Candidate | None
     last_good: Candidate | None
@@ -228,7 +230,7 @@ class Release:
         }
 
 
-def further(question: Question, readings: Sequence[Reading]) -> tuple[Ask, ...]:
+def further(question: ReleaseQuestion, readings: Sequence[Reading]) -> tuple[Ask, ...]:
     """Trials to run next, in this order; none when the search is over.
 
     Depends on nothing but the readings: a search that was killed goes on where it was.
@@ -240,7 +242,7 @@ def further(question: Question, readings: Sequence[Reading]) -> tuple[Ask, ...]:
     return tuple(ask for index in _search(table).open for ask in table.asks(index))
 
 
-def judge(question: Question, readings: Sequence[Reading]) -> Release:
+def judge(question: ReleaseQuestion, readings: Sequence[Reading]) -> Release:
     """Where it came in, as far as the readings say.
 
     Raises:
@@ -326,7 +328,7 @@ def _next(good: int, bad: int, skipped: Collection[int]) -> int | None:
 class _Table:
     """The readings of a question, and what they say of each candidate."""
 
-    def __init__(self, question: Question, readings: Sequence[Reading]) -> None:
+    def __init__(self, question: ReleaseQuestion, readings: Sequence[Reading]) -> None:
         self.question = question
         self.cells: dict[int, dict[int, Reading]] = {}
         for reading in readings:
@@ -385,9 +387,7 @@ class _Table:
         return all(reading.value != 0 for cells in self.cells.values() for reading in cells.values())
 
     def _effects(self, index: int) -> Effects:
-        good = self.cells.get(0, {})
-        pairs = [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
-        return typical(effects(pairs, log=self._log))
+        return typical(effects(self._pairs(index), log=self._log))
 
     def _weigh(self, index: int) -> tuple[State, str]:
         found, question = self._effects(index), self.question
@@ -408,17 +408,17 @@ class _Table:
     def _compared(self, index: int, found: Effects) -> str:
         """A candidate beside the good end: `workers_used 2 instead of 101 in 2.50.0`."""
         metric, good = self.question.metric, self.question.labels[0]
-        a, b = (median(side) for side in zip(*self._pairs(index), strict=True))
+        valid = [pair for pair in self._pairs(index) if None not in pair]
+        a, b = (median(side) for side in zip(*valid, strict=True))
         if a == b:
             return f"{metric} {b:,.4g} as in {good}"
         more = "" if found.exact else f", {change(found.ratio(found.mean))}"
         return f"{metric} {b:,.4g} instead of {a:,.4g} in {good}{more}"
 
-    def _pairs(self, index: int) -> list[tuple[float, float]]:
-        """Valid pairs of the good end and a candidate."""
+    def _pairs(self, index: int) -> list[tuple[float | None, float | None]]:
+        """The good end and a candidate, pair by pair; None where a trial is not valid."""
         good = self.cells.get(0, {})
-        pairs = [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
-        return [(a, b) for a, b in pairs if a is not None and b is not None]
+        return [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
 
     def _end_differs(self, found: Effects, *, last: bool) -> State:
         """Bad once the effect is known so well that it could be told from its half, by which all others are judged."""
