@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, runtime, tags, task
@@ -14,17 +12,16 @@ from prefect.states import Completed
 from pydantic import SkipValidation
 
 import scalescope_blocks
-from scalescope.errors import UsageError
-from scalescope.report import html
 from scalescope.run.progress import Progress, current_listener
 from scalescope.run.syntax import names_store
-from scalescope.store.store import Store, SweepRun
-from scalescope.studies.isolation import notebook, reproducer
+from scalescope.store.store import Store
+from scalescope.studies.isolation import notebook, reproducer, search
 from scalescope.studies.isolation.bench import Bench
+from scalescope.studies.isolation.parameters import IsolationParameters
 from scalescope.studies.isolation.reduce import Reading, Step
 from scalescope.studies.isolation.removals import Setting
 from scalescope.studies.isolation.reproducer import Confirmation
-from scalescope.studies.isolation.search import MAX_TRIALS, MINUTES, Isolated, check, choose, hand_over, prepare, search
+from scalescope.studies.isolation.search import Isolated
 from scalescope_flows.local import local_flow
 from scalescope_flows.sweep import scale_sweep
 
@@ -69,8 +66,8 @@ def isolate(
     finding: SkipValidation[str] = "",
     metric: SkipValidation[str] = "",
     store: SkipValidation[str] = "",
-    max_trials: SkipValidation[int] = MAX_TRIALS,
-    minutes: SkipValidation[float] = MINUTES,
+    max_trials: SkipValidation[int] = IsolationParameters.max_trials,
+    minutes: SkipValidation[float] = IsolationParameters.minutes,
     folder: SkipValidation[str] = "isolated",
     fresh: SkipValidation[bool] = False,
 ) -> Isolated:
@@ -99,33 +96,32 @@ def isolate(
         UsageError: There is no such run.
         StoreError: Results could not be kept.
     """
-    asked = check(finding=finding, metric=metric, max_trials=max_trials, minutes=minutes, folder=folder, fresh=fresh)
+    asked = search.check(
+        {"finding": finding, "metric": metric, "max_trials": max_trials, "minutes": minutes, "folder": folder}
+    )
     if sweep:
         run = scale_sweep(**{**sweep, "store": store}).run_id
     address, records = scalescope_blocks.store(store) if names_store(store) else (store, "")
     with Store.open(address, records) as opened:
         origin = opened.run(run)
-        chosen = choose(origin, asked)
-        prepare(asked.folder)
         with tags(f"run:{origin.id}", f"workload:{origin.sweep.workload}"):
             teller = _Teller(asked.max_trials)
-            isolation = search(
+            result = search.isolate(
                 opened,
                 origin,
                 asked,
-                chosen,
                 address=(address, records),
+                fresh=fresh,
                 step=_step,
+                confirm=confirm,
                 tried=teller.tried,
                 says=teller.says,
             )
-            result = hand_over(isolation, chosen.symptom, asked.folder, confirm=confirm)
-            result = replace(result, files=(*result.files, *_report(opened, origin, asked.folder)))
             published = publish(result, return_state=True)
     logger = get_run_logger()
     if published.is_failed():
         logger.warning("The result could not be published as artifacts: %s", published.message)
-    logger.info("%s", notebook.ending(isolation))
+    logger.info("%s", notebook.ending(result.isolation))
     return result
 
 
@@ -155,13 +151,3 @@ class _Teller:
         self._logger.info("%d. %s", self.done, line)
         if self._listener is not None:
             self._listener(Progress(self.done, self._total, line, notable=True))
-
-
-def _report(store: Store, origin: SweepRun, folder: Path) -> tuple[str, ...]:
-    """Write the report of the run that it all began with, where what it needs is installed."""
-    try:
-        html.write(folder / "report.html", origin, store.tables)
-    except UsageError as error:
-        get_run_logger().warning("There is no report.html: %s", error)
-        return ()
-    return ("report.html",)

@@ -81,9 +81,8 @@ def isolate(
         "max_trials": max_trials,
         "minutes": minutes,
         "folder": str(folder),
-        "fresh": fresh,
     }
-    check(**given)  # before Prefect, which takes seconds, is even loaded
+    check(given)  # before Prefect, which takes seconds, is even loaded
     sweep = _sweep(run, workload, axis, param, cluster, cluster_option)
     if sweep:
         asked = {"store": store or sweep.pop("store", ""), "fresh": fresh}
@@ -92,9 +91,9 @@ def isolate(
         run, store = finished.id, str(asked["store"])
         if not as_json:
             _print_run(finished)
-    result = _isolate({**given, "run": run or "latest", "store": store}, verbose=verbose)
+    result = _isolate({**given, "run": run or "latest", "store": store, "fresh": fresh}, verbose=verbose)
     if as_json:
-        cli._print_json(_mapping(result))
+        cli._print_json(result.to_mapping())
     else:
         _print(result)
     raise typer.Exit(CONFIRMED if result.confirmed else UNCONFIRMED)
@@ -171,13 +170,3 @@ def _print(result: Isolated) -> None:
         console.print()
         say_error(f"NO CONFIRMED REPRODUCER: {result.doubt}")
     console.print(Text(f"\nIn {result.folder}: {', '.join(result.files)}"))
-
-
-def _mapping(result: Isolated) -> dict[str, Any]:
-    return {
-        **result.isolation.to_mapping(),
-        "confirmed": result.confirmed,
-        "doubt": result.doubt,
-        "folder": str(result.folder),
-        "files": list(result.files),
-    }

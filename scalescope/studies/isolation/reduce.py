@@ -103,7 +103,7 @@ def reduce(
     moves: Sequence[Move[T]],
     numbers: Sequence[Number[T]],
     measure: Callable[[str, T], Reading],
-    spent: Callable[[], str] = lambda: "",
+    spent: Callable[[int], str] = lambda done: "",
     tried: Callable[[Step[T]], None] = lambda step: None,
 ) -> Reduction[T]:
     """Search.
@@ -113,8 +113,8 @@ def reduce(
         moves: What can be removed, in the order in which it is tried: what saves most, first.
         numbers: What can be made smaller, in that order, after the moves.
         measure: Measures a state, given words for what was done to reach it. Called once per state.
-        spent: Why no further measurement is allowed; empty while one is. The search ends then, and what it has is
-            still good.
+        spent: Why no further measurement is allowed after so many; empty while one is. The search ends then, and what
+            it has is still good.
         tried: Told of every step as it ends.
     """
     search = _Search(start, measure, spent, tried)
@@ -136,7 +136,7 @@ class _Search(Generic[T]):
         self,
         state: T,
         measure: Callable[[str, T], Reading],
-        spent: Callable[[], str],
+        spent: Callable[[int], str],
         tried: Callable[[Step[T]], None],
     ) -> None:
         self.state = state
@@ -172,7 +172,7 @@ class _Search(Generic[T]):
         """Whether a state shows the symptom; if so, go on from there."""
         if state in self._known:  # one that shows it was there before the present one, and is no smaller
             return False
-        if reason := self._spent():
+        if reason := self._spent(len(self.steps)):
             raise _Spent(reason)
         reading = self._measure(words, state)
         self._known.add(state)
