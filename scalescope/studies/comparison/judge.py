@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -50,6 +51,9 @@ class Decision(StrEnum):
     FASTER = "faster"
     SAME = "same"
     UNDECIDED = "undecided"
+
+
+DIFFERENT = (Decision.SLOWER, Decision.FASTER)
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class Comparison:
         decision: What B is.
         line: One sentence for people.
         measured: All pairs, valid or not, in the order in which they ran.
+        q: Its p after Benjamini and Hochberg; None where it is alone, or has too few pairs for a p.
     """
 
     question: ComparisonQuestion
@@ -130,11 +135,35 @@ class Comparison:
     decision: Decision
     line: str
     measured: tuple[tuple[float | None, float | None], ...] = ()
+    q: float | None = None
+
+    @property
+    def different(self) -> bool:
+        """Whether B is slower or faster."""
+        return self.decision in DIFFERENT
+
+    @property
+    def size(self) -> float:
+        """How far the ratio is from 1, on a logarithmic scale."""
+        return abs(math.log(self.ratio)) if self.ratio and self.ratio < math.inf else math.inf
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it; None stands for an infinite ratio too."""
+        """As JSON carries it; None stands for what is infinite too. Without `q`, which only a family has."""
         given = {**asdict(self), "measured": [list(pair) for pair in self.measured]}
+        del given["q"]
         return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in given.items()}
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Comparison:
+        """What `to_mapping` gave, alone or in a family; with two valid pairs, a number that is None was infinite."""
+        known = data["pairs"] >= 2
+        given: dict[str, Any] = {each.name: data[each.name] for each in fields(cls) if each.name in data}
+        for name in ("ratio", "low", "high", "minimal_effect"):
+            given[name] = math.inf if known and data[name] is None else data[name]
+        given["question"] = ComparisonQuestion(**data["question"])
+        given["decision"] = Decision(data["decision"])
+        given["measured"] = tuple((pair[0], pair[1]) for pair in data.get("measured", ()))
+        return cls(**given)
 
 
 def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:
@@ -177,10 +206,9 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> Comparison:
     """
     every, measured = effects(pairs), tuple(pairs)
     if every.pairs < 2:
-        line, none = _too_few(question, every), Decision.UNDECIDED
-        return Comparison(
-            question, None, None, None, None, None, every.pairs, every.dropped, 0, None, none, line, measured
-        )
+        nothing = (None, None, None, None, None)
+        line = _too_few(question, every)
+        return Comparison(question, *nothing, every.pairs, every.dropped, 0, None, Decision.UNDECIDED, line, measured)
     found = typical(every)
     low, high = interval(found, question.level)
     p = sequential.corrected(t_test(found), question.looks)
@@ -218,26 +246,6 @@ def change(ratio: float) -> str:
 
 
 @dataclass(frozen=True)
-class Member:
-    """One comparison among many.
-
-    Attributes:
-        comparison: What its pairs say.
-        q: Its p after Benjamini and Hochberg; None where it has too few pairs for a p.
-        decision: As its own, but undecided where a difference is not significant among so many.
-    """
-
-    comparison: Comparison
-    q: float | None
-    decision: Decision
-
-    @property
-    def shown(self) -> bool:
-        """Whether a table shows it: B is slower or faster."""
-        return self.decision in (Decision.SLOWER, Decision.FASTER)
-
-
-@dataclass(frozen=True)
 class Family:
     """Many comparisons, of which only differences that last are shown.
 
@@ -246,18 +254,18 @@ class Family:
         line: One sentence for people: counts, and what is hidden.
     """
 
-    members: tuple[Member, ...]
+    members: tuple[Comparison, ...]
     line: str
 
     @property
-    def shown(self) -> tuple[Member, ...]:
+    def shown(self) -> tuple[Comparison, ...]:
         """Differences: the largest first."""
-        return tuple(sorted((each for each in self.members if each.shown), key=_size, reverse=True))
+        return tuple(each for each in ordered(self.members) if each.different)
 
     @property
-    def hidden(self) -> tuple[Member, ...]:
+    def hidden(self) -> tuple[Comparison, ...]:
         """Those that a table hides and counts."""
-        return tuple(each for each in self.members if not each.shown)
+        return tuple(each for each in self.members if not each.different)
 
     def count(self, decision: Decision) -> int:
         """How many are so."""
@@ -265,21 +273,28 @@ class Family:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        members = [{**each.comparison.to_mapping(), "q": each.q, "decision": each.decision} for each in self.members]
+        members = [{**each.to_mapping(), "q": each.q} for each in self.members]
         counts = {str(decision): self.count(decision) for decision in Decision}
         return {"line": self.line, "counts": counts, "hidden": len(self.hidden), "members": members}
 
 
+def ordered(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Differences first, the largest of them on top; then the others as they were given."""
+    return sorted(comparisons, key=lambda each: -each.size if each.different else 1.0)
+
+
 def family(comparisons: Sequence[Comparison], *, alpha: float = ALPHA) -> Family:
-    """Correct many comparisons for their number: of the differences shown, at most `alpha` are expected to be none."""
+    """Correct many comparisons for their number: of the differences shown, at most `alpha` are expected to be none.
+
+    One that is not significant among so many becomes undecided.
+    """
     tested = [each for each in comparisons if each.p is not None and each.pairs >= FEWEST]
     adjusted = dict(zip(map(id, tested), false_discovery([each.p or 0.0 for each in tested]), strict=True))
     members = []
     for each in comparisons:
-        q, decision = adjusted.get(id(each)), each.decision
-        if decision in (Decision.SLOWER, Decision.FASTER) and (q is None or q > alpha):
-            decision = Decision.UNDECIDED
-        members.append(Member(each, q, decision))
+        q = adjusted.get(id(each))
+        faint = each.different and (q is None or q > alpha)
+        members.append(replace(each, q=q, decision=Decision.UNDECIDED if faint else each.decision))
     return Family(tuple(members), _family_line(members))
 
 
@@ -359,15 +374,11 @@ def _set_aside(found: Effects) -> str:
     return f", {', '.join(parts)}" if parts else ""
 
 
-def _family_line(members: Sequence[Member]) -> str:
-    counts = {decision: sum(each.decision is decision for each in members) for decision in Decision}
-    shown = counts[Decision.SLOWER] + counts[Decision.FASTER]
-    parts = [f"{counts[decision]} {decision}" for decision in (Decision.SLOWER, Decision.FASTER) if counts[decision]]
-    rest = [f"{counts[decision]} {decision}" for decision in (Decision.SAME, Decision.UNDECIDED) if counts[decision]]
-    hidden = f"; hidden: {', '.join(rest)}" if rest else ""
-    return f"{plural(len(members), 'comparison')}: {', '.join(parts) if shown else 'no difference'}{hidden}."
-
-
-def _size(member: Member) -> float:
-    ratio = member.comparison.ratio or 0.0
-    return abs(math.log(ratio)) if 0 < ratio < math.inf else math.inf
+def _family_line(members: Sequence[Comparison]) -> str:
+    counts = Counter(each.decision for each in members)
+    shown, rest = (
+        ", ".join(f"{counts[each]} {each}" for each in Decision if counts[each] and (each in DIFFERENT) is different)
+        for different in (True, False)
+    )
+    hidden = f"; hidden: {rest}" if rest else ""
+    return f"{plural(len(members), 'comparison')}: {shown or 'no difference'}{hidden}."

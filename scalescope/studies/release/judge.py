@@ -29,7 +29,6 @@ from scalescope.analysis.paired import Effects, effects, interval, t_test, typic
 from scalescope.analysis.summary import plural
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import parameters
-from scalescope.model.finding import Evidence
 from scalescope.studies.comparison.judge import change, order
 from scalescope.studies.release.parameters import (
     FEWEST_PAIRS,
@@ -208,26 +207,9 @@ class Release:
     trials: int
     line: str
 
-    @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        """What it rests on: one entry per candidate tried, in their order."""
-        return tuple(
-            Evidence(f"{each.label}: {each.words}", str(each.state), plural(each.trials, "trial"))
-            for each in sorted(self.tried, key=lambda each: each.index)
-        )
-
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        return {
-            "question": self.question.to_mapping(),
-            "decision": self.decision,
-            "first_bad": None if self.first_bad is None else asdict(self.first_bad),
-            "last_good": None if self.last_good is None else asdict(self.last_good),
-            "skipped": [asdict(each) for each in self.skipped],
-            "tried": [asdict(each) for each in self.tried],
-            "trials": self.trials,
-            "line": self.line,
-        }
+        return {**asdict(self), "question": self.question.to_mapping()}
 
 
 def further(question: ReleaseQuestion, readings: Sequence[Reading]) -> tuple[Ask, ...]:

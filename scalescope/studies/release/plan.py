@@ -26,19 +26,6 @@ from scalescope.studies.symptom import FindingSymptom, MetricSymptom, Quantity, 
 Symptom = Quantity | MetricSymptom | FindingSymptom
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """An environment that may have it.
-
-    Attributes:
-        label: Of the release, or of the package that is changed in it.
-        text: The environment, as `Environment.parse` reads it.
-    """
-
-    label: str
-    text: str
-
-
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
     """The study that `ReleaseParameters` ask for, checked completely; nothing is measured.
 
@@ -63,13 +50,13 @@ def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
         raise InvalidField("package", asked.package, "a package and a good release, or two lock files: one of the two")
     if asked.environment:
         Environment.parse(asked.environment)
-    _inquiry(given, store, records, "", [Candidate("good", "good = present"), Candidate("bad", "bad = present")])
+    _inquiry(given, store, records, "", {"good": "good = present", "bad": "bad = present"})
 
 
 def _inquiry(
-    given: Mapping[str, Any], store: str, records: str, subject: str, candidates: Sequence[Candidate]
+    given: Mapping[str, Any], store: str, records: str, subject: str, candidates: Mapping[str, str]
 ) -> Inquiry:
-    """The study over candidates in their order, of which the first is good and the last is not."""
+    """The study over environments by label, in their order: the first is good and the last is not."""
     asked = parameters.check(ReleaseParameters, given)
     symptom = _symptom(asked)
     shared = base({**given, ENVIRONMENT: ""}, asked, store, records)
@@ -79,7 +66,7 @@ def _inquiry(
         values={name: value for name, value in shared.values.items() if name != ENVIRONMENT},
     )
     question = ReleaseQuestion(
-        labels=tuple(each.label for each in candidates),
+        labels=tuple(candidates),
         mode=Mode.METRIC if isinstance(symptom, Quantity) else Mode.FINDING,
         subject=subject,
         symptom=_words(symptom),
@@ -89,15 +76,16 @@ def _inquiry(
         smallest_effect=asked.smallest_effect,
         seed=shared.sweep.get("seed", 0),
     )
-    request = shared.request([{ENVIRONMENT: candidates[0].text}, {ENVIRONMENT: candidates[-1].text}])
-    points = [request.sweep.point({**shared.values, ENVIRONMENT: each.text}, request.workload) for each in candidates]
-    search = _Search(question, symptom, request, candidates, points)
+    texts = list(candidates.values())
+    request = shared.request([{ENVIRONMENT: texts[0]}, {ENVIRONMENT: texts[-1]}])
+    points = [request.sweep.point({**shared.values, ENVIRONMENT: text}, request.workload) for text in texts]
+    search = _Search(question, symptom, request, points)
     return Inquiry(
         StudyKind.RELEASE,
         {
             **shared.to_mapping(),
             **question.to_mapping(),
-            "environments": [each.text for each in candidates],
+            "environments": texts,
             "together_with": asked.environment,
         },
         (timed(request, search.grow, shared.minutes),),
@@ -106,8 +94,8 @@ def _inquiry(
     )
 
 
-def _of_package(asked: ReleaseParameters) -> tuple[str, list[Candidate]]:
-    """The releases of a package as candidates, oldest first, and its normalised name.
+def _of_package(asked: ReleaseParameters) -> tuple[str, dict[str, str]]:
+    """The normalised name of a package, and an environment for each of its releases, oldest first.
 
     Raises:
         InvalidField: A name or a release is not one.
@@ -125,14 +113,11 @@ def _of_package(asked: ReleaseParameters) -> tuple[str, list[Candidate]]:
     )
     if len(found) < 2:
         raise InvalidField("bad", last, f"a release later than {first}", next_step="exchange good and bad")
-    return name, [
-        Candidate(each.version, f"{name}-{each.version} = {' '.join([each.requirement, others.text])}".strip())
-        for each in found
-    ]
+    return name, {each.version: f"{name}-{each.version} = {each.requirement} {others.text}".strip() for each in found}
 
 
-def _of_locks(asked: ReleaseParameters) -> list[Candidate]:
-    """Mixtures of two lock files as candidates, one package changed at a time.
+def _of_locks(asked: ReleaseParameters) -> dict[str, str]:
+    """An environment for each mixture of two lock files, one package changed at a time, by what is changed.
 
     Raises:
         InvalidField: They pin the same.
@@ -147,7 +132,7 @@ def _of_locks(asked: ReleaseParameters) -> list[Candidate]:
         raise InvalidField("after", asked.after, "a lock file that differs from the one before")
     labels = ["all of before", *(difference(a, b) for a, b in pairwise(steps))]
     texts = (" ".join(f"{name}=={version}" for name, version in pins.items()) for pins in steps)
-    return [Candidate(label, f"step-{i} = {text}") for i, (label, text) in enumerate(zip(labels, texts, strict=True))]
+    return {label: f"step-{i} = {text}" for i, (label, text) in enumerate(zip(labels, texts, strict=True))}
 
 
 def _symptom(asked: ReleaseParameters) -> Symptom:
@@ -171,7 +156,6 @@ class _Search:
     question: ReleaseQuestion
     symptom: Symptom
     request: Request
-    candidates: Sequence[Candidate]
     points: Sequence[Point]
 
     def grow(self, done: Sequence[Trial]) -> list[Ask]:
@@ -214,7 +198,7 @@ class _Search:
     def _changelog(self, candidate: int) -> str:
         """Address of what the project tells of its releases; empty where its metadata has none."""
         try:
-            built = environments.ensure(Environment.parse(self.candidates[candidate].text))
+            built = environments.ensure(Environment.parse(self.points[candidate].environment))
             return environments.changelog(built, self.question.subject)
         except ScalescopeError:  # it was pruned meanwhile: the answer stands without an address
             return ""

@@ -15,7 +15,7 @@ from scalescope.report.html.page import moment
 from scalescope.store.store import SweepRun
 from scalescope.studies import STUDIES
 from scalescope.studies.comparison import report as comparison
-from scalescope.studies.comparison.judge import Decision
+from scalescope.studies.comparison.judge import Comparison, Decision
 from scalescope.studies.release import report as release
 from scalescope.studies.report import common, headline, pictures, sheet
 from scalescope.studies.report.sheet import Tone
@@ -109,9 +109,7 @@ def _level(study: Study) -> tuple[str, str]:
     return ("good" if decisions else "info"), kind.found
 
 
-def _chart(
-    study: Study, runs: Sequence[SweepRun], members: Sequence[comparison.Member], canvas: Canvas
-) -> Chart | None:
+def _chart(study: Study, runs: Sequence[SweepRun], members: Sequence[Comparison], canvas: Canvas) -> Chart | None:
     """The curve of a search for thresholds, or the pairs of a single comparison."""
     from scalescope.report.html import charts
 
@@ -119,19 +117,21 @@ def _chart(
         spots = [(spot.x, spot.y) for spot in threshold.spots(study, runs) if spot.y is not None]
         if not spots:
             return None
-        question = threshold.question_of(study)
+        searched = threshold.question_of(study)
         jumps = [(jump["left"], jump["right"]) for jump in threshold.jumps(study)]
         doubts = [(part["low"], part["high"]) for part in study.result.get("unresolved", ())]
-        charts.threshold(canvas, "curve", spots, jumps, doubts, (question.axis, question.metric))
+        charts.threshold(canvas, "curve", spots, jumps, doubts, (searched.axis, searched.metric))
         legend = [("busy", "measured")]
         legend += [("fit", "a jump, between its two values")] if jumps else []
         legend += [("not_assigned", "not resolved")] if doubts else []
-        return Chart("curve", f"{question.metric} against {question.axis}", headline(study), tuple(legend))
+        return Chart("curve", f"{searched.metric} against {searched.axis}", headline(study), tuple(legend))
     if len(members) == 1 and members[0].measured:
         metric = study.question["metric"]
         charts.pairs(canvas, "pairs", members[0].measured, metric)
         title = f"{metric} of the pairs, in the order in which they ran"
-        return Chart("pairs", title, headline(study), (("transfer", members[0].a), ("fit", members[0].b)))
+        return Chart(
+            "pairs", title, headline(study), (("transfer", members[0].question.a), ("fit", members[0].question.b))
+        )
     return None
 
 

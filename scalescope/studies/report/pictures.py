@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalescope.studies.comparison.report import Member, whole_table
+from scalescope.studies.comparison.judge import Comparison
+from scalescope.studies.comparison.report import whole_table
 from scalescope.studies.release.judge import State
 from scalescope.studies.release.report import WORDS, Candidate
 from scalescope.studies.report.sheet import Table
@@ -92,7 +93,7 @@ def strip(candidates: Sequence[Candidate]) -> list[Step]:
     ]
 
 
-def forest(members: Sequence[Member]) -> Forest:
+def forest(members: Sequence[Comparison]) -> Forest:
     """All comparisons of a study."""
     table = whole_table(members)
     axis = _Axis.of(members)
@@ -116,7 +117,7 @@ class _Axis:
     high: float
 
     @classmethod
-    def of(cls, members: Sequence[Member]) -> _Axis:
+    def of(cls, members: Sequence[Comparison]) -> _Axis:
         given = [end for member in members for end in (member.low, member.ratio, member.high) if end is not None]
         ends = [math.log(end) for end in given if 0 < end < math.inf]
         low, high = max(-WIDEST, min([-NARROWEST, *ends])), min(WIDEST, max([NARROWEST, *ends]))
@@ -137,7 +138,7 @@ class _Axis:
         return [(self.place(value), f"{value:g}") for value in sorted(kept)]
 
 
-def _whisker(member: Member, axis: _Axis, cells: tuple[str, ...], tone: str) -> Whisker:
+def _whisker(member: Comparison, axis: _Axis, cells: tuple[str, ...], tone: str) -> Whisker:
     if member.ratio is None or member.low is None or member.high is None:
         return Whisker(cells, tone, None, 0.0, 0.0, member.different)
     left, right = axis.place(member.low), round(100 - axis.place(member.high), 3)

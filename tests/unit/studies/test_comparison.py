@@ -222,7 +222,7 @@ def many(equal: int, slower: int) -> list[Comparison]:
 def test_a_family_shows_differences_and_counts_what_it_hides() -> None:
     found = family(many(6, 2))
 
-    assert {each.comparison.question.name for each in found.shown} == {"w6", "w7"}
+    assert {each.question.name for each in found.shown} == {"w6", "w7"}
     assert len(found.hidden) == 6
     assert found.line == "8 comparisons: 2 slower; hidden: 6 same."
     carried = json.loads(json.dumps(found.to_mapping()))
@@ -246,7 +246,7 @@ def test_comparisons_with_too_few_pairs_take_no_part() -> None:
     few = judge(ComparisonQuestion(), [(1.0, 2.0)] * 3)
     found = family([few, *many(0, 1)])
     assert (found.members[0].q, found.members[0].decision) == (None, Decision.UNDECIDED)
-    assert found.members[1].q == found.members[1].comparison.p
+    assert found.members[1].q == found.members[1].p
     assert family([]).line == "0 comparisons: no difference."
 
 
