@@ -25,13 +25,7 @@ from scalescope.studies.parameters import StudyParameters
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a study.
-
-    Attributes:
-        line: It in one sentence.
-        result: All of it, as JSON carries it.
-        alarm: Whether it is bad news, or there is none.
-    """
+    """What came of a study: a sentence, all of it as JSON carries it, and whether it is bad news, or there is none."""
 
     line: str
     result: Mapping[str, Any]

@@ -247,12 +247,7 @@ def change(ratio: float) -> str:
 
 @dataclass(frozen=True)
 class Family:
-    """Many comparisons, of which only differences that last are shown.
-
-    Attributes:
-        members: All of them, in the order in which they were given.
-        line: One sentence for people: counts, and what is hidden.
-    """
+    """Many comparisons in the order in which they were given, and a sentence about those that differ."""
 
     members: tuple[Comparison, ...]
     line: str

@@ -104,7 +104,7 @@ def _notes(study: Study, every: Sequence[Comparison], shown: Sequence[Comparison
     counts = Counter(str(each.decision) for each in every if each not in shown)
     if counts:
         listed = ", ".join(f"{count} {decision}" for decision, count in counts.items())
-        notes.append(Note(f"Not shown: {listed} (--json and the report have them).", Tone.FAINT))
+        notes.append(Note(f"Not shown: {listed} (the report and the JSON have them).", Tone.FAINT))
     return notes
 
 

@@ -97,13 +97,7 @@ def check(given: Mapping[str, object]) -> IsolationParameters:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is looked for, and where the search begins.
-
-    Attributes:
-        symptom: What must stay.
-        finding: That it stands for; None where it is a comparison of numbers.
-        trial: To begin with.
-    """
+    """What must stay, the finding that it stands for (None for a comparison), and the trial to begin with."""
 
     symptom: Symptom
     finding: Finding | None

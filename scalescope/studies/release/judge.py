@@ -136,12 +136,7 @@ class ReleaseQuestion:
 
 @dataclass(frozen=True)
 class Ask:
-    """One trial to run.
-
-    Attributes:
-        candidate: Index of its label.
-        turn: Number of the trial of this candidate, or of the pair where trials give a number.
-    """
+    """One trial to run of a candidate: its number, or that of the pair where trials give a number."""
 
     candidate: int
     turn: int
@@ -166,15 +161,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is known of one candidate.
-
-    Attributes:
-        index: Place in the order.
-        label: Its name.
-        state: Good, bad, or why neither.
-        trials: How many were run of it, valid or not; the good end is also the partner in every pair.
-        words: What they say.
-    """
+    """What is known of a candidate, in words too; `trials` counts all that were run, valid or not."""
 
     index: int
     label: str

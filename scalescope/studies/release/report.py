@@ -36,15 +36,10 @@ ENDED = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A release, or a mixture of two lock files.
+    """A release, or a mixture of two lock files, as it was seen.
 
-    Attributes:
-        label: Its name.
-        state: What is known of it; None where it was not tried.
-        words: What its trials say.
-        trials: How many were run of it.
-        measured: Median of the metric; None where a finding was looked for, or nothing is valid.
-        boundary: `last good`, `first bad`, or empty.
+    `state` is None where it was not tried, `measured` where a finding was looked for or nothing is valid; `boundary` is
+    `last good`, `first bad` or empty.
     """
 
     label: str
@@ -53,6 +48,16 @@ class Candidate:
     trials: int = 0
     measured: float | None = None
     boundary: str = ""
+
+    @property
+    def word(self) -> str:
+        """What it is."""
+        return WORDS[self.state] if self.state else "not tried"
+
+    @property
+    def style(self) -> str:
+        """Class of the style sheet."""
+        return "open" if self.state is None else "undecided" if self.state is State.OPEN else str(self.state)
 
 
 def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[Candidate, ...]:
@@ -120,7 +125,7 @@ def _table(study: Study, every: Sequence[Candidate]) -> Table:
     for each in every:
         if each.state is None:
             continue
-        is_it = WORDS[each.state] + (f", the {each.boundary.split()[0]}" if each.boundary else "")
+        is_it = each.word + (f", the {each.boundary.split()[0]}" if each.boundary else "")
         cells = (each.label, is_it, *((number(each.measured),) if metric else ()), f"{each.trials:,}", each.words)
         rows.append(Row(cells, TONES.get(each.state, Tone.DOUBT)))
     heads = (subject, "is", *((metric,) if metric else ()), "trials", "what was seen")

@@ -27,14 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart that the page's script draws.
-
-    Attributes:
-        name: Of the figure.
-        title: What it shows.
-        text: What is to be seen in it, for those who do not.
-        legend: Colour and meaning.
-    """
+    """A chart that the page's script draws; `text` is for those who do not see it, `legend` is colours and meanings."""
 
     name: str
     title: str
@@ -73,7 +66,7 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
         notes=[note for note in shown.notes if note.tone is not Tone.FAINT],  # of what is left out elsewhere
         changelog=safe_link(shown.changelog),
         chart=_chart(study, runs, members, canvas),
-        strip=pictures.strip(release.candidates(study, runs)) if study.kind is StudyKind.RELEASE else (),
+        strip=release.candidates(study, runs) if study.kind is StudyKind.RELEASE else (),
         forest=pictures.forest(members) if members else None,
         runs=[_run(run) for run in runs],
         links=[link for link in links.of_study(study) if link.what != "Run"][: links.MOST_LINKS],

@@ -1,4 +1,4 @@
-"""Pictures of a study that need no script: a strip of releases, and a forest of ratios."""
+"""A forest of ratios: a picture that needs no script."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from scalescope.studies.comparison.judge import Comparison
 from scalescope.studies.comparison.report import whole_table
-from scalescope.studies.release.judge import State
-from scalescope.studies.release.report import WORDS, Candidate
 from scalescope.studies.report.sheet import Table
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -24,33 +22,10 @@ MARGIN = 0.06
 
 
 @dataclass(frozen=True)
-class Step:
-    """A release in the strip.
-
-    Attributes:
-        label: Its name.
-        word: What it is.
-        state: Class of the style sheet.
-        boundary: Whether it is the first bad one, right after the boundary.
-    """
-
-    label: str
-    word: str
-    state: str
-    boundary: bool
-
-
-@dataclass(frozen=True)
 class Whisker:
-    """A comparison in the forest; places are percent of the width of the axis.
+    """A comparison in the forest: the texts of its row, and where its ratio and interval lie.
 
-    Attributes:
-        cells: Texts of its row, the first being its name.
-        tone: Class of the style sheet.
-        at: Place of the ratio; None where there is none.
-        left: Place of the lower end of its interval.
-        right: Place of the upper end, counted from the right edge.
-        shown: Whether B is slower or faster.
+    Places are percent of the width of the axis, `right` counted from the right edge; without a ratio, `at` is None.
     """
 
     cells: tuple[str, ...]
@@ -65,12 +40,7 @@ class Whisker:
 class Forest:
     """Ratios with their intervals on a logarithmic axis.
 
-    Attributes:
-        table: All texts; the plot stands behind its first column.
-        shown: Rows of what is different.
-        hidden: Rows of what is not.
-        ticks: Places and texts of the axis.
-        one: Place of the ratio 1.
+    `ticks` are places and texts of the axis, `one` is the place of the ratio 1; `hidden` are rows without a difference.
     """
 
     table: Table
@@ -78,19 +48,6 @@ class Forest:
     hidden: tuple[Whisker, ...]
     ticks: tuple[tuple[float, str], ...]
     one: float
-
-
-def strip(candidates: Sequence[Candidate]) -> list[Step]:
-    """All candidates in their order, tried or not."""
-    return [
-        Step(
-            each.label,
-            "not tried" if each.state is None else WORDS[each.state],
-            "open" if each.state is None else "undecided" if each.state is State.OPEN else str(each.state),
-            each.boundary == "first bad",
-        )
-        for each in candidates
-    ]
 
 
 def forest(members: Sequence[Comparison]) -> Forest:

@@ -22,12 +22,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table.
-
-    Attributes:
-        cells: Texts.
-        tone: Of all of them.
-    """
+    """One row of a table."""
 
     cells: tuple[str, ...]
     tone: Tone = Tone.PLAIN
@@ -35,14 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts.
-
-    Attributes:
-        caption: What it shows.
-        heads: Headings.
-        rows: Cells.
-        numbers: Columns that are set to the right, from 0.
-    """
+    """A table of texts; `numbers` are the columns that are set to the right, from 0."""
 
     caption: str
     heads: tuple[str, ...]

@@ -85,13 +85,7 @@ class Jump:
 
 @dataclass(frozen=True)
 class Unresolved:
-    """A part of the range in which a jump may be, or several.
-
-    Attributes:
-        low: Value of the axis.
-        high: Value of the axis.
-        reason: Why it is not known.
-    """
+    """A part of the range in which a jump may be, or several, and why that is not known."""
 
     low: float
     high: float

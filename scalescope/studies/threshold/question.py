@@ -100,12 +100,7 @@ class ThresholdQuestion:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one trial said.
-
-    Attributes:
-        value: Of the axis.
-        metric: None where the trial was not valid.
-    """
+    """What one trial said at a value of the axis; the metric is None where the trial was not valid."""
 
     value: float
     metric: float | None
@@ -113,14 +108,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Spot:
-    """A value of the axis that has been measured.
-
-    Attributes:
-        index: Its place on the grid.
-        x: The value.
-        y: Median of the metric.
-        count: Valid trials.
-    """
+    """A value of the axis that has been measured: its place on the grid, median metric, and valid trials."""
 
     index: int
     x: float

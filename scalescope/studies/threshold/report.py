@@ -24,13 +24,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class Spot:
-    """A value of the axis that was tried.
-
-    Attributes:
-        x: The value.
-        y: Median of the metric over its valid trials; None without any.
-        trials: Trials, valid or not.
-    """
+    """A value of the axis that was tried: median of the metric, None without a valid trial, and number of trials."""
 
     x: float
     y: float | None

@@ -28,17 +28,17 @@ def member(comparison_study):
 
 def test_the_strip_has_all_releases_and_one_boundary(release_study):
     made = release_study(["1", "2", "3", "4", "5"], lambda place: None if place == 2 else 404 if place > 2 else 804)
-    steps = pictures.strip(release.candidates(made.study, made.runs))
-    assert [(step.label, step.state) for step in steps] == [
+    steps = release.candidates(made.study, made.runs)
+    assert [(step.label, step.style) for step in steps] == [
         ("1", "good"),
         ("2", "good"),
         ("3", "unavailable"),
         ("4", "bad"),
         ("5", "bad"),
     ]
-    assert [step.label for step in steps if step.boundary] == ["4"]
-    untried = pictures.strip(release.candidates(replace(made.study, result={}), []))
-    assert {step.state for step in untried} == {"open"}
+    assert [step.label for step in steps if step.boundary == "first bad"] == ["4"]
+    untried = release.candidates(replace(made.study, result={}), [])
+    assert {step.style for step in untried} == {"open"}
 
 
 def test_a_slower_one_lies_right_of_one_with_its_interval_around_it(member):
