@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from scalescope.model.study import Study
 from scalescope.report import html
 from scalescope.run.syntax import names_block, names_store
 from scalescope.store.store import Store, SweepRun
+from scalescope.studies import inquiry as inquiries
 from scalescope.studies.comparison import plan as comparison
 from scalescope.studies.comparison.parameters import ComparisonParameters
 from scalescope.studies.inquiry import Answer, Inquiry
@@ -102,28 +103,17 @@ def _carry_out(
         labels.append(f"study:{study.id}")
         stack.enter_context(tags(*labels))
         label_flow_run(labels)
-        runs = [_run(opened, study, request) for request in inquiry.requests]
-        answer = judge(inquiry, runs)
-        opened.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
-        study = opened.studies.get(study.id)
+        study, runs = inquiries.carry_out(
+            opened, inquiry, study, lambda request: carry_out(request, opened)[0], judge=judge
+        )
         if report:
             write_report(study, runs, report)
         published = publish(study, runs, report, return_state=True)
     logger = get_run_logger()
     if published.is_failed():
         logger.warning("The result could not be published as artifacts: %s", published.message)
-    logger.info("%s", answer.line)
+    logger.info("%s", study.line)
     return StudyResult(study.id, study.line, study.alarm, study.result, study.runs, study.where)
-
-
-def _run(store: Store, study: Study, request: Any) -> SweepRun:
-    """The run of one sweep of a study: the finished one, or else it is carried out."""
-    for run_id in study.runs:
-        run = store.run(run_id)
-        if run.sweep.id == request.sweep.id and run.finished_at and run.verdict is not None:
-            return run
-    run, *_ = carry_out(replace(request, study=study.id), store)
-    return run
 
 
 def _name(what: str) -> Callable[[], str]:

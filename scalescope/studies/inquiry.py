@@ -13,7 +13,7 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.study import StudyKind
+from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report.rows import worst_point
@@ -140,6 +140,39 @@ def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
     if ITEMS_PER_WORKER in given:
         given = {*given, ITEMS}
     return {name: value for name, value in worst.point.values.items() if name not in given}
+
+
+def carry_out(
+    store: Store,
+    inquiry: Inquiry,
+    study: Study,
+    sweep: Callable[[Request], SweepRun],
+    *,
+    judge: Callable[[Inquiry, Sequence[SweepRun]], Answer] = lambda inquiry, runs: inquiry.answer(runs),
+) -> tuple[Study, list[SweepRun]]:
+    """Run all that a study needs, and record its answer; what was measured before it was stopped is not measured again.
+
+    Args:
+        store: Where it is kept.
+        inquiry: What is asked.
+        study: As `Studies.begin` gave it for that.
+        sweep: Carries out a sweep, or continues it.
+        judge: Answers from the runs; a task around `Inquiry.answer` where there is a flow.
+
+    Returns:
+        The study with its answer, and its runs.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    known = {
+        run.sweep.id: run for run in map(store.run, reversed(study.runs)) if run.finished_at and run.verdict is not None
+    }
+    requests = [replace(request, study=study.id) for request in inquiry.requests]
+    runs = [known.get(request.sweep.id) or sweep(request) for request in requests]
+    answer = judge(inquiry, runs)
+    store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
+    return store.studies.get(study.id), runs
 
 
 def because(trials: Sequence[Trial]) -> str:

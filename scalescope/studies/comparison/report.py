@@ -111,7 +111,7 @@ def _notes(study: Study, every: Sequence[Comparison], shown: Sequence[Comparison
 def _asked(study: Study, runs: Sequence[SweepRun], every: Sequence[Comparison]) -> list[tuple[str, str]]:
     question = study.question
     smallest = share(question["smallest_effect"])
-    sides = [(side, pairs(question[side]) or "nothing in particular") for side in ("a", "b")]
+    sides = [(side, pairs(question[side]) or "no settings of its own") for side in ("a", "b")]
     return [
         ("Metric", f"{question['metric']}; differences up to {smallest} are called the same"),
         *((side.upper(), text) for side, text in sides),

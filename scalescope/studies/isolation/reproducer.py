@@ -59,11 +59,6 @@ class Confirmation:
     problem: str = ""
 
 
-def templates() -> tuple[str, ...]:
-    """The workloads for which there is a script."""
-    return tuple(parts.PARTS)
-
-
 def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = None) -> Reproducer:
     """The script for what was isolated.
 
