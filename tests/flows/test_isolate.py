@@ -26,7 +26,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep, the isolation of what its drivers pretend, progress, and what Prefect shows."""
     monkeypatch.setattr(module.reproducer, "confirm", lambda text: Confirmation(True, "The symptom shows.", 0.1))
-    monkeypatch.setattr(module.html, "write", lambda path, run, tables: path.write_text(run.id))
+    monkeypatch.setattr(module.search.html, "write", lambda path, run, tables: path.write_text(run.id))
     heard: list[Progress] = []
     with listening(heard.append):
         result = isolate(

@@ -90,7 +90,7 @@ def check(given: Mapping[str, object]) -> IsolationParameters:
     fields.text("folder", asked.folder)
     if asked.metric:
         if asked.finding:
-            raise InvalidField("metric", asked.metric, "nothing, since a finding is given")
+            raise InvalidField("metric", asked.metric, "only one of metric and finding")
         metric_symptom(asked.metric)
     return asked
 
