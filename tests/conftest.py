@@ -13,10 +13,11 @@ import pytest
 
 from scalescope.analysis.measure import measure
 from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.records import TABLES
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison import judge as comparison
@@ -183,7 +184,21 @@ def _measured(point: Point, repeat: int, value: float | None, **given: Any) -> T
     if value is None:
         return Trial(key, point, repeat, False, TrialState.INVALID, reason="lost a worker", **given)
     metrics = Metrics(
-        value, value, value, 1.0, 1.0, 1.0, 1.0, round(value), 1, 1, 1, 1.0, 1, dict.fromkeys(WORKER_TIME, 1.0)
+        makespan_s=value,
+        elapsed_s=value,
+        work_s=value,
+        span_s=1.0,
+        ideal_s=1.0,
+        efficiency=1.0,
+        schedule_quality=1.0,
+        parallelism=1.0,
+        tasks=round(value),
+        widest_stage=1,
+        workers_used=1,
+        peak_parallelism=1,
+        mean_parallelism=1.0,
+        peak_runnable=1,
+        worker_time_s=dict.fromkeys(WORKER_TIME, 1.0),
     )
     return Trial(key, point, repeat, False, TrialState.VALID, metrics=metrics, **given)
 

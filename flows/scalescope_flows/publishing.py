@@ -13,7 +13,7 @@ from scalescope.model.finding import Verdict
 from scalescope.model.study import Study
 from scalescope.model.sweep import Sweep, digest
 from scalescope.report import export, links
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_text
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import export as studies
 from scalescope.studies.report import headline

@@ -42,21 +42,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints, Members, Tables
 from scalescope.analysis.ledger import Chain, Clock, Events, integral, sums, unwanted
-from scalescope.model.trial import WORKER_TIME
-
-TITLES: dict[str, str] = {
-    "busy": "busy",
-    "transfer": "transfer",
-    "serialisation": "serialisation",
-    "spill": "spill to disk",
-    "paused": "paused",
-    "no_runnable_task": "no runnable task",
-    "not_assigned": "runnable, not assigned",
-    "late_start": "late start",
-    "lost": "lost",
-    "tail": "tail",
-}
-"""The parts as reports name them."""
+from scalescope.model.metrics import WORKER_TIME
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import WorkerTime, divide
 from scalescope.errors import CaptureError
-from scalescope.model.trial import Metrics, Trial
+from scalescope.model.metrics import Metrics
+from scalescope.model.trial import Trial
 
 
 @dataclass(frozen=True)

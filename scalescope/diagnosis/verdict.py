@@ -18,11 +18,11 @@ from enum import Enum
 from statistics import fmean
 
 from scalescope.analysis.summary import PointSummary, label, percent, plural, summarise, varied
-from scalescope.analysis.worker_time import TITLES
 from scalescope.diagnosis.partitions import BAG_OPTION, BEAM_128, BEAM_OPTION, PartitionRule, matching
 from scalescope.model.finding import Evidence, Finding, Severity, Verdict
+from scalescope.model.metrics import PARTS, WORKER_TIME, Metrics
 from scalescope.model.sweep import Sweep
-from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 
 MATERIAL = 0.10
 """Share of worker time below which idle threads are not worth a word."""
@@ -368,7 +368,7 @@ def idle_workers_cause_unknown(case: Case) -> Finding | None:
         "idle-workers-cause-unknown",
         Severity.MEDIUM,
         f"{percent(1 - worst.share('busy'))} of the worker time is not busy at {case.label(worst)}, most of it "
-        f"`{TITLES[part]}` ({percent(worst.share(part))}); the cause is not known yet.",
+        f"`{PARTS[part].title}` ({percent(worst.share(part))}); the cause is not known yet.",
         NEXT_EXPERIMENT[part],
         evidence=_structure(worst, metrics),
         confidence=0.5,

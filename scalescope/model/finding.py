@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from scalescope.model.mapping import Mapped
 
 
 class Severity(StrEnum):
@@ -33,7 +33,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Mapped):
     """One cause, as a sentence that a person can act on.
 
     Attributes:
@@ -57,22 +57,6 @@ class Finding:
     points: tuple[str, ...] = ()
     lost_s: float = 0.0
     link: str = ""
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
-
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> Finding:
-        """The inverse of `to_mapping`."""
-        return cls(
-            **{
-                **data,
-                "severity": Severity(data["severity"]),
-                "evidence": tuple(Evidence(**item) for item in data["evidence"]),
-                "points": tuple(data["points"]),
-            }
-        )
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalescope.errors import InvalidField
+from scalescope.model.mapping import from_mapping, to_mapping
 
 FORMAT = 1
 
@@ -68,16 +69,12 @@ class RecordedGraph:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, **to_mapping(self)}
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> RecordedGraph:
         """The inverse of `to_mapping`."""
-        return cls(
-            tuple(data["stages"]),
-            tuple(RecordedTask(**{**task, "needs": tuple(task["needs"])}) for task in data["tasks"]),
-            tuple(Submission(**submission) for submission in data["submissions"]),
-        )
+        return from_mapping(cls, data)
 
     @classmethod
     def read(cls, path: str) -> RecordedGraph:
@@ -91,7 +88,7 @@ class RecordedGraph:
             if data["format"] != FORMAT:
                 raise ValueError(f"it has format {data['format']}, not {FORMAT}")
             return cls.from_mapping(data)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, InvalidField) as error:
             raise InvalidField(
                 "params.graph",
                 path,

@@ -15,6 +15,7 @@ from scalescope.model import fields
 from scalescope.model.cluster import KINDS, ClusterSpec, SimulatedSpec, cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
+from scalescope.model.mapping import from_mapping
 from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
@@ -105,7 +106,7 @@ class Point:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Point:
         """The inverse of `to_mapping`."""
-        return cls(**data)
+        return from_mapping(cls, data)
 
 
 @dataclass(frozen=True)

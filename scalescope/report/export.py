@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +12,10 @@ from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import rows
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_text, to_mappings
+from scalescope.report.table import to_markdown as table_markdown
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever a key of `to_json` changes its meaning or goes."""
 
 
@@ -39,15 +39,7 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
 
 def to_rows(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> list[dict[str, str]]:
     """The table of points as the terminal shows it, one mapping of headings to cells per point; safe as HTML."""
-    summaries = summarise(trials)
-    shown = rows.columns(summaries)
-    return [
-        {
-            html.escape(column.title): html.escape(cell)
-            for column, cell in zip(shown, rows.cells(summary, shown), strict=True)
-        }
-        for summary in summaries
-    ]
+    return to_mappings(rows.points_table(summarise(trials))[0])
 
 
 def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
@@ -65,7 +57,7 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
                 for finding in verdict.findings[1:]
             ],
         ),
-        _items("Trials that do not count", rows.reasons(summaries)),
+        _items("Excluded trials", rows.reasons(summaries)),
         _items("Quality of the capture", rows.warnings(summaries)),
         "\n\n".join(markdown_text(line) for line in rows.cluster_lines(sweep, trials)),
     ]
@@ -75,11 +67,8 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
 def _table(summaries: Sequence[PointSummary]) -> str:
     if not summaries:
         return ""
-    shown = rows.columns(summaries)
-    lines = [[column.title for column in shown], *(rows.cells(summary, shown) for summary in summaries)]
-    text = ["| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines]
-    text.insert(1, "|" + " ---: |" * len(shown))
-    return "\n".join(text) + f"\n\n{markdown_text(rows.legend(shown))}"
+    table, legend = rows.points_table(summaries)
+    return f"{table_markdown(table)}\n\n{markdown_text(legend)}"
 
 
 def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:

@@ -21,8 +21,9 @@ from scalescope.driver.process import Driver, Outcome
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.environment import Environment
+from scalescope.model.metrics import WORKER_TIME
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
-from scalescope.model.trial import WORKER_TIME, TrialState
+from scalescope.model.trial import TrialState
 from scalescope.run.engine import read_records
 
 pytestmark = pytest.mark.timeout(280)

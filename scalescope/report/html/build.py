@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis import knee
 from scalescope.analysis.summary import summarise
-from scalescope.analysis.worker_time import TITLES
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import UsageError
+from scalescope.model.metrics import PARTS
 from scalescope.report import links, rows
 from scalescope.report.files import replacing
 from scalescope.report.html import embed, page, theme
-from scalescope.report.html.glossary import PARTS, TERMS
+from scalescope.report.html.glossary import TERMS
 from scalescope.store.store import SweepRun
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
     bars = page.bars(summaries)
     worst = rows.worst_point(summaries, verdict)
     findings = page.blocks(verdict)
+    points, legend = rows.points_table(summaries, most=page.MOST_POINTS)
     return fill(
         "report.html.j2",
         canvas,
@@ -97,8 +98,8 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         provenance=page.provenance(run),
         packages=page.packages(run),
         links=links.of_run(run, followed_by)[: links.MOST_LINKS],
-        points=page.points_table(summaries) if summaries else None,
-        legend=page.legend(summaries) if summaries else "",
+        points=points if summaries else None,
+        legend=legend,
         bars=bars,
         parts=page.legend_parts(bars),
         series=page.series(knees),
@@ -106,7 +107,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         reasons=rows.reasons(summaries),
         warnings=rows.warnings(summaries),
         terms=TERMS,
-        worker_time=[(part, TITLES[part], text) for part, text in PARTS.items()],
+        worker_time=[(name, part.title, part.help) for name, part in PARTS.items()],
     )
 
 

@@ -15,10 +15,10 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.report import rows
 from scalescope.report.html import gantt, series
 from scalescope.report.html.charts import Canvas, TrialCharts
-from scalescope.report.html.page import Table
 from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
+from scalescope.report.table import Table
 
 TABLE_TIMES = 12
 """Rows of the tables that stand for charts over time."""
@@ -125,7 +125,9 @@ def _parallelism(attempts: Attempts, levels: Profile) -> Chart:
         f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
         f"{plural(levels.provisioned.peak, 'thread')}; at most "
         f"{plural(levels.runnable.peak, 'task')} could have run at once.",
-        Table("Parallelism over time", ("at s", "threads there", "tasks runnable", "tasks running"), tuple(cells), 0),
+        Table.of(
+            "Parallelism over time", ("at s", "threads there", "tasks runnable", "tasks running"), tuple(cells), 0
+        ),
         (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
     )
 
@@ -146,7 +148,7 @@ def _heat(heat: Heat, names: Sequence[str]) -> Chart:
         "Busy workers",
         f"{never}; the busiest was busy "
         f"{percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is on top.",
-        Table(
+        Table.of(
             "Busy share of workers, the busiest first",
             ("worker", "busy"),
             cells,
@@ -199,7 +201,7 @@ def _memory(memory: Memory) -> Chart:
         "Memory",
         f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {gib(memory.rss)} "
         f"together, the fullest {gib(memory.highest)}{spilled}.",
-        Table("Memory over time, GiB", heads, cells, 0),
+        Table.of("Memory over time, GiB", heads, cells, 0),
         (
             ("busy", "all workers, resident"),
             ("transfer", "results they hold (managed)"),

@@ -10,7 +10,7 @@ from scalescope import __version__
 from scalescope.analysis.knee import Knee
 from scalescope.analysis.summary import PointSummary, label, percent, plural, settings, varied
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.model.trial import WORKER_TIME
+from scalescope.model.metrics import WORKER_TIME
 from scalescope.report import rows
 from scalescope.report.html.embed import safe_link
 from scalescope.store.store import SweepRun
@@ -26,25 +26,6 @@ WORDS = {
     Severity.LOW: "Minor",
     Severity.INFO: "For information",
 }
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of texts; the first `labels` columns are words, all others numbers.
-
-    Attributes:
-        caption: What it shows.
-        heads: Headings.
-        rows: Cells.
-        labels: Columns set to the left.
-        notice: What was left out, if anything.
-    """
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    labels: int = 1
-    notice: str = ""
 
 
 @dataclass(frozen=True)
@@ -226,24 +207,6 @@ def moment(iso: str) -> str:
 # ------------------------------------------------------------------ points
 
 
-def points_table(summaries: Sequence[PointSummary]) -> Table:
-    """One row per point, as on the terminal."""
-    shown = rows.columns(summaries)
-    kept = summaries[:MOST_POINTS]
-    return Table(
-        "What was measured, a row per point",
-        tuple(column.title for column in shown),
-        tuple(tuple(rows.cells(summary, shown)) for summary in kept),
-        labels=0,
-        notice=_left_out(len(summaries), len(kept), "points"),
-    )
-
-
-def legend(summaries: Sequence[PointSummary]) -> str:
-    """What the headings of `points_table` mean."""
-    return rows.legend(rows.columns(summaries))
-
-
 def bars(summaries: Sequence[PointSummary]) -> list[Bar]:
     """Where the worker time went, per point that was measured."""
     names = varied(summary.point for summary in summaries)
@@ -282,10 +245,6 @@ def _refine(knee: Knee) -> str:
     if not knee.refine:
         return ""
     return "To know better, measure " + ", ".join(f"{count:,}" for count in knee.refine) + " workers too."
-
-
-def _left_out(total: int, shown: int, what: str) -> str:
-    return "" if total == shown else f"Shown are the first {shown:,} of {total:,} {what}."
 
 
 def worst_text(worst: PointSummary, summaries: Sequence[PointSummary], verdict: Verdict | None) -> str:

@@ -15,7 +15,7 @@ from scalescope.report import rows
 from scalescope.report.html import over_time, page, stages, what_if
 from scalescope.report.html.charts import Canvas
 from scalescope.report.html.over_time import Chart
-from scalescope.report.html.page import Table
+from scalescope.report.table import Table
 from scalescope.store.store import SweepRun
 
 ReadTables = Callable[[Trial], Tables]

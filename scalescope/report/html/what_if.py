@@ -11,7 +11,7 @@ from scalescope.analysis.summary import PointSummary, percent, plural, settings
 from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
 from scalescope.report import rows
-from scalescope.report.html.page import Table
+from scalescope.report.table import MISSING, Table
 
 MOST_PREFIXES = 20
 MOST_REPLAYED = 150_000
@@ -48,7 +48,7 @@ def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
         f"{percent(longest.span_s / attempts.makespan)} of the makespan: no number of workers makes this graph faster "
         f"than that. {useful}"
     )
-    return Table("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
+    return Table.of("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
 
 
 def what_if(
@@ -75,7 +75,7 @@ def what_if(
             left -= int(times * tasks)
             cells.append(_row(f"{plural(here, 'thread')}, {text}", change(replay).makespan(here), replayed[here], None))
     heads = ("what", "makespan s", "speed-up", "measured s", "error")
-    return Table("The recorded graph, scheduled again on paper", heads, tuple(cells)), _believed(replayed, measured)
+    return Table.of("The recorded graph, scheduled again on paper", heads, tuple(cells)), _believed(replayed, measured)
 
 
 def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:
@@ -89,8 +89,8 @@ def _threads(threads: int, here: int) -> str:
 
 
 def _row(what: str, makespan: float, reference: float, measured: float | None) -> tuple[str, ...]:
-    faster = rows.speedup(reference / makespan) if makespan > 0 else rows.MISSING
-    error = rows.MISSING if measured is None else _error(makespan / measured - 1)
+    faster = rows.speedup(reference / makespan) if makespan > 0 else MISSING
+    error = MISSING if measured is None else _error(makespan / measured - 1)
     return (what, rows.seconds(makespan), faster, rows.seconds(measured), error)
 
 

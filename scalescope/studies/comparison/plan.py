@@ -18,10 +18,7 @@ from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, family, further, judge, order
 from scalescope.studies.comparison.parameters import ComparisonParameters
 from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
-from scalescope.studies.symptom import Quantity, quantity
-
-LARGER_IS_BETTER = frozenset({"efficiency", "parallelism", "mean_parallelism", "workers_used", "busy"})
-"""Metrics of which more is better; of all others less is."""
+from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:

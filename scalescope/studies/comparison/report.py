@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scalescope.model.study import Study
-from scalescope.report.rows import MISSING
+from scalescope.report.table import MISSING, Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import Comparison, Decision, ordered
 from scalescope.studies.report import common
-from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, pairs, share
 
 TONES = {Decision.SLOWER: Tone.BAD, Decision.FASTER: Tone.GOOD, Decision.UNDECIDED: Tone.DOUBT}
 

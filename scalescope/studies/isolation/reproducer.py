@@ -19,7 +19,7 @@ from scalescope.model.recorded import RecordedGraph, RecordedTask
 from scalescope.studies.isolation import reproducer_parts as parts
 from scalescope.studies.isolation.removals import Setting
 from scalescope.studies.isolation.result import Isolation
-from scalescope.studies.symptom import MetricSymptom, Symptom, numbers_of
+from scalescope.studies.symptom import MetricSymptom, Symptom
 
 MOST_LINES = 60
 WIDTH = 110
@@ -30,8 +30,8 @@ SHOWN, GONE = 1, 0
 """Exit statuses of a script: a symptom is an error."""
 
 PLACEMENT = ("too-few-partitions", "fewer-items-than-workers", "worker-restriction", "data-locality")
-"""Findings about workers that get nothing to do: a script counts them. For others it looks at how busy they are."""
-COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "busy"})
+"""Findings about workers that get nothing to do: a script counts them. For others it looks at the efficiency."""
+COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
 """Numbers that a script measures: a comparison of these is taken over as it is."""
 
 _GUARDED = (
@@ -202,4 +202,4 @@ def _condition(isolation: Isolation, symptom: Symptom) -> str:
     assert metrics is not None
     if not isinstance(symptom, MetricSymptom) and symptom.code in PLACEMENT and metrics.workers_used < point.workers:
         return f"workers_used < {(metrics.workers_used / point.workers + 1) / 2:.3g} * workers"
-    return f"busy < {(numbers_of(point, metrics)['busy'] + 1) / 2:.3g}"
+    return f"efficiency < {(metrics.efficiency + 1) / 2:.3g}"

@@ -38,9 +38,9 @@ if __name__ == "__main__":
     workers_used = len({worker for worker, _, _ in runs})
     makespan_s = max(stop for _, _, stop in runs) - min(start for _, start, _ in runs)
     work_s = sum(stop - start for _, start, stop in runs)
-    busy = work_s / (threads * makespan_s)
-    print("items  workers  tasks  workers used  makespan s  busy")
-    print(f"{items:5d}  {workers:7d}  {tasks:5d}  {workers_used:12d}  {makespan_s:10.2f}  {busy:4.0%}")
+    efficiency = work_s / (threads * makespan_s)
+    print("items  workers  tasks  workers used  makespan s  efficiency")
+    print(f"{items:5d}  {workers:7d}  {tasks:5d}  {workers_used:12d}  {makespan_s:10.2f}  {efficiency:10.0%}")
     shows = $condition
     print("The symptom shows." if shows else "The symptom does not show.")
     sys.exit(1 if shows else 0)

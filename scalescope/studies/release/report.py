@@ -10,10 +10,11 @@ from typing import Any
 from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial
+from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.release.judge import ALPHA, LEAD, Decision, Mode, State
 from scalescope.studies.report import common
-from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
 from scalescope.studies.symptom import quantity
 
 WORDS = {

@@ -12,13 +12,13 @@ from scalescope.report import links
 from scalescope.report.html import build
 from scalescope.report.html.embed import safe_link
 from scalescope.report.html.page import moment
+from scalescope.report.table import Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies import STUDIES
 from scalescope.studies.comparison import report as comparison
 from scalescope.studies.comparison.judge import Comparison, Decision
 from scalescope.studies.release import report as release
 from scalescope.studies.report import common, headline, pictures, sheet
-from scalescope.studies.report.sheet import Tone
 from scalescope.studies.threshold import report as threshold
 
 if TYPE_CHECKING:

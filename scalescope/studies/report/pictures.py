@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scalescope.report.table import Table
 from scalescope.studies.comparison.judge import Comparison
 from scalescope.studies.comparison.report import whole_table
-from scalescope.studies.report.sheet import Table
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Ratios below 1 that an axis may name; above 1 it names their inverses, rounded as people would."""

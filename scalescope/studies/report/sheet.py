@@ -4,38 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-from scalescope.report.rows import MISSING
-
-
-class Tone(StrEnum):
-    """How a text is meant; the terminal and the page each have a colour for it, and no text relies on that."""
-
-    PLAIN = "plain"
-    GOOD = "good"
-    BAD = "bad"
-    DOUBT = "doubt"
-    FAINT = "faint"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a table."""
-
-    cells: tuple[str, ...]
-    tone: Tone = Tone.PLAIN
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of texts; `numbers` are the columns that are set to the right, from 0."""
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[Row, ...]
-    numbers: frozenset[int] = frozenset()
+from scalescope.report.table import MISSING, Table, Tone
 
 
 @dataclass(frozen=True)

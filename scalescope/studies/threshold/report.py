@@ -10,9 +10,10 @@ from typing import Any
 from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
+from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import common
-from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
 from scalescope.studies.symptom import quantity
 from scalescope.studies.threshold.question import ThresholdQuestion
 

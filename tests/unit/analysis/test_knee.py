@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from scalescope.analysis.knee import Knee, Scaling, further, of_sweep
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 
 SWEEP = Sweep("mine.py:run")
 WORKERS = [10, 50, 100, 150, 199, 200, 250, 300]
@@ -30,7 +31,22 @@ def trial(
 ) -> Trial:
     point = Point(workers, threads, {**({} if items is None else {"items": items}), **params})  # type: ignore[arg-type]
     most = min(widest if peak is None else peak, workers * threads)
-    metrics = Metrics(makespan, makespan, work, 1, 1, 1, 1, widest, widest, most, most, work / makespan, widest)
+    metrics = Metrics(
+        makespan_s=makespan,
+        elapsed_s=makespan,
+        work_s=work,
+        span_s=1,
+        ideal_s=1,
+        efficiency=1,
+        schedule_quality=1,
+        parallelism=1,
+        tasks=widest,
+        widest_stage=widest,
+        workers_used=most,
+        peak_parallelism=most,
+        mean_parallelism=work / makespan,
+        peak_runnable=widest,
+    )
     return Trial(f"{point.id}-r{repeat}", point, repeat, False, TrialState.VALID, metrics=metrics)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scalescope.analysis import ledger
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.worker_time import busy_by_worker, divide, over_time, worker_time
-from scalescope.model.trial import WORKER_TIME
+from scalescope.model.metrics import WORKER_TIME
 
 EPOCH = 1_000.0  # of the fixture `records`
 

@@ -164,6 +164,7 @@ def test_trials_of_before_a_revision_are_read(tmp_path: Path, sweep: Sweep, make
         store.save(run, make_trial())
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE trials DROP COLUMN findings")
+    connection.execute("ALTER TABLE trials DROP COLUMN schedule_quality")
     connection.execute("DROP TABLE studies")
     connection.execute("DROP INDEX ix_sweep_runs_study_id")
     connection.execute("ALTER TABLE sweep_runs DROP COLUMN study_id")

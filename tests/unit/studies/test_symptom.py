@@ -7,8 +7,9 @@ import pytest
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
 from scalescope.model.finding import Severity
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 from scalescope.studies.symptom import FindingSymptom, finding_symptom, first_finding, metric_symptom, worst_showing
 
 SWEEP = Sweep("beam-pardo")
@@ -25,7 +26,8 @@ def trial(workers: int, items: int | None, used: int, state: TrialState = TrialS
         work_s=work,
         span_s=span,
         ideal_s=span,
-        efficiency=1.0,
+        efficiency=used / workers,
+        schedule_quality=1.0,
         parallelism=float(used),
         tasks=used,
         widest_stage=used,
@@ -91,7 +93,7 @@ def test_bad_comparisons(text: str, says: str) -> None:
 
 
 def test_items_that_the_workload_does_not_have() -> None:
-    with pytest.raises(InvalidField, match="'items' it has not"):
+    with pytest.raises(InvalidField, match="this workload has no 'items'"):
         metric_symptom("items > 3").shows(SWEEP, trial(10, None, 1))
 
 
