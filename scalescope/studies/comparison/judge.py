@@ -18,7 +18,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -36,6 +36,7 @@ from scalescope.analysis.paired import (
 )
 from scalescope.analysis.summary import plural
 from scalescope.model import parameters
+from scalescope.model.mapping import Mapped, from_mapping
 from scalescope.model.parameters import Parameter
 from scalescope.studies.comparison.parameters import FEWEST, ComparisonParameters, MaxPairs, SmallestEffect
 
@@ -57,7 +58,7 @@ DIFFERENT = (Decision.SLOWER, Decision.FASTER)
 
 
 @dataclass(frozen=True)
-class ComparisonQuestion:
+class ComparisonQuestion(Mapped):
     """What is compared, and how closely.
 
     Attributes:
@@ -95,10 +96,6 @@ class ComparisonQuestion:
     def level(self) -> float:
         """Nominal level of each look."""
         return sequential.level(self.alpha, self.looks)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -156,14 +153,9 @@ class Comparison:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Comparison:
         """What `to_mapping` gave, alone or in a family; with two valid pairs, a number that is None was infinite."""
-        known = data["pairs"] >= 2
-        given: dict[str, Any] = {each.name: data[each.name] for each in fields(cls) if each.name in data}
-        for name in ("ratio", "low", "high", "minimal_effect"):
-            given[name] = math.inf if known and data[name] is None else data[name]
-        given["question"] = ComparisonQuestion(**data["question"])
-        given["decision"] = Decision(data["decision"])
-        given["measured"] = tuple((pair[0], pair[1]) for pair in data.get("measured", ()))
-        return cls(**given)
+        names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
+        infinite = {name: math.inf for name in names if data[name] is None}
+        return from_mapping(cls, {**data, **infinite})
 
 
 def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:

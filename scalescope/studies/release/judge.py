@@ -17,18 +17,18 @@ there are several; this is one of them, and not always the first.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import count
 from statistics import median
-from typing import Any
 
 from scalescope.analysis import sequential
 from scalescope.analysis.paired import Effects, effects, interval, t_test, typical, welch
 from scalescope.analysis.summary import plural
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import parameters
+from scalescope.model.mapping import Mapped
 from scalescope.studies.comparison.judge import change, order
 from scalescope.studies.release.parameters import (
     FEWEST_PAIRS,
@@ -81,7 +81,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True)
-class ReleaseQuestion:
+class ReleaseQuestion(Mapped):
     """What is searched.
 
     Attributes:
@@ -129,10 +129,6 @@ class ReleaseQuestion:
         """Nominal level of each look."""
         return sequential.level(ALPHA, self.looks)
 
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return {**asdict(self), "labels": list(self.labels)}
-
 
 @dataclass(frozen=True)
 class Ask:
@@ -171,7 +167,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Mapped):
     """Where it came in.
 
     Attributes:
@@ -193,10 +189,6 @@ class Release:
     tried: tuple[Candidate, ...]
     trials: int
     line: str
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return {**asdict(self), "question": self.question.to_mapping()}
 
 
 def further(question: ReleaseQuestion, readings: Sequence[Reading]) -> tuple[Ask, ...]:

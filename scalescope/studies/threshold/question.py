@@ -6,10 +6,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
+from scalescope.model.mapping import Mapped
 from scalescope.model.parameters import Parameter
 from scalescope.studies.threshold.parameters import MaxPoints, MaxRepeats, MinJump, ThresholdParameters
 
@@ -25,7 +26,7 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True)
-class ThresholdQuestion:
+class ThresholdQuestion(Mapped):
     """Where along an axis does a metric jump?
 
     Attributes:
@@ -92,10 +93,6 @@ class ThresholdQuestion:
                 "threshold.readings", value, f"a value of {self.low} to {self.high} in steps of {self.step}"
             )
         return index
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

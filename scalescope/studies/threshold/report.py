@@ -46,7 +46,7 @@ def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[Spot, ...]:
 
 def question_of(study: Study) -> ThresholdQuestion:
     """What was asked."""
-    return ThresholdQuestion(**{name: study.question[name] for name in ThresholdQuestion.__dataclass_fields__})
+    return ThresholdQuestion.from_mapping(study.question)
 
 
 def jumps(study: Study) -> list[Mapping[str, Any]]:
