@@ -146,9 +146,10 @@ class Comparison:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it; None stands for what is infinite too. Without `q`, which only a family has."""
-        given = {**asdict(self), "measured": [list(pair) for pair in self.measured]}
-        del given["q"]
-        return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in given.items()}
+        given = {name: value for name, value in asdict(self).items() if name != "q"}
+        return {
+            name: None if isinstance(value, float) and math.isinf(value) else value for name, value in given.items()
+        }
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Comparison:
