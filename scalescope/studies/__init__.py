@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from scalescope.model.study import Study, StudyKind
 
 if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
     from scalescope.store.store import SweepRun
     from scalescope.studies.inquiry import Inquiry
     from scalescope.studies.parameters import StudyParameters
+    from scalescope.studies.report.pictures import Picture
     from scalescope.studies.report.sheet import Sheet
 
 
@@ -33,7 +35,8 @@ class StudyType:
         alarm: What it means where there is one.
         found: The first in a word.
         not_found: The second in a word.
-        level: Of the alarm, as findings have it.
+        fine_level: Class of the style sheet for the first.
+        alarm_level: For the second.
         example: Arguments of the command.
     """
 
@@ -44,7 +47,8 @@ class StudyType:
     alarm: str
     found: str
     not_found: str
-    level: str
+    fine_level: str
+    alarm_level: str
     example: str
 
     @property
@@ -85,6 +89,11 @@ class StudyType:
         sheet: Sheet = self._module("report").sheet(study, runs)
         return sheet
 
+    def picture(self, study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+        """What the page of a study shows besides its table; charts are drawn on the canvas."""
+        picture: Picture = self._module("report").picture(study, runs, canvas)
+        return picture
+
     def _module(self, name: str) -> Any:
         return import_module(f"scalescope.studies.{self.kind}.{name}")
 
@@ -100,7 +109,8 @@ STUDIES: Mapping[StudyKind, StudyType] = {
             alarm="it could not be found out",
             found="Found",
             not_found="Not certain",
-            level="medium",
+            fine_level="info",
+            alarm_level="medium",
             example="-w beam-pardo -a items=50..400 -a workers=300 --metric tasks",
         ),
         StudyType(
@@ -111,7 +121,8 @@ STUDIES: Mapping[StudyKind, StudyType] = {
             alarm="it could not be found out",
             found="Found",
             not_found="Not found",
-            level="medium",
+            fine_level="info",
+            alarm_level="medium",
             example="apache-beam --good 2.50.0 -w beam-pardo -a items=199 -a workers=199 -m workers_used",
         ),
         StudyType(
@@ -122,7 +133,8 @@ STUDIES: Mapping[StudyKind, StudyType] = {
             alarm="B is slower",
             found="Not slower",
             not_found="Slower",
-            level="high",
+            fine_level="good",
+            alarm_level="high",
             example="-w beam-pardo -a items=100 -a workers=100 --a partition_size=1 --b partition_size=4",
         ),
     )

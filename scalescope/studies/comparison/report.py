@@ -6,13 +6,18 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from scalescope.model.study import Study
 from scalescope.report.table import MISSING, Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import Comparison, Decision, ordered
-from scalescope.studies.report import common
+from scalescope.studies.report import common, headline
+from scalescope.studies.report.pictures import Chart, Picture, forest
 from scalescope.studies.report.sheet import Note, Sheet, pairs, share
+
+if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
 
 TONES = {Decision.SLOWER: Tone.BAD, Decision.FASTER: Tone.GOOD, Decision.UNDECIDED: Tone.DOUBT}
 
@@ -33,7 +38,21 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         notes=tuple(_notes(study, every, shown)),
         asked=tuple(_asked(study, runs, every)),
         sure=(*_sure(study, every), *common.trials(runs)),
+        undecided=bool(every) and all(each.decision is Decision.UNDECIDED for each in every),
     )
+
+
+def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+    """A forest of ratios, and the pairs of a single comparison."""
+    from scalescope.report.html import charts
+
+    every, chart = members(study), None
+    if len(every) == 1 and every[0].measured:
+        metric, question = study.question["metric"], every[0].question
+        charts.pairs(canvas, "pairs", every[0].measured, metric)
+        title = f"{metric} of the pairs, in the order in which they ran"
+        chart = Chart("pairs", title, headline(study), (("transfer", question.a), ("fit", question.b)))
+    return Picture(chart, forest=forest(every, whole_table(every)) if every else None)
 
 
 def whole_table(every: Sequence[Comparison]) -> Table:

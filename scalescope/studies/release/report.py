@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
@@ -14,8 +14,12 @@ from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.release.judge import ALPHA, LEAD, Decision, Mode, State
 from scalescope.studies.report import common
+from scalescope.studies.report.pictures import Picture
 from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
 from scalescope.studies.symptom import quantity
+
+if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
 
 WORDS = {
     State.GOOD: "good",
@@ -93,6 +97,11 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         sure=(*_sure(study), *common.trials(runs)),
         changelog=str(study.result.get("changelog", "")),
     )
+
+
+def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+    """The releases in their order."""
+    return Picture(strip=candidates(study, runs))
 
 
 def _trials(study: Study, runs: Sequence[SweepRun]) -> dict[int, list[Trial]]:

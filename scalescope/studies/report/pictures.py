@@ -1,14 +1,14 @@
-"""A forest of ratios: a picture that needs no script."""
+"""What the page of a study shows besides its table: a chart, a strip of releases, or a forest of ratios."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scalescope.report.table import Table
 from scalescope.studies.comparison.judge import Comparison
-from scalescope.studies.comparison.report import whole_table
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Ratios below 1 that an axis may name; above 1 it names their inverses, rounded as people would."""
@@ -50,9 +50,27 @@ class Forest:
     one: float
 
 
-def forest(members: Sequence[Comparison]) -> Forest:
-    """All comparisons of a study."""
-    table = whole_table(members)
+@dataclass(frozen=True)
+class Chart:
+    """A chart that the page's script draws; `text` is for those who do not see it, `legend` is colours and meanings."""
+
+    name: str
+    title: str
+    text: str
+    legend: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn; `strip` are the candidates of a search for a release."""
+
+    chart: Chart | None = None
+    strip: Sequence[Any] = ()
+    forest: Forest | None = None
+
+
+def forest(members: Sequence[Comparison], table: Table) -> Forest:
+    """All comparisons of a study, each with its row of a table."""
     axis = _Axis.of(members)
     whiskers = [
         _whisker(member, axis, row.cells, str(row.tone)) for member, row in zip(members, table.rows, strict=True)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
 from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.report import common
+from scalescope.studies.report import common, headline
+from scalescope.studies.report.pictures import Chart, Picture
 from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
 from scalescope.studies.symptom import quantity
 from scalescope.studies.threshold.question import ThresholdQuestion
+
+if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
 
 MOST_ROWS = 80
 """Values in the table; of more, those beside jumps and an even choice of the others."""
@@ -71,6 +75,23 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         asked=tuple(asked),
         sure=(*_sure(question, result), *common.trials(runs)),
     )
+
+
+def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+    """The curve, with its jumps and doubts; nothing where nothing is valid."""
+    from scalescope.report.html import charts
+
+    measured = [(spot.x, spot.y) for spot in spots(study, runs) if spot.y is not None]
+    if not measured:
+        return Picture()
+    question = question_of(study)
+    found = [(jump["left"], jump["right"]) for jump in jumps(study)]
+    doubts = [(part["low"], part["high"]) for part in study.result.get("unresolved", ())]
+    charts.threshold(canvas, "curve", measured, found, doubts, (question.axis, question.metric))
+    legend = [("busy", "measured")]
+    legend += [("fit", "a jump, between its two values")] if found else []
+    legend += [("not_assigned", "not resolved")] if doubts else []
+    return Picture(Chart("curve", f"{question.metric} against {question.axis}", headline(study), tuple(legend)))
 
 
 def _place(question: ThresholdQuestion, point: Point) -> float | None:

@@ -19,6 +19,10 @@ from scalescope.studies.report import pictures
 RATIOS = st.floats(0.001, 1000)
 
 
+def forest(members):
+    return pictures.forest(members, comparison.whole_table(members))
+
+
 @pytest.fixture(scope="module")
 def member(comparison_study):
     rng = random.Random(1)
@@ -42,7 +46,7 @@ def test_the_strip_has_all_releases_and_one_boundary(release_study):
 
 
 def test_a_slower_one_lies_right_of_one_with_its_interval_around_it(member):
-    found = pictures.forest([member])
+    found = forest([member])
     [whisker] = found.shown
     assert found.one < whisker.left < whisker.at < 100 - whisker.right < 100
     assert found.hidden == ()
@@ -50,7 +54,7 @@ def test_a_slower_one_lies_right_of_one_with_its_interval_around_it(member):
 
 def test_the_axis_is_logarithmic(member):
     double, half = (replace(member, ratio=ratio, low=ratio, high=ratio) for ratio in (2.0, 0.5))
-    found = pictures.forest([double, half])
+    found = forest([double, half])
     places = [whisker.at for whisker in found.shown]
     assert found.one == pytest.approx(50)
     assert places[0] - 50 == pytest.approx(50 - places[1])
@@ -60,16 +64,16 @@ def test_the_axis_is_logarithmic(member):
 
 def test_what_is_infinite_stands_at_the_end_and_stretches_nothing(member):
     endless = replace(member, ratio=math.inf, low=math.inf, high=math.inf)
-    alone, beside = pictures.forest([member]), pictures.forest([member, endless])
+    alone, beside = forest([member]), forest([member, endless])
     assert beside.shown[1].at == 100
     assert replace(beside.shown[0], cells=()) == replace(alone.shown[0], cells=())
     zero = replace(member, ratio=0.0, low=0.0, high=0.0)
-    assert pictures.forest([zero]).shown[0].at == 0
+    assert forest([zero]).shown[0].at == 0
 
 
 def test_without_pairs_there_is_no_mark(comparison_study):
     made = comparison_study({"bag-map": [(None, 1.0)] * 7})
-    [whisker] = pictures.forest(comparison.members(made.study)).hidden
+    [whisker] = forest(comparison.members(made.study)).hidden
     assert whisker.at is None
 
 
@@ -79,7 +83,7 @@ def test_everything_lies_on_the_axis_and_its_numbers_can_be_read(ends):
         Comparison(ComparisonQuestion(), ratio, low, high, 0.5, None, 9, 0, 0, 0.1, Decision.UNDECIDED, "")
         for low, ratio, high in ends
     ]
-    found = pictures.forest(members)
+    found = forest(members)
     for whisker in found.hidden:
         assert 0 <= whisker.left <= whisker.at <= 100 - whisker.right + 1e-6 <= 100 + 1e-6
     places = [place for place, _ in found.ticks]
