@@ -67,8 +67,6 @@ class ComparisonQuestion(Mapped):
         a: What A is called.
         b: What B is called.
         larger_is_slower: True for times; False for what should be large, such as `efficiency`.
-        smallest_effect: Differences up to it are called the same: 0.03 is 3 %. 0 calls nothing the same but equality.
-        max_pairs: Valid pairs after which it is given up.
         alpha: Share of comparisons of equals that may raise a false alarm, all looks together.
 
     Raises:

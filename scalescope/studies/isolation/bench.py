@@ -38,8 +38,7 @@ class Bench:
 
     Args:
         store: Where the steps are kept; the caller closes it.
-        address: Of the store.
-        records: Address of the raw records.
+        address: Of the store, and of its raw records.
         isolation: Id of the isolation that the steps are of.
         symptom: What is looked for.
         start: The trial that the search begins with, and its setting.
@@ -51,8 +50,7 @@ class Bench:
         self,
         store: Store,
         *,
-        address: str,
-        records: str,
+        address: tuple[str, str],
         isolation: str,
         symptom: Symptom,
         start: tuple[Setting, Trial],
@@ -61,7 +59,6 @@ class Bench:
     ) -> None:
         self._store = store
         self._address = address
-        self._records = records
         self._isolation = isolation
         self._symptom = symptom
         self._folder = folder
@@ -77,7 +74,9 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with engine.shielded():
-            self._close()
+            session, self._session = self._session, None
+            if session is not None:
+                session.close()
 
     def trial(self, setting: Setting) -> Trial:
         """What was measured of a setting."""
@@ -124,7 +123,7 @@ class Bench:
         return None
 
     def _run(self, setting: Setting) -> Trial:
-        request = engine.check(setting.sweep.to_mapping(), store=self._address, records=self._records)
+        request = engine.check(setting.sweep.to_mapping(), store=self._address[0], records=self._address[1])
         run, waiting = engine.begin(request, self._store, facts={STEP_OF: self._isolation})
         try:
             engine.run_trials(self._ready(request, run.id), waiting, hold=True)
@@ -142,11 +141,6 @@ class Bench:
             raise DriverError("the isolation was stopped")
         self._session.request, self._session.run_id = request, run_id
         return self._session
-
-    def _close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
 
     # ---------------------------------------------------------------- replays
 

@@ -155,8 +155,7 @@ def isolate(
     start = Setting.of(origin.sweep, trial.point, workloads.load(origin.sweep.workload))
     with Bench(
         store,
-        address=address[0],
-        records=address[1],
+        address=address,
         isolation=digest([origin.id, chosen.symptom.words, trial.key, time.time() if fresh else 0]),
         symptom=chosen.symptom,
         start=(start, trial),

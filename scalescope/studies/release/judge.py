@@ -91,8 +91,6 @@ class ReleaseQuestion(Mapped):
         symptom: What a bad candidate does, for words only: `shows too-few-partitions`.
         metric: Name of the number, for words only.
         max_candidates: Candidates touched at most, ends included: each needs an environment.
-        max_pairs: Valid pairs of one candidate at most, where trials give a number.
-        smallest_effect: By how much the ends must differ in a number: 0.03 is 3 %.
         seed: Of the order within pairs.
 
     Raises:

@@ -33,4 +33,5 @@ class ThresholdParameters(StudyParameters, OneWorkload):
     metric: Annotated[str, METRIC] = "tasks"
     max_points: MaxPoints = 40
     max_repeats: MaxRepeats = 5
+    # Below 5 % lie the stairs that rounding to whole tasks leaves in any count above twenty.
     min_jump: MinJump = 0.05

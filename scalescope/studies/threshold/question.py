@@ -35,11 +35,6 @@ class ThresholdQuestion(Mapped):
         step: Resolution: a jump is exact when it lies between two values one step apart.
         metric: Name, for words only.
         axis: Name, for words only.
-        max_points: Different values to measure at most.
-        max_repeats: Valid trials of one value at most; only a noisy question asks for more than one.
-        min_jump: Smallest jump worth naming, as a share of the larger of the two values. 5 %: below it lie the stairs
-            that rounding to whole tasks leaves in any count above twenty, and the same size is what a nightly
-            regression must have to be reported.
         confidence: Of each statement, where there is noise.
         noisy: Whether two trials of a value may differ. False for counts and for the simulated cluster: then no value
             is measured twice.
