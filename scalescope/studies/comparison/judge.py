@@ -230,7 +230,12 @@ def change(ratio: float) -> str:
     share = 100 * (ratio - 1)
     if abs(share) < 1e-9:
         return "equal"
-    return f"{abs(share):.2g} % {'higher' if share > 0 else 'lower'}"
+    return f"{_digits(abs(share))} % {'higher' if share > 0 else 'lower'}"
+
+
+def _digits(percent: float, sign: str = "") -> str:
+    """Two digits that count, and never an exponent."""
+    return f"{percent:{sign}.2g}" if abs(percent) < 99.5 else f"{percent:{sign}.0f}"
 
 
 # ------------------------------------------------------------------ many
@@ -344,7 +349,7 @@ def _too_few(question: ComparisonQuestion, found: Effects) -> str:
 
 def _end(ratio: float) -> str:
     """An end of an interval: `+5.1 %`, `12 times`."""
-    return f"{100 * (ratio - 1):+.2g} %" if 0.5 < ratio < 2 else f"{ratio:.3g} times"
+    return f"{_digits(100 * (ratio - 1), '+')} %" if 0.5 < ratio < 2 else f"{ratio:.3g} times"
 
 
 def _confidence(question: ComparisonQuestion) -> str:

@@ -256,6 +256,7 @@ def test_comparisons_with_too_few_pairs_take_no_part() -> None:
         (1.0, "equal"),
         (1.051, "5.1 % higher"),
         (0.996, "0.4 % lower"),
+        (1.9999, "100 % higher"),
         (128.0, "128 times as high"),
         (0.01, "0.01 times as high"),
         (math.inf, "above 0, not 0"),
