@@ -1,30 +1,51 @@
 """Every error that Scalescope raises on purpose.
 
 ```
-ScalescopeError                 exit status 3
-├── UsageError                  exit status 2   the request cannot be right
-│   ├── InvalidField                            one field, its value, what was expected
-│   │   └── UnknownName                         there is no such field, axis or option
-│   └── EnvironmentFailed                       there can be no environment with these requirements
-├── InfrastructureError         exit status 3   the machine misbehaved
-│   ├── ClusterError                            a cluster could not be had, or was lost
-│   │   ├── WorkersMissing                      fewer workers than asked for
-│   │   └── JobsEnded                           jobs of a batch system ended too early, or can never start
-│   ├── EnvironmentUnavailable                  an environment could not be built here and now
-│   ├── DriverError                             the process that runs the trials died or went silent
-│   └── CaptureError                            a trial could not be recorded
-├── StoreError                  exit status 3   results could not be written or read
-├── BudgetSpent                 exit status 3   a sweep has cost what it may cost
-└── WrongAnswer                 exit status 3   a workload computed something false
+ScalescopeError
+├── UsageError                      the request cannot be right
+│   ├── InvalidField                one field, its value, what was expected
+│   │   └── UnknownName             there is no such field, axis or option
+│   └── EnvironmentFailed           there can be no environment with these requirements
+├── InfrastructureError             the machine misbehaved
+│   ├── ClusterError                a cluster could not be had, or was lost
+│   │   ├── WorkersMissing          fewer workers than asked for
+│   │   └── JobsEnded               jobs of a batch system ended too early, or can never start
+│   ├── EnvironmentUnavailable      an environment could not be built here and now
+│   ├── DriverError                 the process that runs the trials died or went silent
+│   └── CaptureError                a trial could not be recorded
+├── StoreError                      results could not be written or read
+├── BudgetSpent                     a sweep has cost what it may cost
+└── WrongAnswer                     a workload computed something false
 ```
 
-Each says what happened, where, the likely cause and the next step. The command line turns them into exit
-statuses in one place (`scalescope.cli.main`); nothing else in the package calls `sys.exit`.
+Each says what happened, where, the likely cause and the next step. The command line turns them into exit statuses
+(`ExitStatus`) in one place (`scalescope.cli.main`); nothing else in the package calls `sys.exit`.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import ClassVar
+
+
+class ExitStatus(IntEnum):
+    """How a command ended, for scripts; `help` says it in words, here and nowhere else."""
+
+    help: str
+
+    def __new__(cls, value: int, help: str) -> ExitStatus:
+        """A status and what it means."""
+        status = int.__new__(cls, value)
+        status._value_ = value
+        status.help = help
+        return status
+
+    OK = 0, "no critical finding"
+    FINDING = 1, "a critical finding"
+    USAGE = 2, "the request cannot be right"
+    INFRASTRUCTURE = 3, "the machine misbehaved, or an unexpected error"
+    BUDGET_SPENT = 4, "a budget ended it early"
+    INTERRUPTED = 130, "stopped by Ctrl-C (143: by SIGTERM)"
 
 
 class ScalescopeError(Exception):
@@ -37,7 +58,7 @@ class ScalescopeError(Exception):
         next_step: What the reader should do now.
     """
 
-    exit_status: ClassVar[int] = 3
+    exit_status: ClassVar[ExitStatus] = ExitStatus.INFRASTRUCTURE
 
     def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "") -> None:
         self.what = what
@@ -60,7 +81,7 @@ class ScalescopeError(Exception):
 class UsageError(ScalescopeError):
     """What was asked for cannot be right; nothing was provisioned."""
 
-    exit_status: ClassVar[int] = 2
+    exit_status: ClassVar[ExitStatus] = ExitStatus.USAGE
 
 
 class InvalidField(UsageError):
@@ -168,7 +189,7 @@ class StoreError(ScalescopeError):
 class BudgetSpent(ScalescopeError):
     """A sweep has cost what it may cost: its finished trials are kept, and it can be continued."""
 
-    exit_status: ClassVar[int] = 4
+    exit_status: ClassVar[ExitStatus] = ExitStatus.BUDGET_SPENT
 
 
 class WrongAnswer(ScalescopeError):

@@ -1,4 +1,4 @@
-"""Prefect flows and the command line: parameters in, library calls, states and artifacts out.
+"""Prefect flows: thin shells around the library, with its steps as tasks.
 
 ```python
 from scalescope_flows import scale_sweep
@@ -15,16 +15,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scalescope_flows.studies import StudyResult, compare, find_release, find_threshold
-    from scalescope_flows.sweep import SweepResult, scale_sweep
+    from scalescope_flows.comparison import compare
+    from scalescope_flows.isolation import isolate
+    from scalescope_flows.reaping import reap
+    from scalescope_flows.release import find_release
+    from scalescope_flows.sweep import scale_sweep
+    from scalescope_flows.threshold import find_threshold
 
-__all__ = ["StudyResult", "SweepResult", "compare", "find_release", "find_threshold", "scale_sweep"]
+__all__ = ["compare", "find_release", "find_threshold", "isolate", "reap", "scale_sweep"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from scalescope_flows import studies as study
-        from scalescope_flows import sweep
+        from scalescope_flows import orchestrator
 
-        return getattr(sweep if name in ("SweepResult", "scale_sweep") else study, name)
+        return orchestrator.load({"scale_sweep": "scale-sweep"}.get(name, name.replace("_", "-")))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

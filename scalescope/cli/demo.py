@@ -7,10 +7,8 @@ some of its points run again in real time, to show that the simulation can be be
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -49,13 +47,6 @@ REAL: dict[str, Any] = {**SIMULATED, "cluster": {"kind": VirtualSpec.kind, "host
 
 Carry = Callable[[Mapping[str, Any]], "SweepRun"]
 """Carries a sweep out and returns its run."""
-
-
-def prepare(folder: Path) -> str:
-    """Keep everything that the demonstration writes in `folder`; returns the store's address."""
-    folder.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("PREFECT_HOME", str(folder.absolute() / "prefect"))
-    return str(folder.absolute() / "scalescope.db")
 
 
 @dataclass(frozen=True)

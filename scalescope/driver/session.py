@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import platform
@@ -24,6 +25,7 @@ from scalescope.driver.protocol import Open, RunTrial
 from scalescope.errors import ClusterError, DriverError, InfrastructureError, WorkersMissing, WrongAnswer
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import Point
+from scalescope.workloads._beam import around as around_beam
 
 if TYPE_CHECKING:
     from scalescope.clusters.base import Cluster
@@ -80,6 +82,7 @@ class Session:
         self._observer: distributed.Client | None = None
         self._client: distributed.Client | None = None
         self._workloads: dict[str, Workload] = {}
+        self._dask_config: dict[str, Any] | None = None
         self._spoiled = False
         self.function: Callable[..., Any] | None = None
 
@@ -210,15 +213,18 @@ class Session:
         cluster, capture = self._cluster, self._capture
         assert cluster is not None
         assert capture is not None
+        self._dask_config = copy.deepcopy(dask.config.config)
         self._client = client = cluster.client()
-        # Threads that the workload starts find it as well as the main thread does.
+        # The default as in a script, not `client.as_current()`: there, a client that the workload opens takes over.
+        # Beam waits on the event loop of the default client; were that not its own, it would notice the end of its
+        # tasks only when something else wakes that loop, such as a heartbeat.
         distributed.client._set_global_client(client)
         load = host.HostLoad()
         self._enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
         with capture.trial(Path(request.spool, RECORDS), **request.options) as recording, load:
             self.function = workload.run
             self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
-            with cluster.running(workload, point), client.as_current():
+            with cluster.running(workload, point), around_beam(workload, client.scheduler.address):
                 began = cluster.time()
                 try:
                     result = workload.run(client, **point.params)
@@ -320,10 +326,19 @@ class Session:
             observer.close()
 
     def _close_clients(self) -> None:
-        """Close the trial's client, and those that the workload left open: they would take over as the default."""
+        """Close the trial's client, and those that the workload left open: they would take over as the default.
+
+        What they and the workload have changed of Dask's configuration is undone: a default client that is closed while
+        there is another one leaves its `scheduler` there, with which nothing works where there is no client.
+        """
         client, self._client = self._client, None
         if client is not None:
             client.close()
         for other in list(distributed.client._global_clients.values()):
             if other is not self._observer and not other.asynchronous:
                 other.close()
+        config, self._dask_config = self._dask_config, None
+        if config is not None:
+            with dask.config.config_lock:
+                dask.config.config.clear()
+                dask.config.config.update(config)

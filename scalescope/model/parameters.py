@@ -191,3 +191,18 @@ def check_fields(instance: object, section: str = "") -> None:
     prefix = f"{section}." if section else ""
     for each in declared(type(instance)):
         each.check(getattr(instance, each.name), f"{prefix}{each.name}")
+
+
+def part(cls: type, given: Mapping[str, object]) -> dict[str, Any]:
+    """Those of some values that are parameters of a class."""
+    names = {each.name for each in declared(cls)}
+    return {name: value for name, value in given.items() if name in names}
+
+
+def reject_unknown(given: Mapping[str, object], *kinds: type) -> None:
+    """Refuse values that are parameters of none of these classes.
+
+    Raises:
+        UnknownName: There is one.
+    """
+    fields.reject_unknown("", given, [each.name for kind in kinds for each in declared(kind)])

@@ -8,31 +8,21 @@ import json
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UnknownName
-from scalescope.model import fields
+from scalescope.model import fields, parameters
 from scalescope.model.cluster import KINDS, ClusterSpec, SimulatedSpec, cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.mapping import from_mapping
+from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
 CLUSTER, ENVIRONMENT = "cluster", "environment"
 MAX_TRIALS = 100_000
-FIELDS = (
-    "workload",
-    "cluster",
-    "environment",
-    "axes",
-    "points",
-    "params",
-    "repeats",
-    "warmups",
-    "seed",
-    "trial_timeout_s",
-)
+DEFAULT_CLUSTER = "simulated"
 
 
 def digest(data: object) -> str:
@@ -131,34 +121,102 @@ class PlannedTrial:
         return f"{self.point.id}-{'w' if self.warmup else 'r'}{self.repeat}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepParameters:
+    """A sweep as people write it, in YAML, Python, a form or options; nothing but types and bounds is checked yet."""
+
+    workload: Annotated[
+        str,
+        Parameter(
+            "What to run: the name of a built-in workload (`scalescope workloads` lists them), "
+            "package.module:function, or path.py:function.",
+            examples=("futures-map", "my_job.py:run"),
+            option=("--workload", "-w"),
+            metavar="NAME",
+        ),
+    ]
+    axes: Annotated[
+        Mapping[str, Any],
+        Parameter(
+            "Values per axis; all combinations are run. Axes are workers, threads_per_worker, items, items_per_worker, "
+            "environment, cluster (a kind), any parameter of the workload, or any Dask configuration key.",
+            examples=({"workers": [1, 2, 4, 8]},),
+            option=("--axis", "-a"),
+            syntax="axes",
+        ),
+    ] = field(default_factory=dict)
+    points: Annotated[
+        list[Any],
+        Parameter(
+            "Further combinations, each a mapping of axis names to values, run as they are.",
+            title="Further points",
+            syntax="file",
+        ),
+    ] = field(default_factory=list)
+    params: Annotated[
+        Mapping[str, Any],
+        Parameter(
+            "Workload parameters that hold for all points.",
+            title="Workload parameters",
+            option=("--param", "-p"),
+            syntax="values",
+        ),
+    ] = field(default_factory=dict)
+    cluster: Annotated[
+        str | Mapping[str, Any],
+        Parameter(
+            "Where to run it: a kind of cluster, a saved block such as simulated-cluster/prod, or a mapping with kind "
+            "and fields.",
+            examples=("simulated", {"kind": "local", "memory_limit_mb": 2048}),
+            option=("--cluster", "-c"),
+            metavar="KIND",
+            syntax="cluster",
+        ),
+    ] = DEFAULT_CLUSTER
+    environment: Annotated[
+        str,
+        Parameter(
+            "Software to run it with: requirements such as 'apache-beam==2.50.0 dask[distributed]==2023.9.1', with a "
+            "name in front if you like ('2023 = ...'), or the path of a Python interpreter. Empty: the present one.",
+            option=("--environment", "-e"),
+            metavar="REQUIREMENTS",
+            syntax="environments",
+        ),
+    ] = ""
+    repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
+    warmups: Annotated[
+        int,
+        Parameter("Trials per point that are run first and never counted.", title="Warm-ups", minimum=0, maximum=100),
+    ] = 0
+    seed: Annotated[
+        int,
+        Parameter("Random seed for the order of trials and for the simulated cluster.", minimum=0, maximum=2**32 - 1),
+    ] = 0
+    trial_timeout_s: Annotated[
+        float,
+        Parameter(
+            "Real seconds after which a trial is stopped and invalid.",
+            title="Time limit of a trial",
+            minimum=1,
+            maximum=7 * 86400,
+            option=("--timeout",),
+        ),
+    ] = 600.0
+
+
 @dataclass(frozen=True)
 class Sweep:
-    """Axes and repeats over one workload on one cluster.
-
-    Attributes:
-        workload: Name or reference of the workload.
-        cluster: Where it runs.
-        environment: Software that it runs with, as `Environment.parse` reads it; empty is the present one.
-        axes: Values per axis; all combinations are run. Names: `workers`, `threads_per_worker`, `items`,
-            `items_per_worker`, `environment`, `cluster` (a kind), any parameter of the workload, or any Dask
-            configuration key (it has a dot).
-        points: Further combinations, each a mapping of axis names to values, run as they are.
-        params: Workload parameters that hold for all points.
-        repeats: Trials per point.
-        warmups: Trials per point run first and never counted.
-        seed: Of the randomised order, and of the simulated cluster.
-        trial_timeout_s: Real seconds after which a trial is stopped and invalid.
-    """
+    """Axes and repeats over one workload on one cluster: the fields of `SweepParameters`, checked."""
 
     workload: str
     cluster: ClusterSpec = field(default_factory=SimulatedSpec)
     axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     points: tuple[Mapping[str, Scalar], ...] = ()
     params: Mapping[str, Scalar] = field(default_factory=dict)
-    repeats: int = 1
-    warmups: int = 0
-    seed: int = 0
-    trial_timeout_s: float = 600.0
+    repeats: int = parameters.default(SweepParameters, "repeats")
+    warmups: int = parameters.default(SweepParameters, "warmups")
+    seed: int = parameters.default(SweepParameters, "seed")
+    trial_timeout_s: float = parameters.default(SweepParameters, "trial_timeout_s")
     environment: str = ""
 
     @classmethod
@@ -169,36 +227,31 @@ class Sweep:
             InvalidField: Names the field, its value and what is allowed.
         """
         given = fields.mapping("sweep", data)
-        fields.reject_unknown("", given, FIELDS)
-        if "workload" not in given:
+        if not given.get("workload"):
+            fields.reject_unknown("", given, [each.name for each in parameters.declared(SweepParameters)])
             raise InvalidField(
                 "workload", None, "the name of a workload", next_step="`scalescope workloads` lists them"
             )
-        axes = {name: _values(name, values) for name, values in fields.mapping("axes", given.get("axes", {})).items()}
-        extra = given.get("points", ())
-        if not isinstance(extra, list | tuple):
-            raise InvalidField("points", extra, "a list of mappings of axis names to values")
+        cluster = cluster_spec(given.pop("cluster", DEFAULT_CLUSTER))
+        asked = parameters.check(SweepParameters, given)
         points = tuple(
             {
                 name: fields.scalar(f"points[{i}].{name}", value)
                 for name, value in fields.mapping(f"points[{i}]", point).items()
             }
-            for i, point in enumerate(extra)
+            for i, point in enumerate(asked.points)
         )
-        params = fields.mapping("params", given.get("params", {}))
         return cls(
-            workload=fields.text("workload", given["workload"]),
-            cluster=cluster_spec(given.get("cluster", "simulated")),
-            axes=axes,
+            workload=fields.text("workload", asked.workload),
+            cluster=cluster,
+            axes={name: _values(name, values) for name, values in asked.axes.items()},
             points=points,
-            params={name: fields.scalar(f"params.{name}", value) for name, value in params.items()},
-            repeats=fields.integer("repeats", given.get("repeats", 1), minimum=1, maximum=1000),
-            warmups=fields.integer("warmups", given.get("warmups", 0), minimum=0, maximum=100),
-            seed=fields.integer("seed", given.get("seed", 0), minimum=0, maximum=2**32 - 1),
-            trial_timeout_s=fields.number(
-                "trial_timeout_s", given.get("trial_timeout_s", 600.0), minimum=1, maximum=7 * 86400
-            ),
-            environment=_environment(ENVIRONMENT, given.get("environment", "")),
+            params={name: fields.scalar(f"params.{name}", value) for name, value in asked.params.items()},
+            repeats=asked.repeats,
+            warmups=asked.warmups,
+            seed=asked.seed,
+            trial_timeout_s=asked.trial_timeout_s,
+            environment=_environment(ENVIRONMENT, asked.environment),
         )
 
     def to_mapping(self) -> dict[str, Any]:
@@ -294,7 +347,7 @@ class Sweep:
                     raise InvalidField(
                         f"{where}.{name}",
                         value,
-                        f"a workload with a parameter 'items', which {workload.name!r} has not",
+                        f"an axis of this workload ({workload.name!r} has no parameter 'items')",
                     )
                 continue
             if "." in name:

@@ -80,6 +80,7 @@ class Workload:
         run: `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None.
         parameters: All that `run` takes besides the client.
         packages: Distributions it needs besides `distributed`.
+        modules: Modules that the text of its own module imports, at its top or in its functions.
         modelled: Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is
             charged and a trial is reproducible to the last bit.
         simpler: Cheaper workloads that may stand in for it while a symptom is isolated; the closest one first.
@@ -91,6 +92,7 @@ class Workload:
     run: Callable[..., Any] = field(compare=False, repr=False)
     parameters: tuple[Parameter, ...] = ()
     packages: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     modelled: bool = False
     simpler: tuple[Simpler, ...] = ()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalescope.model.study import Study
+from scalescope.report.table import markdown_text
 from scalescope.store.store import SweepRun
 from scalescope.store.studies import is_study
 
@@ -53,6 +54,11 @@ def of_run(run: SweepRun, followed_by: Sequence[str] = ()) -> tuple[Link, ...]:
     """
     part = [Link("Part of study", run.study)] if run.study else []
     return tuple(part + [Link("Led to", other) for other in followed_by])
+
+
+def markdown(links: Sequence[Link]) -> str:
+    """The links as a list, with the commands that show them."""
+    return "\n".join(f"- {link.what} {markdown_text(link.id)}: `{link.command}`" for link in links[:MOST_LINKS])
 
 
 def lines(links: Sequence[Link]) -> list[str]:

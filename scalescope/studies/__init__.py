@@ -31,25 +31,19 @@ class StudyType:
         kind: Also the name of its folder.
         flow: Name of the command and of the Prefect flow.
         title: Heading of its report.
-        fine: What it means where there is no alarm.
-        alarm: What it means where there is one.
-        found: The first in a word.
-        not_found: The second in a word.
+        found: What it is in a word where there is no alarm.
+        not_found: Where there is one.
         fine_level: Class of the style sheet for the first.
         alarm_level: For the second.
-        example: Arguments of the command.
     """
 
     kind: StudyKind
     flow: str
     title: str
-    fine: str
-    alarm: str
     found: str
     not_found: str
     fine_level: str
     alarm_level: str
-    example: str
 
     @property
     def parameters(self) -> type[StudyParameters]:
@@ -105,37 +99,28 @@ STUDIES: Mapping[StudyKind, StudyType] = {
             StudyKind.THRESHOLD,
             flow="find-threshold",
             title="Where it jumps",
-            fine="it is known",
-            alarm="it could not be found out",
             found="Found",
             not_found="Not certain",
             fine_level="info",
             alarm_level="medium",
-            example="-w beam-pardo -a items=50..400 -a workers=300 --metric tasks",
         ),
         StudyType(
             StudyKind.RELEASE,
             flow="find-release",
             title="Since when",
-            fine="it is known",
-            alarm="it could not be found out",
             found="Found",
             not_found="Not found",
             fine_level="info",
             alarm_level="medium",
-            example="apache-beam --good 2.50.0 -w beam-pardo -a items=199 -a workers=199 -m workers_used",
         ),
         StudyType(
             StudyKind.COMPARISON,
             flow="compare",
             title="B against A",
-            fine="B is not slower",
-            alarm="B is slower",
             found="Not slower",
             not_found="Slower",
             fine_level="good",
             alarm_level="high",
-            example="-w beam-pardo -a items=100 -a workers=100 --a partition_size=1 --b partition_size=4",
         ),
     )
 }

@@ -13,12 +13,13 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report.rows import worst_point
-from scalescope.run import engine
-from scalescope.run.engine import Growth, Request
+from scalescope.run import request
+from scalescope.run.request import Growth, Request
+from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies.parameters import StudyParameters
 
@@ -93,7 +94,7 @@ class Base:
         self.workload  # noqa: B018 - raises
         given = [{**self.values, **point} for point in points]
         sweep = {**self.sweep, **changed, "points": given, "repeats": repeats}
-        return engine.check(sweep, store=self.store, records=self.records)
+        return request.check({**sweep, "store": self.store}, records=self.records)
 
     def to_mapping(self) -> dict[str, Any]:
         """What of it belongs to the question, as JSON carries it."""
@@ -142,47 +143,12 @@ def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
     return {name: value for name, value in worst.point.values.items() if name not in given}
 
 
-def carry_out(
-    store: Store,
-    inquiry: Inquiry,
-    study: Study,
-    sweep: Callable[[Request], SweepRun],
-    *,
-    judge: Callable[[Inquiry, Sequence[SweepRun]], Answer] = lambda inquiry, runs: inquiry.answer(runs),
-) -> tuple[Study, list[SweepRun]]:
-    """Run all that a study needs, and record its answer; what was measured before it was stopped is not measured again.
-
-    Args:
-        store: Where it is kept.
-        inquiry: What is asked.
-        study: As `Studies.begin` gave it for that.
-        sweep: Carries out a sweep, or continues it.
-        judge: Answers from the runs; a task around `Inquiry.answer` where there is a flow.
-
-    Returns:
-        The study with its answer, and its runs.
-
-    Raises:
-        StoreError: The store refuses.
-    """
-    known = {
-        run.sweep.id: run for run in map(store.run, reversed(study.runs)) if run.finished_at and run.verdict is not None
-    }
-    requests = [replace(request, study=study.id) for request in inquiry.requests]
-    runs = [known.get(request.sweep.id) or sweep(request) for request in requests]
-    answer = judge(inquiry, runs)
-    store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
-    return store.studies.get(study.id), runs
-
-
 def because(trials: Sequence[Trial]) -> str:
     """Why trials are not data points, as a sentence to add to an answer; empty where all are.
 
     The most frequent reason stands for all.
     """
-    spoilt = [
-        trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(engine.UNAVAILABLE)
-    ]
+    spoilt = [trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(UNAVAILABLE)]
     if not spoilt:
         return ""
     [(reason, _)] = Counter(trial.reason.partition("\n")[0] for trial in spoilt).most_common(1)

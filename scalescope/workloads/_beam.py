@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import UsageError
-from scalescope.model.workload import Parameter
-from scalescope.workloads._common import partition_parameters, require
+from scalescope.model.workload import Parameter, Workload
+from scalescope.workloads._common import partition_parameters, require, root_logger_kept
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -40,7 +41,7 @@ def run_pipeline(
     Raises:
         UsageError: Beam is not installed, or too old for a partition option that is given.
     """
-    with _root_logger_kept():
+    with root_logger_kept():
         beam = require("apache_beam", workload=workload, distribution="apache-beam", extra="beam")
         runner = require(
             "apache_beam.runners.dask.dask_runner", workload=workload, distribution="apache-beam", extra="beam"
@@ -53,7 +54,7 @@ def run_pipeline(
     options = beam.options.pipeline_options.PipelineOptions(flags)
     pipeline = beam.Pipeline(runner=runner.DaskRunner(), options=options)
     build(beam, pipeline)
-    with _beam_clients_closed(), _own_receivers(client.scheduler.address):
+    with _beam_clients_closed(), own_receivers(client.scheduler.address):
         result = pipeline.run()
         with result.client.as_current():  # its wait takes the default client to be its own
             result.wait_until_finish()
@@ -79,17 +80,6 @@ def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list
 
 
 @contextmanager
-def _root_logger_kept() -> Iterator[None]:
-    """Importing Beam may log on the root logger, which then gets a handler that prints all of distributed's records."""
-    handler = logging.NullHandler()
-    logging.getLogger().addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger().removeHandler(handler)
-
-
-@contextmanager
 def _beam_clients_closed() -> Iterator[None]:
     """Beam's runner opens a client of its own, makes it the default one, and leaves it open, also when it fails."""
     import distributed
@@ -103,18 +93,22 @@ def _beam_clients_closed() -> Iterator[None]:
 
 
 @contextmanager
-def _own_receivers(address: str) -> Iterator[None]:
-    """Give every task receivers of its own where tasks do not travel as bytes.
+def own_receivers(address: str) -> Iterator[None]:
+    """Give every task of Beam's Dask runner receivers of its own where tasks do not travel as bytes.
 
     Beam puts one list into the tasks of all partitions of a ParDo, to which each appends what it emits. Tasks that
     travel over a network get copies of it; those of an in-process cluster share it, and would hand all that was emitted
     so far on to the next stage.
     """
-    from apache_beam.runners.dask import transform_evaluator
+    if not address.startswith("inproc://"):
+        yield
+        return
+    with root_logger_kept():
+        from apache_beam.runners.dask import transform_evaluator
 
     name = "apply_dofn_to_bundle"
-    original = getattr(transform_evaluator, name, None)  # older Beams keep no such list
-    if original is None or not address.startswith("inproc://"):
+    original = getattr(transform_evaluator, name, None)
+    if original is None:  # older Beams keep no such list
         yield
         return
     from scalescope.workloads import _beam_dofns
@@ -124,3 +118,11 @@ def _own_receivers(address: str) -> Iterator[None]:
         yield
     finally:
         setattr(transform_evaluator, name, original)
+
+
+def around(workload: Workload, address: str) -> AbstractContextManager[None]:
+    """What a workload of the user's own must run in on the cluster with this address, should it use Beam."""
+    used = any(name.partition(".")[0] == "apache_beam" for name in (*workload.modules, *sys.modules))
+    if not used or importlib.util.find_spec("apache_beam") is None:
+        return nullcontext()
+    return own_receivers(address)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +35,21 @@ def require(module: str, *, workload: str, distribution: str, extra: str) -> Any
             cause=f"{distribution} is not installed in this environment, or not completely",
             next_step=f'add {distribution} to that environment; in the present one, pip install "scalescope[{extra}]"',
         ) from error
+
+
+@contextmanager
+def root_logger_kept() -> Iterator[None]:
+    """Hold while packages are imported that log on the root logger, as Beam does.
+
+    The root logger would get a handler by that, for good, which prints all that distributed, Prefect and others say
+    once more. What is said meanwhile goes to the handlers that there are.
+    """
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def fresh() -> str:

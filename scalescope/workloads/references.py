@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -18,6 +19,7 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.sweep import digest
 from scalescope.model.workload import Parameter, Workload
+from scalescope.workloads._common import root_logger_kept
 
 FORMS = "`package.module:function` or `path.py:function`"
 _KINDS = ("int", "float", "str", "bool")
@@ -36,12 +38,13 @@ def load_function(reference: str) -> Workload:
     place, _, name = reference.rpartition(":")
     if not place or not name.isidentifier():
         raise _bad(reference, FORMS)
-    module = _from_file(place, reference) if place.endswith(".py") else _from_module(place, reference)
+    with root_logger_kept():
+        module = _from_file(place, reference) if place.endswith(".py") else _from_module(place, reference)
     function = getattr(module, name, None)
     if function is None:
         functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise _bad(reference, f"a function of {place}; {fields.suggest(name, functions)}")
-    return describe(reference, function)
+    return replace(describe(reference, function), modules=_imported_modules(module))
 
 
 def describe(reference: str, function: Any) -> Workload:
@@ -121,6 +124,21 @@ def _from_file(place: str, reference: str) -> ModuleType:
 
     cloudpickle.register_pickle_by_value(module)
     return module
+
+
+def _imported_modules(module: ModuleType) -> tuple[str, ...]:
+    """Names of the modules that the text of a module imports, wherever it does; none where there is no text."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return ()
+    names: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(dict.fromkeys(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names[node.module] = None
+    return tuple(names)
 
 
 def _import_failed(reference: str, error: BaseException) -> InvalidField:

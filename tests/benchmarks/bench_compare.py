@@ -15,7 +15,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.request import grown
+from scalescope.run.sweep import begin
+from scalescope.run.trials import run_trials
 from scalescope.studies.comparison import plan as comparison
 
 SECONDS = 0.5
@@ -31,7 +34,7 @@ def main() -> None:
     counts: dict[str, dict[str, int]] = {}
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "results.db")
-        session: engine.Session | None = None
+        session: Drivers | None = None
         try:
             for name, effect in (("equal", 0.0), (f"slower by {asked.effect:.0%}", asked.effect)):
                 decisions: Counter[str] = Counter()
@@ -51,9 +54,7 @@ def main() -> None:
         print(f"| {name} | {', '.join(f'{count} {decision}' for decision, count in found.items())} |")
 
 
-def compare(
-    store: str, session: engine.Session | None, seconds: float, seed: int
-) -> tuple[engine.Session, dict[str, Any]]:
+def compare(store: str, session: Drivers | None, seconds: float, seed: int) -> tuple[Drivers, dict[str, Any]]:
     """One comparison of `SECONDS` with `seconds`, on the clusters of the session."""
     given = {
         "workloads": ["futures-map"],
@@ -66,10 +67,10 @@ def compare(
     inquiry = comparison.ask(given, store)
     [request] = inquiry.requests
     with request.open_store() as opened:
-        run, waiting = engine.begin(request, opened)
-        session = session or engine.Session(request, run.id, opened)
+        run, waiting = begin(request, opened)
+        session = session or Drivers(request, run.id, opened)
         session.request, session.run_id, session.store = request, run.id, opened
-        engine.run_trials(session, waiting, more=lambda: engine.grown(request, opened, run.id), hold=True)
+        run_trials(session, waiting, more=lambda: grown(request, opened, run.id), hold=True)
         return session, dict(inquiry.answer([opened.run(run.id)]).result)
 
 

@@ -123,9 +123,9 @@ def test_a_saved_store_is_found_with_its_password(name: str) -> None:
 
 def test_blocks_that_are_not_there_or_of_another_type(name: str) -> None:
     blocks.LocalCluster().save(name)
-    with pytest.raises(InvalidField, match="cluster: expected .* got .local-cluster/none."):
+    with pytest.raises(InvalidField, match=r"cluster: expected .* got .local-cluster/none."):
         blocks.cluster("local-cluster/none")
-    with pytest.raises(InvalidField, match="cluster: expected .* got .no-such-type/none."):
+    with pytest.raises(InvalidField, match=r"cluster: expected .* got .no-such-type/none."):
         blocks.cluster("no-such-type/none")
     with pytest.raises(InvalidField, match="a block for a store; this is a LocalCluster"):
         blocks.store(f"local-cluster/{name}")

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cases import HEALTHY, Case
+from support.requests import asked
 
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Verdict
 from scalescope.model.trial import Trial
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.trials import measure
 
 BUSY_HOST = 0.1
 """Share of the host used by others from which `host-overloaded` may come before the cause, with real processes."""
@@ -137,18 +139,18 @@ def _in_order(cases: Iterable[Case]) -> list[Case]:
 
 def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> list[Result]:
     """One after another on the same drivers, which are replaced when they end."""
-    session: engine.Session | None = None
+    session: Drivers | None = None
     results = []
     try:
         for case in cases:
             began, kept, trials = time.monotonic(), _Kept(), []
-            request = engine.check(case.sweep())
-            session = session or engine.Session(request, "cases", kept)  # type: ignore[arg-type]
+            request = asked(case.sweep())
+            session = session or Drivers(request, "cases", kept)  # type: ignore[arg-type]
             session.request, session.store = request, kept  # type: ignore[assignment]
             for planned in request.plan:
                 if session.driver(planned.point) is None:
                     session.open(planned.point)
-                trials.append(engine.measure(session, planned))
+                trials.append(measure(session, planned))
             verdict = diagnose(request.sweep, trials)
             result = Result(case, tuple(trials), verdict, tuple(kept.tables), time.monotonic() - began)
             finished(result)

@@ -104,11 +104,14 @@ def finished(address: str) -> dict[str, str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("cluster", "repeats", "kills"), [("local", 6, 5), ("simulated", 20, 2)])
-def test_kill(marked: Callable[..., Marked], address: str, cluster: str, repeats: int, kills: int) -> None:
+@pytest.mark.parametrize(
+    ("cluster", "repeats", "kills", "how"),
+    [("local", 6, 3, "--prefect"), ("local", 6, 3, "--no-prefect"), ("simulated", 20, 2, "--prefect")],
+)
+def test_kill(marked: Callable[..., Marked], address: str, cluster: str, repeats: int, kills: int, how: str) -> None:
     moments = random.Random(20)
     command = marked()
-    arguments = (*SWEEP, "--repeats", str(repeats), "--cluster", cluster, "--store", address)
+    arguments = (*SWEEP, "--repeats", str(repeats), "--cluster", cluster, how, "--store", address)
     for _ in range(kills):
         before = finished(address)
         wanted = len(before) + moments.choice([0, 0, 1, 2])
@@ -137,8 +140,10 @@ def test_kill(marked: Callable[..., Marked], address: str, cluster: str, repeats
 def test_a_temporary_server_is_not_left_either(marked: Callable[..., Marked], address: str, tmp_path: Path) -> None:
     command = marked(PREFECT_HOME=str(tmp_path / "prefect"))
     del command._environ["PREFECT_API_URL"]
-    process = command.start(*SWEEP, "--store", address)
-    wait_for(lambda: any("uvicorn" in _command(one) for one in command.processes()), PATIENCE_S, command.log.read_text)
+    process = command.start(*SWEEP, "--prefect", "--store", address)
+    wait_for(
+        lambda: any("serving.py" in _command(one) for one in command.processes()), PATIENCE_S, command.log.read_text
+    )
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     wait_for(lambda: not command.processes(), GONE_WITHIN_S, lambda: list(map(_command, command.processes())))

@@ -26,7 +26,7 @@ def latest_artifact() -> Any:
 
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
-    from scalescope_flows.reap import reap
+    from scalescope_flows.reaping import reap
 
     kept = leases.intend("local", leases.new_label())
     dead = leases.intend("local", leases.new_label())
@@ -45,7 +45,7 @@ def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
 
 @pytest.mark.usefixtures("prefect_server")
 def test_what_could_not_be_removed_fails_the_flow(ledger: Path) -> None:
-    from scalescope_flows.reap import reap
+    from scalescope_flows.reaping import reap
 
     ledger.mkdir()
     (ledger / f"{leases.new_label()}.json").write_text("{")

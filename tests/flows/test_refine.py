@@ -7,16 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.requests import asked
 
 from scalescope.analysis.knee import of_sweep
 from scalescope.cli import main as cli
-from scalescope.errors import InvalidField
+from scalescope.errors import ExitStatus, InvalidField
 from scalescope.model.trial import Trial
-from scalescope.run import engine
-from scalescope.run.progress import Progress, listening
+from scalescope.run import quiet
+from scalescope.run.drivers import Drivers
+from scalescope.run.progress import Progress
+from scalescope.run.request import grown
+from scalescope.run.sweep import abort, analyse, begin
+from scalescope.run.trials import run_trials
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 from scalescope_flows import scale_sweep
+from scalescope_flows.runner import listening
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 20, 60]}, "params": {"items": 4}}
 ADDED = [4, 9]
@@ -25,21 +31,21 @@ ADDED = [4, 9]
 
 def carry_out(address: str, *, refine: int, **given: Any) -> tuple[list[Trial], SweepRun]:
     """What was run now, and all of the run."""
-    request = engine.check({**SWEEP, **given}, store=address, refine=refine)
+    request = asked({**SWEEP, **given}, store=address, refine=refine)
     finished: list[Trial] = []
     with request.open_store() as store:
-        run, waiting = engine.begin(request, store)
+        run, waiting = begin(request, store)
         try:
-            engine.run_trials(
-                engine.Session(request, run.id, store),
+            run_trials(
+                Drivers(request, run.id, store),
                 waiting,
                 finished=finished.append,
-                more=lambda: engine.grown(request, store, run.id),
+                more=lambda: grown(request, store, run.id),
             )
         except BaseException as error:
-            engine.abort(store, run.id, error)
+            abort(store, run.id, error)
             raise
-        engine.analyse(store, run.id)
+        analyse(store, run.id)
         return finished, store.run(run.id)
 
 
@@ -115,7 +121,7 @@ def test_trials_that_are_spoilt_are_not_run_for_ever(fake: Any, address: str) ->
 @pytest.mark.parametrize("refine", [-1, True, "2", 1.5, 100_000])
 def test_only_a_number_of_points(refine: Any) -> None:
     with pytest.raises(InvalidField) as error:
-        engine.check(SWEEP, refine=refine)
+        asked(SWEEP, refine=refine)
     assert error.value.field == "refine"
 
 
@@ -136,7 +142,7 @@ def test_the_flow(fake: Any, address: str) -> None:
 
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flow_with_clusters_side_by_side(fake: Any, address: str) -> None:
-    if len(engine.quiet.cores()) < 2:
+    if len(quiet.cores()) < 2:
         pytest.skip("needs two cores")
     result = scale_sweep(**SWEEP, store=address, refine=9, parallel_clusters=2)
     assert result.valid == 5
@@ -152,7 +158,7 @@ def test_the_command(fake: Any, address: str, capsys: pytest.CaptureFixture[str]
     assert (shown["planned"], shown["finished"]) == (5, 5)
     assert shown["knees"][0]["line"].startswith("Throughput does not grow from 1 worker on")
     assert "5/5" in output.err
-    assert cli.run([*arguments[:-1], "-1", "--store", address]) == cli.USAGE
+    assert cli.run([*arguments[:-1], "-1", "--store", address]) == ExitStatus.USAGE
 
 
 # ------------------------------------------------------------------ on a simulated cluster

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
+from support.requests import asked
 
 from scalescope.cli import main as cli
-from scalescope.errors import StoreError, UsageError
+from scalescope.errors import ExitStatus, StoreError, UsageError
 from scalescope.report import html
-from scalescope.run import engine
+from scalescope.run import quiet
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import analyse, begin
+from scalescope.run.trials import run_trials
 from scalescope.store.store import Store
 from scalescope_flows import scale_sweep
 
@@ -22,11 +26,11 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 @pytest.fixture
 def run_id(fake: Any, address: str) -> str:
     """Of a finished run."""
-    request = engine.check(SWEEP, store=address)
+    request = asked(SWEEP, store=address)
     with request.open_store() as store:
-        run, waiting = engine.begin(request, store)
-        engine.run_trials(engine.Session(request, run.id, store), waiting)
-        engine.analyse(store, run.id)
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting)
+        analyse(store, run.id)
     return run.id
 
 
@@ -74,7 +78,7 @@ def test_what_cannot_be(
     says: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["report", *arguments, "--store", address]) == cli.USAGE
+    assert cli.run(["report", *arguments, "--store", address]) == ExitStatus.USAGE
     assert says in " ".join(capsys.readouterr().err.split())
     assert not Path("report.html").exists()
 
@@ -86,19 +90,19 @@ def test_what_cannot_be(
 class TestInASweep:
     @pytest.fixture(autouse=True)
     def no_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(engine.quiet, "wait_until_quiet", lambda processes: 0.0)
+        monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.0)
 
     def test_it_is_written_and_mentioned_in_the_artifact(self, fake: Any, address: str, tmp_path: Path) -> None:
         target = tmp_path / "report.html"
         result = scale_sweep(**SWEEP, seed=11, store=address, report=str(target))
         assert result.run_id in target.read_text(encoding="utf-8")
-        text = artifact_text(engine.check({**SWEEP, "seed": 11}).sweep.id).replace("\\", "")
+        text = artifact_text(asked({**SWEEP, "seed": 11}).sweep.id).replace("\\", "")
         assert f"{target} on {socket.gethostname()}" in text
         assert f"`scalescope report {result.run_id}`" in text
 
     def test_without_one_nothing_is_said_of_it(self, fake: Any, address: str) -> None:
         scale_sweep(**SWEEP, seed=12, store=address)
-        assert "Report" not in artifact_text(engine.check({**SWEEP, "seed": 12}).sweep.id)
+        assert "Report" not in artifact_text(asked({**SWEEP, "seed": 12}).sweep.id)
 
     def test_a_bad_place_is_refused_before_anything_is_measured(self, fake: Any, address: str, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="There is no folder"):
@@ -118,4 +122,4 @@ class TestInASweep:
             run = store.run("latest")
         assert run.state.value == "complete"
         assert run.verdict is not None
-        assert "Report" not in artifact_text(engine.check({**SWEEP, "seed": 13}).sweep.id)
+        assert "Report" not in artifact_text(asked({**SWEEP, "seed": 13}).sweep.id)

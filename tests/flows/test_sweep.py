@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, TaskRun
-from prefect.logging import disable_run_logger
 from prefect.utilities.callables import parameter_schema
+from support.requests import asked
 
-from scalescope.errors import ClusterError, InvalidField, ScalescopeError
-from scalescope.model.trial import TrialState
-from scalescope.run import engine, progress
-from scalescope.run.progress import Progress, listening
+from scalescope.errors import ClusterError, InvalidField
+from scalescope.run import progress, quiet
+from scalescope.run.drivers import Drivers
+from scalescope.run.progress import Progress
+from scalescope.run.trials import MEASURE
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 from scalescope_flows import scale_sweep
-from scalescope_flows.local import LocalFlow
-from scalescope_flows.sweep import measure, provision, teardown
+from scalescope_flows.declared import LocalFlow
+from scalescope_flows.runner import listening
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
@@ -33,8 +32,8 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries follow at once."""
-    monkeypatch.setattr(provision, "retry_delay_seconds", [0, 0])
-    monkeypatch.setattr(engine.quiet, "wait_until_quiet", lambda processes: 0.0)
+    monkeypatch.setattr("scalescope_flows.runner.BACKOFF_S", 0.0)
+    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.0)
 
 
 def flow_run() -> FlowRun:
@@ -74,7 +73,7 @@ def test_a_sweep(fake: Any, address: str) -> None:
 
 def test_runs_are_named_and_tagged(fake: Any, address: str) -> None:
     scale_sweep(**SWEEP, store=address)
-    sweep = engine.check(SWEEP).sweep
+    sweep = asked(SWEEP).sweep
     labels = {f"sweep:{sweep.id}", "workload:futures-map", "cluster:simulated"}
     assert flow_run().name == "futures-map on simulated"
     assert labels <= set(flow_run().tags)
@@ -92,7 +91,7 @@ def test_runs_are_named_and_tagged(fake: Any, address: str) -> None:
 
 def test_the_result_is_published(fake: Any, address: str) -> None:
     result = scale_sweep(**SWEEP, seed=7, store=address)
-    found = artifacts(engine.check({**SWEEP, "seed": 7}).sweep.id)
+    found = artifacts(asked({**SWEEP, "seed": 7}).sweep.id)
     assert result.verdict.split(".")[0] in found["markdown"]["data"]
     assert "| 4 |" in found["markdown"]["data"]
     assert len(found["table"]["data"]) > 2
@@ -105,7 +104,7 @@ def test_progress_is_told_to_whoever_listens(fake: Any, address: str) -> None:
         scale_sweep(**SWEEP, store=address)
     assert [progress.done for progress in heard if progress.trial] == [1, 2, 3]
     assert {progress.total for progress in heard} == {3}
-    assert heard[0].text == "opening the cluster"
+    assert [progress.text for progress in heard][1] == "opening the cluster"
     assert "makespan 1 s" in heard[-1].text
 
 
@@ -133,7 +132,7 @@ def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: s
 
 
 def test_clusters_side_by_side_share_a_budget(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.quiet, "cores", lambda: [0, 1])
+    monkeypatch.setattr(quiet, "cores", lambda: [0, 1])
     result = scale_sweep(**SWEEP, store=address, parallel_clusters=2, budget={"hours": 1e-12})
     assert 1 <= result.valid <= 2
     assert result.ended_early
@@ -151,35 +150,29 @@ def test_the_job_script_is_an_artifact_before_anything_is_measured(fake: Any, ad
         sweep = store.run(result.run_id).sweep
     [script] = [each for each in found if each["key"] == f"scalescope-{sweep.id}-job-script"]
     assert script["data"].startswith("````bash\n#!/bin/bash")
-    provisioned = next(run for run in task_runs() if run.name == "provision slurm")
-    assert script["task_run_id"] == str(provisioned.id)
+    names = [run.name for run in task_runs()]
+    assert names[:2] == ["provision slurm", "publish"]
+    assert script["task_run_id"] == str(task_runs()[1].id)
 
 
-def test_a_trial_may_wait_for_its_workers_in_a_queue(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = []
-    original = type(measure).with_options
-
-    def with_options(self: Any, **options: Any) -> Any:
-        if self.name == "measure":
-            limits.append(options["timeout_seconds"])
-        return original(self, **options)
-
-    monkeypatch.setattr(type(measure), "with_options", with_options)
-    scale_sweep(**SLURM, store=address, trial_timeout_s=100)
-    assert min(limits) > 5000 + 100
+def test_a_trial_may_wait_for_its_workers_in_a_queue(address: str) -> None:
+    request = asked(SLURM, store=address, trial_timeout_s=100)
+    with request.open_store() as store:
+        drivers = Drivers(request, "run", store)
+        assert MEASURE.timeout_s is not None
+        assert MEASURE.timeout_s(drivers, request.plan[0]) > 5000 + 100
 
 
-def test_a_long_wait_is_worth_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_a_long_wait_is_worth_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     heard: list[Progress] = []
-    meter = progress.Meter(engine.check(SWEEP), done=0, logger=logging.getLogger("meter"), listener=heard.append)
+    request = asked(SWEEP)
+    meter = progress.Meter(request.sweep, request.plan, done=0, tell=heard.append)
     waits = "1 Slurm job waiting (Resources)"
-    with caplog.at_level(logging.INFO, "meter"):
-        for seconds, text in [(0, "scaling"), *[(15, waits)] * 3, (300, waits), (15, "running"), (60, "recording")]:
-            now[0] += seconds
-            meter.says(text)
-    assert caplog.messages == [waits, waits]
+    for seconds, text in [(0, "scaling"), *[(15, waits)] * 3, (300, waits), (15, "running"), (60, "recording")]:
+        now[0] += seconds
+        meter.says(text)
     assert [each.notable for each in heard] == [False, False, True, False, True, False, False]
 
 
@@ -193,7 +186,7 @@ def test_a_fresh_sweep_does_not(fake: Any, address: str) -> None:
 def test_clusters_side_by_side_have_cores_and_trials_of_their_own(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cores = engine.quiet.cores()
+    cores = quiet.cores()
     if len(cores) < 2:
         pytest.skip("needs two cores")
     result = scale_sweep(**SWEEP, repeats=2, store=address, parallel_clusters=2)
@@ -309,56 +302,6 @@ def test_a_result_that_cannot_be_published_is_still_a_result(
     def broken(*args: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr("scalescope_flows.publishing.publish", broken)
+    monkeypatch.setattr("scalescope_flows.runner.create_markdown_artifact", broken)
     assert scale_sweep(**SWEEP, store=address).valid == 3
     assert task_runs()[-1].run_count == 1
-
-
-# ------------------------------------------------------------------ tasks alone
-
-
-def test_tasks_are_thin(fake: Any, address: str) -> None:
-    request = engine.check(SWEEP, store=address)
-    with request.open_store() as store, disable_run_logger():
-        run, waiting = engine.begin(request, store)
-        session = engine.Session(request, run.id, store)
-        assert provision.fn(session, waiting[0].point)["kind"] == "simulated"
-        state = measure.fn(session, waiting[0])
-        assert state.result().state is TrialState.VALID
-        teardown.fn(session)
-    assert fake.started[0].closed
-
-
-def test_prefect_would_have_been_lenient() -> None:
-    """Why the flow's parameters are not left to Prefect."""
-
-    @flow
-    def lenient(repeats: int) -> int:
-        return repeats
-
-    assert lenient.validate_parameters({"repeats": True}) == {"repeats": 1}
-
-
-def test_errors_survive_the_way_through_prefect(fake: Any, address: str) -> None:
-    error: ScalescopeError = ClusterError("no", where="here", cause="because", next_step="then")
-    fake.refusals += [error] * 3
-    with pytest.raises(ClusterError) as raised:
-        scale_sweep(**SWEEP, store=address)
-    assert str(raised.value) == str(error)
-
-
-# ------------------------------------------------------------------ the real thing
-
-
-def test_a_real_sweep(address: str) -> None:
-    result = scale_sweep(workload="futures-map", axes={"workers": [2, 4]}, params={"items": 8}, store=address)
-    with Store.open(address) as store:
-        trials = {trial.point.workers: trial for trial in store.run(result.run_id).trials}
-        tables = store.tables(trials[4], "tasks")
-    assert result.valid == 2
-    assert {workers: round(trial.metrics.makespan_s) for workers, trial in trials.items() if trial.metrics} == {
-        2: 4,
-        4: 2,
-    }
-    assert len(tables["tasks"]["key"]) == 8
-    assert [child for child in psutil.Process().children() if "scalescope.driver" in child.cmdline()] == []

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.requests import asked
 
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.trial import Trial
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import analyse, begin
+from scalescope.run.trials import run_trials
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.quiet]
 
@@ -67,12 +70,12 @@ def run(tmp_path: Path) -> Any:
 
     def carry_out(function: str, **point: Any) -> tuple[Trial, Verdict]:
         sweep = {"workload": f"{path}:{function}", "cluster": "local", "points": [point], "trial_timeout_s": 60}
-        request = engine.check(sweep, store=str(tmp_path / "results.db"))
+        request = asked(sweep, store=str(tmp_path / "results.db"))
         finished: list[Trial] = []
         with request.open_store() as store:
-            begun, waiting = engine.begin(request, store)
-            engine.run_trials(engine.Session(request, begun.id, store), waiting, finished=finished.append)
-            verdict = engine.analyse(store, begun.id)
+            begun, waiting = begin(request, store)
+            run_trials(Drivers(request, begun.id, store), waiting, finished=finished.append)
+            verdict = analyse(store, begun.id)
         return finished[0], verdict
 
     return carry_out

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.requests import asked
 
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.report.html import write
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import analyse, begin
+from scalescope.run.trials import run_trials
 from scalescope.store.store import SweepRun
 from scalescope.studies.report.html import write_study
 
@@ -137,11 +140,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[
 def story(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the case for which Scalescope was built, measured here and now."""
     folder = tmp_path_factory.mktemp("story")
-    request = engine.check(SWEEP, store=str(folder / "s.db"))
+    request = asked(SWEEP, store=str(folder / "s.db"))
     with request.open_store() as store:
-        run, waiting = engine.begin(request, store)
-        engine.run_trials(engine.Session(request, run.id, store), waiting, steps=engine.Steps())
-        engine.analyse(store, run.id)
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting)
+        analyse(store, run.id)
         return write(folder / "report.html", _without_this_machine(store.run(run.id)), store.tables)
 
 

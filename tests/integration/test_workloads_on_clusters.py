@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,26 @@ PARAMS: dict[str, dict[str, Any]] = {
     "dataframe-shuffle": {"items": 4, "rows": 100},
     "tree-reduce": {"items": 6, "seconds": 0.1},
 }
+OWN_PIPELINE = """
+def run(client, items: int = 6):
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.dask.dask_runner import DaskRunner
+
+    options = PipelineOptions([f"--dask_client_address={client.scheduler.address}", "--dask_npartitions=3"])
+    with beam.Pipeline(runner=DaskRunner(), options=options) as pipeline:
+        squares = pipeline | beam.Create(range(items)) | beam.Map(square)
+        squares | beam.CombineGlobally(sum) | beam.Map(check, sum(map(square, range(items))))
+
+
+def square(item):
+    return item * item
+
+
+def check(total, expected):
+    if total != expected:
+        raise ValueError(f"{total} instead of {expected}")
+"""
 CLUSTERS = ("simulated", "virtual", "local")
 
 
@@ -57,6 +78,17 @@ def test_runs_and_is_measured(driver: Driver, name: str) -> None:
     assert metrics.ideal_s <= metrics.makespan_s * (1 + 1e-9)
     assert set(metrics.worker_time_s) == set(WORKER_TIME)
     assert sum(metrics.worker_time_s.values()) == pytest.approx(2 * metrics.makespan_s)
+
+
+def test_a_pipeline_of_the_users_own(driver: Driver, tmp_path: Path) -> None:
+    """It combines over partitions, so that each must have got its own items alone."""
+    pytest.importorskip("apache_beam")
+    path = tmp_path / "pipeline.py"
+    path.write_text(OWN_PIPELINE)
+    sweep = Sweep.from_mapping({"workload": f"{path}:run", "points": [{"workers": 2, "items": 6}]})
+    (point,) = sweep.expand(workloads.load(f"{path}:run"))
+    outcome = driver.run(PlannedTrial(0, point, 0), f"{path}:run", timeout_s=200)
+    assert outcome.state is TrialState.VALID, outcome.reason
 
 
 @pytest.mark.parametrize("driver", ["simulated"], indirect=True)

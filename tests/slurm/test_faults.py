@@ -24,10 +24,10 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from support.requests import asked
 
 from scalescope.errors import UsageError
 from scalescope.model.trial import Trial, TrialState
-from scalescope.run import engine
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
@@ -119,7 +119,7 @@ class Site:
 
 
 def _lengths(sweep: dict[str, Any]) -> list[Any]:
-    return [planned.point.params["seconds"] for planned in engine.check(sweep).plan]
+    return [planned.point.params["seconds"] for planned in asked(sweep).plan]
 
 
 # ------------------------------------------------------------------ faults

@@ -15,7 +15,7 @@ from scalescope.errors import ClusterError, DriverError
 from scalescope.model import records, spool
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
-from scalescope.run import engine, quiet
+from scalescope.run import quiet
 
 
 @dataclass
@@ -143,7 +143,8 @@ def write_records(path: Path, workers: int, seconds: float) -> None:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDrivers:
     """The engine starts these drivers."""
     drivers = FakeDrivers()
-    monkeypatch.setattr(engine, "Driver", drivers)
+    monkeypatch.setattr("scalescope.run.drivers.Driver", drivers)
+    monkeypatch.setattr("scalescope.run.runner.BACKOFF_S", 0.0)
     return drivers
 
 

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalescope.cli import main as cli
-from scalescope.cli.console import say
+from scalescope.cli.options import Json
+from scalescope.cli.output import epilog, print_json, print_table, say
 
 if TYPE_CHECKING:
     from scalescope.environments import Built, Cached, Pruned
 
-app = typer.Typer(epilog=cli.STATUSES, rich_markup_mode=cli.app.rich_markup_mode)
-cli.app.add_typer(app, name="environments")
+app = typer.Typer(epilog=epilog())
 
 
 @app.callback(invoke_without_command=True)
-def environments(context: typer.Context, as_json: cli.Json = False) -> None:
+def environments(context: typer.Context, as_json: Json = False) -> None:
     """List, build and remove the software environments that trials run in.
 
     An environment is named by a text, in a sweep as well: present (the one that Scalescope is installed in), the path
@@ -39,7 +38,7 @@ def environments(context: typer.Context, as_json: cli.Json = False) -> None:
 
     found = list_cached()
     if as_json:
-        cli._print_json([_cached(cached) for cached in found])
+        print_json([_cached(cached) for cached in found])
         return
     rows = [
         (
@@ -51,14 +50,14 @@ def environments(context: typer.Context, as_json: cli.Json = False) -> None:
         )
         for cached in found
     ]
-    cli._print_table(("last used", "size", "python", "packages", "environment"), rows)
+    print_table(("last used", "size", "python", "packages", "environment"), rows)
     total = sum(cached.size for cached in found)
     say(
         f"\n{len(found)} environments, {_bytes(total)} (files shared with uv's own cache counted), in {_where()}", "dim"
     )
 
 
-@app.command(epilog=cli.STATUSES)
+@app.command(epilog=epilog())
 def build(
     texts: Annotated[
         list[str],
@@ -66,7 +65,7 @@ def build(
             metavar="TEXT...", help="Environments, each in quotes: 'dask==2024.8.0 numpy<2' 'dask==2026.8'."
         ),
     ],
-    as_json: cli.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Build environments now, so that no sweep has to wait for them; print the interpreter of each.
 
@@ -78,19 +77,19 @@ def build(
     asked = [Environment.parse(text) for text in texts]
     built = [ensure(environment, says=say) for environment in asked]
     if as_json:
-        cli._print_json([_built(one) for one in built])
+        print_json([_built(one) for one in built])
     else:
         for one in built:
             print(one.python)
 
 
-@app.command(epilog=cli.STATUSES)
+@app.command(epilog=epilog())
 def prune(
     older_than: Annotated[
         float, typer.Option(metavar="DAYS", min=0, help="Remove those not asked for in so many days.")
     ] = 30.0,
     everything: Annotated[bool, typer.Option("--all", help="Remove all, however lately they were asked for.")] = False,
-    as_json: cli.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Remove environments that were not used lately, and what killed builds left. One that is in use stays.
 
@@ -101,7 +100,7 @@ def prune(
 
     done = remove(older_than_days=older_than, everything=everything)
     if as_json:
-        cli._print_json(asdict(done))
+        print_json(asdict(done))
         return
     _print_pruned(done)
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalescope.cli import main as cli
-from scalescope.cli.console import say, say_error
+from scalescope.cli.options import Json
+from scalescope.cli.output import print_json, print_table, say, say_error
+from scalescope.errors import ExitStatus
 
 if TYPE_CHECKING:
     from scalescope.leases import Lease
     from scalescope.reaping import Reaped
 
 
-@cli.app.command(epilog=cli.STATUSES)
-def leases(as_json: cli.Json = False) -> None:
+def leases(as_json: Json = False) -> None:
     """List what runs outside this machine, or outside its owner: jobs and drivers, and whether their owners live.
 
     It is written down before it is asked for, in $SCALESCOPE_LEASES or in the user's state folder.
@@ -29,12 +29,12 @@ def leases(as_json: cli.Json = False) -> None:
     found, broken = ledger.read_all()
     told = [(lease, *reaping.explain(lease)) for lease in found]
     if as_json:
-        cli._print_json(
+        print_json(
             [_lease(lease) | {"owned": owned, "words": words} for lease, owned, words in told]
             + [{"label": "", "error": str(error)} for error in broken]
         )
     else:
-        cli._print_table(
+        print_table(
             ("lease", "backend", "since", "owner"),
             [(lease.label, lease.backend, _since(lease.created_at), words) for lease, _, words in told],
         )
@@ -46,13 +46,12 @@ def leases(as_json: cli.Json = False) -> None:
         )
         for error in broken:
             say_error(str(error))
-    raise typer.Exit(cli.INFRASTRUCTURE if broken else cli.OK)
+    raise typer.Exit(ExitStatus.INFRASTRUCTURE if broken else ExitStatus.OK)
 
 
-@cli.app.command(epilog=cli.STATUSES)
 def reap(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    as_json: cli.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Remove what dead owners left: cancel their jobs, pending ones too, end their processes, drop their leases.
 
@@ -63,11 +62,11 @@ def reap(
 
     results = reaping.reap(dry_run=dry_run)
     if as_json:
-        cli._print_json([asdict(result) for result in results])
+        print_json([asdict(result) for result in results])
     else:
         _print(results)
     failed = any(result.fate is reaping.Fate.FAILED for result in results)
-    raise typer.Exit(cli.INFRASTRUCTURE if failed else cli.OK)
+    raise typer.Exit(ExitStatus.INFRASTRUCTURE if failed else ExitStatus.OK)
 
 
 def _print(results: list[Reaped]) -> None:
@@ -75,7 +74,7 @@ def _print(results: list[Reaped]) -> None:
         say("Nothing to reap: there is no lease.", "dim")
         return
     rows = [(result.label, result.fate.value, ", ".join(result.removed) or "-", result.words) for result in results]
-    cli._print_table(("lease", "what was done", "jobs or processes", "why"), rows)
+    print_table(("lease", "what was done", "jobs or processes", "why"), rows)
     for result in results:
         if result.next_step:
             say(f"{result.label}: {result.next_step}", "yellow")

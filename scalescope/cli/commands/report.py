@@ -7,40 +7,35 @@ from typing import Annotated
 
 import typer
 
-from scalescope.cli import main as cli
+from scalescope.cli.carrying import open_store
+from scalescope.cli.options import Asked, RunOrStudy, options
 from scalescope.errors import UsageError
+from scalescope.run.parameters import Storage
 
 
-@cli.app.command(epilog=cli.STATUSES)
+@options(Storage, without=("fresh",))
 def report(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="[RUN | STUDY]",
-            help="A run: its id, the beginning of it, or latest. Or a study: likewise; threshold, release or "
-            "comparison is the newest of these.",
-        ),
-    ] = "latest",
+    asked: Asked,
+    run: RunOrStudy = "latest",
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")] = Path(
         "report.html"
     ),
     trial: Annotated[
         str, typer.Option(metavar="KEY", help="Of a run: look into this trial, not the worst.", show_default=False)
     ] = "",
-    store: cli.StoreOption = "",
 ) -> None:
     """Write what a sweep or study found as one HTML file, with charts, that can be read offline and sent to anyone."""
     from scalescope.report import html
     from scalescope.store.studies import is_study
     from scalescope.studies.report.html import write_study
 
-    cli._check_report(output)
+    html.check(output)
     if trial and is_study(run):
         raise UsageError(
             f"--trial looks into a trial of a run, and {run} is a study",
             next_step="Give one of its runs, or no --trial.",
         )
-    with cli._open_store(store) as opened:
+    with open_store(asked.given.get("store", "")) as opened:
         if is_study(run):
             study = opened.studies.get(run)
             write_study(output, study, [opened.run(each) for each in study.runs])

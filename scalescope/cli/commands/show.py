@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalescope.cli import main as cli
-from scalescope.cli.console import say
-from scalescope.errors import UsageError
+from scalescope.cli.carrying import open_store
+from scalescope.cli.options import Asked, Json, RunOrStudy, options
+from scalescope.cli.output import print_json, print_table, say, stdout
+from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity
 from scalescope.model.study import Study
+from scalescope.run.parameters import Storage
 
 if TYPE_CHECKING:
     from scalescope.report.links import Link
@@ -23,31 +25,23 @@ LINE = 90
 """Characters of an answer in a list."""
 WIDE = 100
 """Columns of a terminal from which on the list has all of its own."""
-STATUSES = cli.STATUSES.replace("severity high", "severity high, or a study with bad news or no answer")
 
 
-@cli.app.command(epilog=STATUSES)
+@options(Storage, without=("fresh",))
 def show(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="[RUN | STUDY]",
-            help="A run: its id, the beginning of it, or latest. Or a study: likewise; threshold, release or "
-            "comparison is the newest of these.",
-        ),
-    ] = "latest",
+    asked: Asked,
+    run: RunOrStudy = "latest",
     list_runs: Annotated[bool, typer.Option("--list", help="List the newest runs and studies instead.")] = False,
     all_runs: Annotated[bool, typer.Option("--all", help="List the runs of studies as well.")] = False,
     compare: Annotated[
         str, typer.Option(metavar="RUN", help="Show this other run beside it.", show_default=False)
     ] = "",
-    store: cli.StoreOption = "",
-    as_json: cli.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show what a sweep or a study found."""
     from scalescope.store.studies import is_study
 
-    with cli._open_store(store) as opened:
+    with open_store(asked.given.get("store", "")) as opened:
         if list_runs:
             _list(opened, all_runs=all_runs, as_json=as_json)
         elif compare:
@@ -70,16 +64,14 @@ def show_run(run: SweepRun, followed_by: tuple[str, ...] = (), *, as_json: bool)
         from scalescope.report.export import to_json
 
         linked = {"study": run.study, "followed_by": list(followed_by)}
-        cli._print_json({**_identity(run), **linked, **to_json(run.sweep, run.trials, verdict)})
+        print_json({**_identity(run), **linked, **to_json(run.sweep, run.trials, verdict)})
     else:
-        from rich.console import Console
-
         from scalescope.report.terminal import print_run
 
-        print_run(Console(highlight=False), run)
+        print_run(stdout(), run)
         _print_links(links.of_run(run, followed_by))
         say(f"\nRun {run.id} in {run.where}", "dim")
-    return cli.FINDING if verdict.severity is Severity.HIGH else cli.OK
+    return ExitStatus.FINDING if verdict.severity is Severity.HIGH else ExitStatus.OK
 
 
 def show_study(study: Study, runs: list[SweepRun], *, as_json: bool) -> None:
@@ -87,17 +79,15 @@ def show_study(study: Study, runs: list[SweepRun], *, as_json: bool) -> None:
     if as_json:
         from scalescope.studies.report.export import to_json
 
-        cli._print_json(to_json(study))
+        print_json(to_json(study))
     else:
-        from rich.console import Console
-
         from scalescope.report import links
         from scalescope.studies.report.terminal import render
 
-        Console(highlight=False).print(render(study, runs))
+        stdout().print(render(study, runs))
         _print_links(links.of_study(study))
         say(f"\nStudy {study.id} in {study.where}", "dim")
-    raise typer.Exit(cli.FINDING if study.alarm else cli.OK)
+    raise typer.Exit(ExitStatus.FINDING if study.alarm else ExitStatus.OK)
 
 
 def _print_links(found: tuple[Link, ...]) -> None:
@@ -117,12 +107,10 @@ def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:
             f"--compare sets two runs side by side, and {studies[0]} is a study",
             next_step=f"`scalescope show {studies[0]}` lists its runs",
         )
-    from rich.console import Console
-
     from scalescope.report.terminal import render_comparison
 
     runs = store.run(left), store.run(right)
-    console = Console(highlight=False)
+    console = stdout()
     labels = (f"{runs[0].id} {runs[0].sweep.workload}", f"{runs[1].id} {runs[1].sweep.workload}")
     console.print(render_comparison(*runs, labels, width=console.width))
 
@@ -137,7 +125,7 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
     found: list[SweepRun | Study] = [*store.runs(own=not all_runs), *store.studies.newest()]
     found.sort(key=lambda each: datetime.fromisoformat(each.created_at), reverse=True)
     if as_json:
-        cli._print_json([identity(each) if isinstance(each, Study) else _identity(each) for each in found])
+        print_json([identity(each) if isinstance(each, Study) else _identity(each) for each in found])
         return
     rows = [_study_row(each) if isinstance(each, Study) else _run_row(each) for each in found]
     _print_rows(rows)
@@ -145,20 +133,10 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
 
 def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
     """A table in which an id stays in one piece, to be copied, however narrow the terminal is."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
     titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
-    kept = [i for i, title in enumerate(titles) if console.width >= WIDE or title not in ("cluster", "trials")]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for i in kept:
-        table.add_column(titles[i], no_wrap=i == 0, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(row[i]) for i in kept))
-    console.print(table)
+    wide = stdout().width >= WIDE
+    kept = [i for i, title in enumerate(titles) if wide or title not in ("cluster", "trials")]
+    print_table([titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,))
 
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:

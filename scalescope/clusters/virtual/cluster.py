@@ -82,10 +82,11 @@ class VirtualCluster(Cluster):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Import the workload's packages in every process first: else its first tasks would, all at once."""
+        """Import what the workload needs in every process first: else its first tasks would, all at once."""
         if workload.name not in self._imported:
             self._imported.add(workload.name)
-            modules = (*(package.replace("-", "_") for package in workload.packages), workload.run.__module__)
+            packages = [package.replace("-", "_") for package in workload.packages]
+            modules = (*packages, workload.run.__module__, *workload.modules)
             for host in self._hosts:
                 host.send(process.Import(modules))
             for host in self._hosts:

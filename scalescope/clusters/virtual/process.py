@@ -155,7 +155,7 @@ class Process:
             return await self._host(command)
         if isinstance(command, Import):
             for name in command.modules:
-                with suppress(ImportError):  # what a task really needs and is missing, it says itself
+                with suppress(Exception):  # what a task really needs and cannot be imported, it says itself
                     importlib.import_module(name)
             return None
         return await self._stop()

@@ -13,7 +13,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import CLUSTER, ENVIRONMENT, Point
 from scalescope.model.trial import Trial
-from scalescope.run.engine import Ask, Request
+from scalescope.run.request import Ask, Request
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, family, further, judge, order
 from scalescope.studies.comparison.parameters import ComparisonParameters

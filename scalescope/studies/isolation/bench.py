@@ -16,8 +16,10 @@ from scalescope.errors import CaptureError, DriverError, InfrastructureError
 from scalescope.model.recorded import RecordedGraph
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
-from scalescope.run import engine
-from scalescope.run.engine import Session
+from scalescope.run.drivers import Drivers, shielded
+from scalescope.run.request import Request, check
+from scalescope.run.sweep import abort, analyse, begin
+from scalescope.run.trials import run_trials
 from scalescope.store.rows import STEP_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
@@ -64,7 +66,7 @@ class Bench:
         self._folder = folder
         self._says = says
         self._trials: dict[Setting, Trial] = {start[0]: start[1]}
-        self._session: Session | None = None
+        self._drivers: Drivers | None = None
         self.notes: dict[str, None] = {}
 
     def __enter__(self) -> Self:
@@ -73,10 +75,10 @@ class Bench:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with engine.shielded():
-            session, self._session = self._session, None
-            if session is not None:
-                session.close()
+        with shielded():
+            drivers, self._drivers = self._drivers, None
+            if drivers is not None:
+                drivers.close()
 
     def trial(self, setting: Setting) -> Trial:
         """What was measured of a setting."""
@@ -98,7 +100,7 @@ class Bench:
         try:
             trial = self._known(setting) or self._run(setting)
         except InfrastructureError as error:
-            if self._session is not None and self._session.stopped:
+            if self._drivers is not None and self._drivers.stopped:
                 raise
             return Reading(False, "no cluster", str(error).partition("\n")[0])
         self._trials[setting] = trial
@@ -123,24 +125,25 @@ class Bench:
         return None
 
     def _run(self, setting: Setting) -> Trial:
-        request = engine.check(setting.sweep.to_mapping(), store=self._address[0], records=self._address[1])
-        run, waiting = engine.begin(request, self._store, facts={STEP_OF: self._isolation})
+        store, records = self._address
+        request = check({**setting.sweep.to_mapping(), "store": store}, records=records)
+        run, waiting = begin(request, self._store, facts={STEP_OF: self._isolation})
         try:
-            engine.run_trials(self._ready(request, run.id), waiting, hold=True)
-            engine.analyse(self._store, run.id)
+            run_trials(self._ready(request, run.id), waiting, hold=True)
+            analyse(self._store, run.id)
         except BaseException as error:
-            engine.abort(self._store, run.id, error)
+            abort(self._store, run.id, error)
             raise
         return self._store.run(run.id).trials[0]
 
-    def _ready(self, request: engine.Request, run_id: str) -> Session:
-        """The session, with the clusters that are open."""
-        if self._session is None:
-            self._session = Session(request, run_id, self._store, says=self._says)
-        elif self._session.stopped:
+    def _ready(self, request: Request, run_id: str) -> Drivers:
+        """The drivers, with the clusters that are open."""
+        if self._drivers is None:
+            self._drivers = Drivers(request, run_id, self._store, says=self._says)
+        elif self._drivers.stopped:
             raise DriverError("the isolation was stopped")
-        self._session.request, self._session.run_id = request, run_id
-        return self._session
+        self._drivers.request, self._drivers.run_id = request, run_id
+        return self._drivers
 
     # ---------------------------------------------------------------- replays
 

@@ -15,7 +15,8 @@ from scalescope.model.environment import Environment, normalise
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ENVIRONMENT, Point
 from scalescope.model.trial import Trial
-from scalescope.run.engine import UNAVAILABLE, Ask, Request
+from scalescope.run.request import Ask, Request
+from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import SweepRun
 from scalescope.studies.inquiry import Answer, Inquiry, base, because, timed
 from scalescope.studies.release.judge import Mode, Reading, ReleaseQuestion, further, judge

@@ -15,7 +15,7 @@ from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point
 from scalescope.model.trial import Trial
 from scalescope.run import syntax
-from scalescope.run.engine import Ask, Request
+from scalescope.run.request import Ask, Request
 from scalescope.store.store import SweepRun
 from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
 from scalescope.studies.symptom import Quantity, quantity

@@ -92,7 +92,7 @@ def test_more_threads_can_take_longer():
 
 
 def test_there_must_be_a_thread():
-    with pytest.raises(InvalidField, match="threads: .* got 0"):
+    with pytest.raises(InvalidField, match=r"threads: .* got 0"):
         problem([1]).makespan(0)
 
 
@@ -300,7 +300,7 @@ def test_phases_are_not_merged():
 
 
 def test_the_factor_must_be_positive():
-    with pytest.raises(InvalidField, match="factor: .* got 0"):
+    with pytest.raises(InvalidField, match=r"factor: .* got 0"):
         problem([1]).with_partitions(0)
 
 

@@ -75,6 +75,19 @@ WORKLOADS = """
         return [default_client() is client, found[0] is client]
 
 
+    def opens_a_client(client):
+        own = Client(client.scheduler.address)
+        return default_client() is own
+
+
+    def configures(client):
+        import dask
+
+        found = [dask.config.get(name, None) for name in ("scheduler", "mine.own")]
+        dask.config.set({"mine.own": 1})
+        return found
+
+
     def leaves_a_client(client):
         Client(client.scheduler.address)
 
@@ -215,6 +228,18 @@ def test_another_dask_configuration_opens_the_cluster_anew(trial: Trial) -> None
 def test_the_client_is_the_default_in_every_thread(trial: Trial) -> None:
     trial("leaves_a_client")
     assert trial("is_the_default").result == [True, True]
+
+
+def test_a_client_that_the_workload_opens_is_the_default_as_in_a_script(trial: Trial) -> None:
+    """Beam waits on the event loop of the default client, and would notice the end of its tasks late on another."""
+    assert trial("opens_a_client").result is True
+    assert trial("is_the_default").result == [True, True]
+
+
+def test_what_a_trial_changes_of_the_configuration_of_dask_is_undone(trial: Trial) -> None:
+    trial("leaves_a_client")
+    assert trial("configures").result == [None, None]
+    assert trial("configures").result == [None, None]
 
 
 def test_what_anybody_prints_or_reads_leaves_the_protocol_alone(trial: Trial, shared: Driver) -> None:

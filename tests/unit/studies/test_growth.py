@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.requests import asked
 
 from scalescope import environments
 from scalescope.environments import Release
@@ -18,7 +19,11 @@ from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable, Invalid
 from scalescope.model.environment import Environment
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
-from scalescope.run import engine, quiet
+from scalescope.run import quiet
+from scalescope.run.drivers import MAX_DRIVERS, Drivers
+from scalescope.run.request import Request, grown
+from scalescope.run.sweep import abort, analyse, begin
+from scalescope.run.trials import run_trials
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import STUDIES
 from scalescope.studies.inquiry import Answer, Inquiry
@@ -51,7 +56,7 @@ def carry_out(inquiry: Inquiry, address: str, *, most: int = 10_000) -> tuple[li
         study = store.studies.begin(inquiry.kind, inquiry.question)
         for asked in inquiry.requests:
             request = replace(asked, study=study.id)
-            run, waiting = engine.begin(request, store)
+            run, waiting = begin(request, store)
             done: list[object] = []
 
             def finished(trial: object, done: list[object] = done) -> None:
@@ -59,15 +64,15 @@ def carry_out(inquiry: Inquiry, address: str, *, most: int = 10_000) -> tuple[li
                 if len(done) >= most:
                     raise KeyboardInterrupt
 
-            def more(request: engine.Request = request, run: SweepRun = run) -> list[PlannedTrial]:
-                return engine.grown(request, store, run.id)
+            def more(request: Request = request, run: SweepRun = run) -> list[PlannedTrial]:
+                return grown(request, store, run.id)
 
             try:
-                engine.run_trials(engine.Session(request, run.id, store), waiting, finished=finished, more=more)
+                run_trials(Drivers(request, run.id, store), waiting, finished=finished, more=more)
             except BaseException as error:
-                engine.abort(store, run.id, error)
+                abort(store, run.id, error)
                 raise
-            engine.analyse(store, run.id)
+            analyse(store, run.id)
             runs.append(store.run(run.id))
         return runs, inquiry.answer(runs)
 
@@ -142,11 +147,11 @@ def test_noise_is_answered_by_repeats(fake: Any, address: str) -> None:
 
 
 def test_a_search_can_start_from_a_run(fake: Any, address: str) -> None:
-    request = engine.check({"workload": "bag-map", "axes": {"workers": [30], "items": [60]}}, store=address)
+    request = asked({"workload": "bag-map", "axes": {"workers": [30], "items": [60]}}, store=address)
     with request.open_store() as store:
-        run, waiting = engine.begin(request, store)
-        engine.run_trials(engine.Session(request, run.id, store), waiting)
-        engine.analyse(store, run.id)
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting)
+        analyse(store, run.id)
     inquiry = ask("threshold", {"run": "latest", "axes": {"items": "50..60"}}, address)
     assert inquiry.follows == run.id
     assert {planned.point.workers for planned in inquiry.requests[0].plan} == {30}
@@ -315,7 +320,7 @@ def test_few_drivers_are_open_at_a_time(fake: Any, address: str, named: Any) -> 
 
     fake.measures = measures
     carry_out(ask("release", RELEASE), address)
-    assert max(opened) == engine.MAX_DRIVERS
+    assert max(opened) == MAX_DRIVERS
 
 
 def test_a_release_that_cannot_be_installed_is_gone_around(fake: Any, address: str, named: Any) -> None:

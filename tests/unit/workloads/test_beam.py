@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -104,19 +103,12 @@ def test_clients_are_as_before_when_the_runner_fails(inproc: Place, monkeypatch:
     assert _open_clients() == before
 
 
-def test_root_logger_is_as_before() -> None:
-    handlers = list(logging.getLogger().handlers)
-    with _beam._root_logger_kept():
-        logging.warning("what importing Beam may do")
-    assert logging.getLogger().handlers == handlers
-
-
 # ------------------------------------------------------------------------------------------- what goes wrong
 
 
 def test_beam_shares_receivers_in_process(inproc: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Why there is `_own_receivers`, and that the check notices; fails once Beam has mended it."""
-    monkeypatch.setattr(_beam, "_own_receivers", lambda address: nullcontext())
+    """Why there is `own_receivers`, and that the check notices; fails once Beam has mended it."""
+    monkeypatch.setattr(_beam, "own_receivers", lambda address: nullcontext())
     with pytest.raises(WrongAnswer, match="results for 40 items"):
         beam_pardo.run(inproc.client, items=40, seconds=0, npartitions=20)
 

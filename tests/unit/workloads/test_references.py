@@ -124,6 +124,39 @@ def test_a_graph_with_its_functions_is_pickled_by_value(user_file: Path) -> None
     assert done.stdout.strip() == b"Answer(value=1002)"
 
 
+def test_modules_that_a_file_imports_are_known(user_file: Path) -> None:
+    assert workloads.load(f"{user_file}:run").modules == (
+        "__future__",
+        "dataclasses",
+        "typing",
+        "distributed",
+        "dask.bag",
+    )
+
+
+def test_modules_that_are_imported_from_the_same_package_are_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("def run(client):\n    from . import other\n    import os.path\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert workloads.load("mine:run").modules == ("os.path",)
+
+
+def test_root_logger_is_as_before(tmp_path: Path) -> None:
+    """Importing Beam logs on it, which gives it a handler for good where it has none."""
+    path = tmp_path / "loud.py"
+    path.write_text("import logging\nlogging.warning('as Beam does')\ndef run(client): ...\n")
+    code = f"""
+import logging
+from scalescope import workloads
+workloads.load({f"{path}:run"!r})
+print(logging.getLogger().handlers)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_an_edited_file_is_read_again(user_file: Path) -> None:
     workloads.load(f"{user_file}:run")
     user_file.write_text(USER_FILE.replace("version = 7", "version = 8"))

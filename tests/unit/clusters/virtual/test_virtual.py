@@ -15,6 +15,8 @@ import pytest
 from scalescope.clusters.virtual.cluster import VirtualCluster
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.cluster import VirtualSpec
+from scalescope.model.sweep import Point
+from scalescope.model.workload import Workload
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -89,6 +91,19 @@ def test_tasks_run_side_by_side(cluster: VirtualCluster) -> None:
     assert [number for number, _, _ in answers] == list(range(50))
     last_start, first_stop = max(began for _, began, _ in answers), min(ended for _, _, ended in answers)
     assert sum(began < first_stop for _, began, _ in answers) > 10, (last_start, first_stop)
+
+
+def test_what_a_workload_imports_is_imported_in_every_process_before_it_runs(cluster: VirtualCluster) -> None:
+    workload = Workload("mine.py:run", 1, "", print, modules=("not_there", "colorsys"))
+
+    def there() -> bool:
+        return "colorsys" in sys.modules
+
+    cluster.scale(4, 1)
+    with cluster.client() as client:
+        assert not any(client.run(there).values())
+        with cluster.running(workload, Point(4, 1)):
+            assert all(client.run(there).values())
 
 
 def test_says_what_it_can_emulate(cluster: VirtualCluster) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.requests import asked
 
 from scalescope.errors import InvalidField, StoreError, UsageError
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import analyse, begin
+from scalescope.run.trials import run_trials
 from scalescope.store.rows import STEP_OF
 from scalescope.store.store import Store
 from scalescope.studies.isolation import search as isolation
@@ -23,11 +26,11 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 @pytest.fixture
 def run_id(fake: Any, address: str) -> str:
     """A finished run of two trials, in which every worker was used."""
-    request = engine.check(SWEEP, store=address)
+    request = asked(SWEEP, store=address)
     with request.open_store() as store:
-        run, waiting = engine.begin(request, store)
-        engine.run_trials(engine.Session(request, run.id, store), waiting)
-        engine.analyse(store, run.id)
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting)
+        analyse(store, run.id)
     return run.id
 
 
@@ -132,7 +135,7 @@ def test_the_best_so_far_when_the_budget_is_spent(
 
 
 def test_what_cannot_be_had_is_put_back(isolated: Any, fake: Any, refusal: Exception) -> None:
-    fake.refusals[:] = [refusal]
+    fake.refusals[:] = [refusal] * 3
     result = isolated()
     assert result.isolation.reduction.steps[0].reading.problem == "no cluster today"
     assert result.isolation.setting.point.workers == 3

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.requests import asked
 
 from scalescope import workloads
 from scalescope.cli import main as cli
-from scalescope.cli.checks import Check
-from scalescope.errors import InfrastructureError, StoreError
+from scalescope.cli.carrying import without_password
+from scalescope.cli.doctor import Check
+from scalescope.errors import ExitStatus, InfrastructureError, StoreError
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import begin
+from scalescope.run.trials import run_trials
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 
@@ -26,10 +30,10 @@ def run_of(fake: Any, address: str) -> Callable[[Severity], str]:
     """Makes a finished run whose worst finding has a severity; returns its id."""
 
     def make(severity: Severity) -> str:
-        request = engine.check(SWEEP, store=address, fresh=True)
+        request = asked(SWEEP, store=address, fresh=True)
         with request.open_store() as store:
-            run, waiting = engine.begin(request, store)
-            engine.run_trials(engine.Session(request, run.id, store), waiting)
+            run, waiting = begin(request, store)
+            run_trials(Drivers(request, run.id, store), waiting)
             finding = Finding("idle", severity, "Half of the workers are idle.", "ask for fewer")
             store.finish(run.id, RunState.COMPLETE, Verdict(finding.summary, (finding,)))
         return run.id
@@ -45,7 +49,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip()
     for command in ([], ["sweep"], ["show"], ["trace"], ["workloads"], ["doctor"]):
         assert cli.run([*command, "--help"]) == 0
-        assert "Exit status: 0 fine" in " ".join(capsys.readouterr().out.split())
+        assert "Exit status: 0" in " ".join(capsys.readouterr().out.split())
 
 
 def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +146,7 @@ def test_no_such_trace(
     run_of: Any, address: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     run_of(Severity.INFO)
-    assert cli.run(["trace", *arguments, "--store", address]) == cli.USAGE
+    assert cli.run(["trace", *arguments, "--store", address]) == ExitStatus.USAGE
     assert message in capsys.readouterr().err
 
 
@@ -231,9 +235,9 @@ def test_ctrl_c_says_how_to_go_on(fake: Any, address: str, capsys: pytest.Captur
 
 def test_a_password_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALESCOPE_STORE", "")
-    assert cli._without_password("postgresql://me:secret@host/db") == ""
+    assert without_password({"store": "postgresql://me:secret@host/db"}) == {"store": ""}
     assert os.environ["SCALESCOPE_STORE"] == "postgresql://me:secret@host/db"
-    assert cli._without_password("results.db") == "results.db"
+    assert without_password({"store": "results.db"}) == {"store": "results.db"}
 
 
 # ------------------------------------------------------------------ what breaks
@@ -247,7 +251,7 @@ def test_a_password_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> 
         (["sweep", "--nonsense"], "--nonsense"),
         (["workloads", "futures-mop"], "did you mean 'futures-map'?"),
         (["show", "none"], "no run"),
-        (["show", "--store", "mysql://me:secret@host/db"], "store = 'mysql://me:***@host/db'"),
+        (["show", "--store", "mysql://me:secret@host/db"], "got 'mysql://me:***@host/db'"),
         (["show", "latest", "--compare", "latest", "--json"], "--compare has no JSON form"),
     ],
 )
@@ -277,7 +281,7 @@ def test_other_errors_are_three_and_show_a_traceback_only_when_asked(
     def broken(address: str) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "_open_store", broken)
+    monkeypatch.setattr("scalescope.cli.commands.show.open_store", broken)
     assert cli.run(["show"]) == 3
     quiet = capsys.readouterr().err
     assert str(error) in quiet
@@ -291,7 +295,7 @@ def test_sigterm_is_not_sigint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     import signal
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(cli, "_open_store", lambda address: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("scalescope.cli.commands.show.open_store", lambda address: signal.raise_signal(signal.SIGTERM))
     assert cli.run(["show"]) == 143
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -301,7 +305,7 @@ def test_doctor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], essential: bool, status: int
 ) -> None:
     found = [Check("wheel", "driving", True, "round"), Check("brake", "stopping", False, "not there", essential)]
-    monkeypatch.setattr("scalescope.cli.checks.all_checks", lambda: found)
+    monkeypatch.setattr("scalescope.cli.doctor.all_checks", lambda: found)
     assert cli.run(["doctor"]) == status
     shown = capsys.readouterr().out
     assert "stopping: not there" in shown

@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
+from support.requests import asked
 
 from scalescope.cli import main as cli
+from scalescope.errors import ExitStatus
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import analyse, begin, publication
+from scalescope.run.trials import run_trials
 from scalescope.store.store import Store
-from scalescope_flows import publishing
+from scalescope.studies import running
+from scalescope_flows.runner import TaskRunner
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
@@ -25,11 +30,11 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 def run_of(address: str, *, study: str = "", workers: tuple[int, ...] = (1, 2, 4)) -> str:
     """A finished run of drivers that pretend; returns its id."""
     sweep = {**SWEEP, "axes": {"workers": list(workers)}}
-    request = replace(engine.check(sweep, store=address, fresh=True), study=study)
+    request = replace(asked(sweep, store=address, fresh=True), study=study)
     with request.open_store() as store:
-        run, waiting = engine.begin(request, store)
-        engine.run_trials(engine.Session(request, run.id, store), waiting)
-        engine.analyse(store, run.id)
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting)
+        analyse(store, run.id)
     return run.id
 
 
@@ -151,7 +156,7 @@ def test_what_cannot_be(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     kept(), kept()
-    assert cli.run([*arguments, "--store", address]) == cli.USAGE
+    assert cli.run([*arguments, "--store", address]) == ExitStatus.USAGE
     output = capsys.readouterr()
     assert output.out == ""
     assert says in " ".join(output.err.split())
@@ -198,7 +203,7 @@ def test_artifacts(kind: str, threshold_study: Any, release_study: Any, comparis
 
     @flow
     def publish() -> None:
-        publishing.publish_study(made.study, made.runs, "somewhere/study.html")
+        TaskRunner().publish(lambda: running.publication(made.study, made.runs, "somewhere/study.html"))
 
     publish()
     with get_client(sync_client=True) as client:
@@ -222,7 +227,7 @@ def test_the_artifact_of_a_run_names_its_study(kept: Any, address: str) -> None:
 
     @flow
     def publish() -> None:
-        publishing.publish(run, verdict)
+        TaskRunner().publish(lambda: publication(run, verdict))
 
     publish()
     with get_client(sync_client=True) as client:

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from scalescope.cli import main as cli
+from scalescope.cli.carrying import start_prefect
+from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.output import print_json
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, JobQueueSpec, cluster_spec
-from scalescope.run import syntax
+from scalescope.model.parameters import declared
+from scalescope.model.sweep import SweepParameters
+from scalescope.run import orchestrator, syntax
+
+NOT_THE_CLUSTER = tuple(each.name for each in declared(SweepParameters) if each.name != "cluster")
 
 
-@cli.app.command("job-script", epilog=cli.STATUSES)
+@options(SweepParameters, without=NOT_THE_CLUSTER)
 def job_script(
-    cluster: Annotated[
-        str,
-        typer.Option(
-            "--cluster",
-            "-c",
-            metavar="KIND",
-            help="slurm (the default), pbs, lsf, sge, htcondor, oar, moab, or a saved TYPE/NAME.",
-        ),
-    ] = "slurm",
-    cluster_option: Annotated[
-        list[str] | None, typer.Option("--cluster-option", metavar="NAME=VALUE", help="A field of the cluster.")
-    ] = None,
+    asked: Asked,
     workers: Annotated[int, typer.Option(min=1, help="Workers of the cluster.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each worker.")] = 1,
-    as_json: cli.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show the job script of a cluster. Nothing is submitted.
 
     What is known only when a sweep runs is in capitals: LABEL, FOLDER, SCHEDULER.
     """
-    data: dict[str, Any] = {}
-    syntax.merge_cluster(data, cluster, syntax.params("--cluster-option", cluster_option or ()))
-    spec = _spec(data["cluster"])
+    spec = _spec(asked.over({"cluster": "slurm"})["cluster"])
     if not isinstance(spec, JobQueueSpec):
         raise UsageError(
             f"a {spec.kind} cluster has no jobs", next_step="give a batch system, such as `--cluster slurm`"
@@ -45,7 +38,7 @@ def job_script(
     text = _text(spec, workers, threads)
     jobs = -(-workers // spec.job_workers)
     if as_json:
-        cli._print_json({"cluster": spec.to_mapping(), "jobs": jobs, "job_script": text})
+        print_json({"cluster": spec.to_mapping(), "jobs": jobs, "job_script": text})
     else:
         print(text)
 
@@ -53,11 +46,8 @@ def job_script(
 def _spec(given: object) -> ClusterSpec:
     if not syntax.names_block(given):
         return cluster_spec(given)
-    cli._start_prefect(verbose=False)
-
-    import scalescope_blocks
-
-    return scalescope_blocks.cluster(str(given))
+    start_prefect()
+    return orchestrator.needed().cluster(str(given))
 
 
 def _text(spec: JobQueueSpec, workers: int, threads: int) -> str:

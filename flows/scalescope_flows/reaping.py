@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 from prefect import get_run_logger
 from prefect.artifacts import create_table_artifact
@@ -10,12 +12,12 @@ from prefect.artifacts import create_table_artifact
 from scalescope import reaping
 from scalescope.errors import ClusterError
 from scalescope.reaping import Fate, Reaped
-from scalescope_flows.local import local_flow
+from scalescope_flows.declared import LocalFlow
 
 KEY = "scalescope-reap"
 
 
-@local_flow(name="reap", persist_result=False)
+@partial(LocalFlow[..., Any], name="reap", persist_result=False)
 def reap(dry_run: bool = False) -> list[dict[str, object]]:
     """Remove jobs and processes that no living run owns, on the machine and for the user that runs this flow.
 

@@ -5,28 +5,35 @@ import threading
 from typing import Any
 
 import pytest
+from support.requests import asked
 
 from scalescope.errors import ClusterError, DriverError, InvalidField, StoreError
 from scalescope.model.finding import Severity
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.trial import Trial, TrialState
-from scalescope.run import engine
+from scalescope.run import quiet
+from scalescope.run.drivers import Drivers, shielded, stop
+from scalescope.run.progress import Meter
+from scalescope.run.request import Request
+from scalescope.run.runner import Runner, Step
+from scalescope.run.sweep import abort, analyse, begin
+from scalescope.run.trials import MAX_LOSSES, run_trials
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
 
-def carry_out(request: engine.Request, *, steps: engine.Steps | None = None) -> tuple[list[Trial], engine.Session]:
+def carry_out(request: Request, *, runner: Runner | None = None) -> tuple[list[Trial], Drivers]:
     """All of a sweep but the verdict."""
     finished: list[Trial] = []
     with request.open_store() as store:
-        run, waiting = engine.begin(request, store)
-        session = engine.Session(request, run.id, store)
+        run, waiting = begin(request, store)
+        session = Drivers(request, run.id, store)
         try:
-            engine.run_trials(session, waiting, steps=steps or engine.Steps(), finished=finished.append)
+            run_trials(session, waiting, runner=runner, finished=finished.append)
         except BaseException as error:
-            engine.abort(store, run.id, error)
+            abort(store, run.id, error)
             raise
     return finished, session
 
@@ -40,7 +47,7 @@ def saved(address: str) -> tuple[Trial, ...]:
 
 
 def test_all_trials_are_measured_in_the_planned_order_on_one_driver(fake: Any, address: str) -> None:
-    request = engine.check({**SWEEP, "repeats": 2}, store=address)
+    request = asked({**SWEEP, "repeats": 2}, store=address)
     finished, session = carry_out(request)
     assert fake.begun == list(request.plan)
     assert [trial.key for trial in finished] == [planned.key for planned in request.plan]
@@ -51,7 +58,7 @@ def test_all_trials_are_measured_in_the_planned_order_on_one_driver(fake: Any, a
 
 
 def test_a_trial_holds_what_was_measured_and_where(fake: Any, address: str) -> None:
-    carry_out(engine.check({**SWEEP, "axes": {"workers": [2]}}, store=address))
+    carry_out(asked({**SWEEP, "axes": {"workers": [2]}}, store=address))
     [trial] = saved(address)
     assert trial.metrics is not None
     assert trial.metrics.makespan_s == 1.0
@@ -66,18 +73,18 @@ def test_a_trial_holds_what_was_measured_and_where(fake: Any, address: str) -> N
 
 
 def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.quiet, "wait_until_quiet", lambda processes: 0.75)
-    carry_out(engine.check({**SWEEP, "cluster": "virtual"}, store=address))
+    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.75)
+    carry_out(asked({**SWEEP, "cluster": "virtual"}, store=address))
     for trial in saved(address):
         assert trial.facts["orchestrator"]["waited_s"] == 0.75
         assert trial.facts["orchestrator"]["cpu_s"] >= 0
 
 
 def test_a_finished_run_is_judged_and_complete(fake: Any, address: str) -> None:
-    request = engine.check(SWEEP, store=address)
+    request = asked(SWEEP, store=address)
     carry_out(request)
     with request.open_store() as store:
-        verdict = engine.analyse(store, store.run("latest").id)
+        verdict = analyse(store, store.run("latest").id)
         run = store.run("latest")
     assert run.state is RunState.COMPLETE
     assert run.verdict == verdict
@@ -85,18 +92,18 @@ def test_a_finished_run_is_judged_and_complete(fake: Any, address: str) -> None:
 
 
 def test_the_same_sweep_again_is_a_new_run_and_a_fresh_one_always(fake: Any, address: str) -> None:
-    request = engine.check(SWEEP, store=address)
+    request = asked(SWEEP, store=address)
     carry_out(request)
     with request.open_store() as store:
         first = store.run("latest").id
-        engine.analyse(store, first)
-        assert engine.begin(request, store)[0].id != first
+        analyse(store, first)
+        assert begin(request, store)[0].id != first
 
 
 def test_titles_name_what_differs(address: str) -> None:
     sweep = {**SWEEP, "axes": {"workers": [1, 20], "seconds": [1, 2]}, "repeats": 3, "warmups": 1}
-    request = engine.check(sweep, store=address)
-    titles = engine.titles(request)
+    request = asked(sweep, store=address)
+    titles = Meter(request.sweep, request.plan, done=0, tell=lambda progress: None).titles
     assert len(titles) == len(request.plan)
     assert "20 workers, 4 items, seconds=2.0 · 3/3" in titles.values()
     assert "1 worker, 4 items, seconds=1.0 · warm-up 1/1" in titles.values()
@@ -107,7 +114,7 @@ def test_titles_name_what_differs(address: str) -> None:
 
 def test_a_workload_that_raises_is_a_result_and_not_an_error(fake: Any, address: str) -> None:
     fake.script = {1: "fail"}
-    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    finished, _ = carry_out(asked(SWEEP, store=address))
     assert [trial.state for trial in finished] == [TrialState.VALID, TrialState.FAILED, TrialState.VALID]
     assert finished[1].metrics is None
     assert finished[1].facts["error"]["type"] == "ValueError"
@@ -116,7 +123,7 @@ def test_a_workload_that_raises_is_a_result_and_not_an_error(fake: Any, address:
 
 def test_a_trial_without_records_is_invalid(fake: Any, address: str) -> None:
     fake.script = {0: "nothing"}
-    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    finished, _ = carry_out(asked(SWEEP, store=address))
     assert finished[0].state is TrialState.INVALID
     assert "task" in finished[0].reason
     assert finished[1].state is TrialState.VALID
@@ -124,14 +131,14 @@ def test_a_trial_without_records_is_invalid(fake: Any, address: str) -> None:
 
 def test_an_invalid_trial_keeps_its_own_reason_and_its_metrics(fake: Any, address: str) -> None:
     fake.script = {0: "invalid"}
-    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    finished, _ = carry_out(asked(SWEEP, store=address))
     assert finished[0].reason == "because it should invalid"
     assert finished[0].metrics is not None
 
 
 def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: str) -> None:
     fake.limit = EmulationLimit(seconds_per_task=0.1).to_mapping()
-    carry_out(engine.check(SWEEP, store=address))
+    carry_out(asked(SWEEP, store=address))
     found = {trial.point.workers: trial for trial in saved(address)}
     assert found[1].state is TrialState.VALID
     assert found[4].state is TrialState.INVALID
@@ -140,7 +147,7 @@ def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: st
 
 def test_the_trial_in_which_a_driver_dies_is_invalid_and_the_rest_goes_on(fake: Any, address: str) -> None:
     fake.script = {0: "die"}
-    finished, _ = carry_out(engine.check(SWEEP, store=address))
+    finished, _ = carry_out(asked(SWEEP, store=address))
     assert [trial.state for trial in finished] == [TrialState.INVALID, TrialState.VALID, TrialState.VALID]
     assert len(fake.started) == 2
     assert all(driver.closed for driver in fake.started)
@@ -148,7 +155,7 @@ def test_the_trial_in_which_a_driver_dies_is_invalid_and_the_rest_goes_on(fake: 
 
 def test_a_driver_that_is_gone_before_the_trial_begins_costs_no_trial(fake: Any, address: str) -> None:
     fake.script = {1: "gone"}
-    request = engine.check(SWEEP, store=address)
+    request = asked(SWEEP, store=address)
     finished, _ = carry_out(request)
     assert [trial.key for trial in finished] == [planned.key for planned in request.plan]
     assert all(trial.counts for trial in finished)
@@ -159,21 +166,21 @@ def test_a_driver_that_is_gone_before_the_trial_begins_costs_no_trial(fake: Any,
 def test_drivers_that_keep_dying_end_the_sweep(fake: Any, address: str, how: str) -> None:
     fake.script = dict.fromkeys(range(20), how)
     with pytest.raises(DriverError):
-        carry_out(engine.check({**SWEEP, "repeats": 5}, store=address))
-    assert len(fake.started) == engine.MAX_LOSSES
+        carry_out(asked({**SWEEP, "repeats": 5}, store=address))
+    assert len(fake.started) == MAX_LOSSES
     with Store.open(address) as store:
         assert store.run("latest").state is RunState.FAILED
 
 
 def test_a_trial_that_ends_well_forgives_earlier_losses(fake: Any, address: str) -> None:
     fake.script = dict.fromkeys((0, 1, 3, 4, 6, 7), "die")
-    finished, _ = carry_out(engine.check({**SWEEP, "repeats": 3}, store=address))
+    finished, _ = carry_out(asked({**SWEEP, "repeats": 3}, store=address))
     assert len(finished) == 9
 
 
 def test_a_stopped_sweep_continues_without_repeating(fake: Any, address: str) -> None:
     fake.script = {2: KeyboardInterrupt()}
-    request = engine.check({**SWEEP, "repeats": 2}, store=address)
+    request = asked({**SWEEP, "repeats": 2}, store=address)
     with pytest.raises(KeyboardInterrupt):
         carry_out(request)
     assert fake.started[0].closed
@@ -190,9 +197,9 @@ def test_a_stopped_sweep_continues_without_repeating(fake: Any, address: str) ->
 
 
 def test_no_cluster_no_trial(fake: Any, address: str, refusal: Exception) -> None:
-    fake.refusals.append(refusal)
+    fake.refusals += [refusal] * 3
     with pytest.raises(ClusterError, match="no cluster today"):
-        carry_out(engine.check(SWEEP, store=address))
+        carry_out(asked(SWEEP, store=address))
     assert fake.begun == []
 
 
@@ -204,25 +211,28 @@ def test_the_driver_is_closed_when_a_trial_cannot_be_saved(
 
     monkeypatch.setattr(Store, "save", full)
     with pytest.raises(StoreError):
-        carry_out(engine.check(SWEEP, store=address))
+        carry_out(asked(SWEEP, store=address))
     assert fake.started[0].closed
     assert len(fake.begun) == 1
 
 
 def test_the_driver_is_closed_even_if_the_task_that_should_do_it_fails(fake: Any, address: str) -> None:
-    def teardown(session: engine.Session) -> None:
-        raise OSError("the orchestrator's server is gone")
+    class Failing(Runner):
+        def do(self, step: Step[Any], *arguments: Any) -> Any:
+            if step.name == "teardown":
+                raise OSError("the orchestrator's server is gone")
+            return super().do(step, *arguments)
 
     with pytest.raises(OSError, match="orchestrator"):
-        carry_out(engine.check(SWEEP, store=address), steps=engine.Steps(teardown=teardown))
+        carry_out(asked(SWEEP, store=address), runner=Failing())
     assert fake.started[0].closed
 
 
 def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(fake: Any, address: str) -> None:
-    request = engine.check(SWEEP, store=address)
+    request = asked(SWEEP, store=address)
 
     def stopped_meanwhile(driver: Any) -> str:
-        thread = threading.Thread(target=engine.stop, args=(run_id(),))
+        thread = threading.Thread(target=stop, args=(run_id(),))
         thread.start()
         thread.join()
         return "die"
@@ -241,7 +251,7 @@ def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(
 
 def test_a_second_signal_does_not_interrupt_a_teardown() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with engine.shielded():
+    with shielded():
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -252,18 +262,18 @@ def test_a_second_signal_does_not_interrupt_a_teardown() -> None:
 
 def test_clusters_in_real_time_never_run_side_by_side() -> None:
     with pytest.raises(InvalidField, match=r"parallel_clusters: .*real time"):
-        engine.check({**SWEEP, "cluster": "virtual"}, parallel_clusters=2)
+        asked({**SWEEP, "cluster": "virtual"}, parallel_clusters=2)
 
 
 def test_no_more_clusters_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.quiet, "cores", lambda: [0, 1])
+    monkeypatch.setattr(quiet, "cores", lambda: [0, 1])
     with pytest.raises(InvalidField, match="at most 2"):
-        engine.check(SWEEP, parallel_clusters=3)
-    assert engine.check(SWEEP, parallel_clusters=2).parallel_clusters == 2
+        asked(SWEEP, parallel_clusters=3)
+    assert asked(SWEEP, parallel_clusters=2).parallel_clusters == 2
 
 
 def test_no_clusters_side_by_side_where_they_cannot_be_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.quiet, "cores", list)
+    monkeypatch.setattr(quiet, "cores", list)
     with pytest.raises(InvalidField, match="cannot pin"):
-        engine.check(SWEEP, parallel_clusters=2)
-    assert engine.check(SWEEP).parallel_clusters == 1
+        asked(SWEEP, parallel_clusters=2)
+    assert asked(SWEEP).parallel_clusters == 1

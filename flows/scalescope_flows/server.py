@@ -2,27 +2,27 @@
 
 Prefect starts one too, but that is in our process group, so that Ctrl-C in a terminal ends it before the flow, which
 then waits minutes for it; it gives up after 20 s, in which a new database is not migrated on a busy machine; and it
-outlives a process that is killed. This one has a session of its own, and ends when our end of a pipe closes.
+outlives a process that is killed. This one has a session of its own, and ends when our end of a pipe closes. Its socket
+is bound before anybody is told of it, and it answers only those who know its random authentication string.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from pathlib import Path
 
-import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import get_current_settings
 
 from scalescope.errors import InfrastructureError
-from scalescope.run import keeper
+from scalescope_flows import serving
 
 START_TIMEOUT_S = 180.0
 """Seconds. The first start migrates a new database: 11 s of CPU, on top of the 6 s of every start."""
@@ -64,7 +64,7 @@ def ready() -> None:
         _server = None
         raise
     # In the environment, so that threads without a context of their own, and processes such as Dask workers, see it.
-    os.environ["PREFECT_API_URL"] = _server.url
+    os.environ.update(_server.client)
     refresh_global_settings_context()
 
 
@@ -72,36 +72,35 @@ class Server:
     """A Prefect server on the loopback device, with the database of the user's Prefect profile.
 
     Attributes:
-        url: Of its API.
-        pid: Of the process that keeps it.
+        client: What a client must have in its environment to reach it.
+        pid: Of its process.
     """
 
     def __init__(self) -> None:
-        port = _free_port()
-        self.url = f"http://127.0.0.1:{port}/api"
+        secret = f"scalescope:{secrets.token_urlsafe(24)}"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-P", keeper.__file__),
-                *(sys.executable, "-m", "uvicorn", "--app-dir", str(Path(prefect.__file__).parent)),
-                *("--factory", "prefect.server.api.server:create_app", "--lifespan", "on", "--log-level", "error"),
-                *("--host", "127.0.0.1", "--port", str(port)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-            env={
-                **os.environ,
-                **get_current_settings().to_environment_variables(exclude_unset=True),
-                # what Prefect gives to a temporary server of its own
-                "PREFECT_UI_ENABLED": "0",
-                "PREFECT__SERVER_EPHEMERAL": "1",
-                "PREFECT__SERVER_FINAL": "1",
-                # nothing of this needs to leave the machine
-                "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            },
-        )
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            self._url = f"http://127.0.0.1:{bound.getsockname()[1]}/api"
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", serving.__file__, str(bound.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+                pass_fds=[bound.fileno()],
+                env={
+                    **os.environ,
+                    **get_current_settings().to_environment_variables(exclude_unset=True),
+                    "PREFECT_SERVER_API_AUTH_STRING": secret,
+                    # what Prefect gives to a temporary server of its own
+                    "PREFECT_UI_ENABLED": "0",
+                    "PREFECT__SERVER_EPHEMERAL": "1",
+                    "PREFECT__SERVER_FINAL": "1",
+                    # nothing of this needs to leave the machine
+                    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+                },
+            )
+        self.client = {"PREFECT_API_URL": self._url, "PREFECT_API_AUTH_STRING": secret}
         self.pid = self._process.pid
         # Registered before Prefect registers what it still has to send at exit, so that it runs after that.
         atexit.register(self.stop)
@@ -130,11 +129,11 @@ class Server:
         atexit.unregister(self.stop)
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(keeper.GRACE_S + 5)
+        self._process.wait(serving.GRACE_S + 5)
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as reply:  # noqa: S310 (http, ours)
+            with urllib.request.urlopen(f"{self._url}/health", timeout=5) as reply:  # noqa: S310 (http, ours)
                 return bool(reply.status == 200)
         except OSError:
             return False
@@ -142,9 +141,3 @@ class Server:
     def _tail(self) -> str:
         self._log.seek(0)
         return self._log.read().decode("utf-8", "replace")[-2000:].strip()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

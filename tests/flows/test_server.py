@@ -13,13 +13,13 @@ import psutil
 import pytest
 
 from scalescope.errors import InfrastructureError
-from scalescope_flows import temporary
+from scalescope_flows import server as temporary
 
 PROGRAM = """
 import dataclasses, json
 from scalescope_flows import scale_sweep
 result = scale_sweep(workload="futures-map", axes={"workers": [1, 2, 4]}, params={"items": 8})
-from scalescope_flows import temporary
+from scalescope_flows import server as temporary
 print(json.dumps(dataclasses.asdict(result) | {"server": temporary._server.pid}))
 """
 

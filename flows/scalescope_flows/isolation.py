@@ -1,0 +1,35 @@
+"""The flow `isolate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalescope.run.parameters import Storage
+from scalescope.studies.isolation import running
+from scalescope.studies.isolation.parameters import IsolationParameters
+from scalescope.studies.isolation.search import Isolated
+from scalescope_flows.declared import declared_flow
+from scalescope_flows.runner import TaskRunner
+
+
+def _name(given: Mapping[str, Any]) -> str:
+    return f"isolate {given.get('metric') or given.get('finding') or 'the first finding'}"
+
+
+@declared_flow(IsolationParameters, Storage, name="isolate", flow_run_name=_name)
+def isolate(given: dict[str, Any]) -> Isolated:
+    """Find the smallest trial that still shows a symptom, and a script that shows it without Scalescope.
+
+    Every step is a run in the store, so that an isolation that was stopped continues when it is started again with the
+    same parameters.
+
+    Returns:
+        The isolated trial, the script, and whether it was seen to show the symptom.
+
+    Raises:
+        InvalidField: A parameter is not allowed, or the run has no such symptom.
+        UsageError: There is no such run.
+        StoreError: Results could not be kept.
+    """
+    return running.isolate(given, TaskRunner())

@@ -1,0 +1,117 @@
+"""Prefect as the orchestrator of the library: registered in the entry point group `scalescope.orchestrators`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prefect import Flow
+
+    from scalescope.model.cluster import ClusterSpec
+    from scalescope.run.progress import Listener
+
+FLOWS = {
+    "scale-sweep": "sweep.scale_sweep",
+    "find-threshold": "threshold.find_threshold",
+    "find-release": "release.find_release",
+    "compare": "comparison.compare",
+    "isolate": "isolation.isolate",
+    "reap": "reaping.reap",
+}
+"""Flows by name, each as module and function of this package."""
+
+_URL = "PREFECT_API_URL"
+
+
+class PrefectOrchestrator:
+    """What `scalescope.run.orchestrator.Orchestrator` says; Prefect itself is imported when something is to run."""
+
+    def is_configured(self) -> bool:
+        """Whether a Prefect API is configured: in the environment, the project's files, or the active profile."""
+        if _URL in os.environ:
+            return bool(os.environ[_URL])
+        return any(_has_url(found) for found in (_dotenv(), _project(), _profile()))
+
+    def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
+        """Load Prefect and have a server, at least a temporary one."""
+        os.environ.setdefault("DO_NOT_TRACK", "1")
+        if not verbose:
+            # Its log still goes to its server; what went wrong is said once, by us.
+            os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        from scalescope_flows import server
+
+        if server.is_needed():
+            says("Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)")
+        server.begin()
+        import scalescope_flows.sweep  # noqa: F401 (takes seconds as well, so meanwhile)
+
+        server.ready()
+
+    def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
+        """Run a flow in this process; return what it returns."""
+        from scalescope_flows.runner import listening
+
+        with listening(listener):
+            return load(flow)(**given)
+
+    def cluster(self, reference: str) -> ClusterSpec:
+        """The specification that a saved block (`simulated-cluster/prod`) builds."""
+        from scalescope_blocks import cluster
+
+        return cluster(reference)
+
+    def store(self, reference: str) -> tuple[str, str]:
+        """Address of a saved store (`result-store/team`), and of its raw records."""
+        from scalescope_blocks import store
+
+        return store(reference)
+
+
+PREFECT = PrefectOrchestrator()
+
+
+def load(name: str) -> Flow[..., Any]:
+    """A flow by its name."""
+    module, _, function = FLOWS[name].partition(".")
+    flow: Flow[..., Any] = getattr(import_module(f"scalescope_flows.{module}"), function)
+    return flow
+
+
+# ------------------------------------------------------------------ where Prefect's documentation says settings may be
+
+
+def _has_url(found: Mapping[str, Any]) -> bool:
+    return bool(found.get(_URL) or found.get("api", {}).get("url"))
+
+
+def _dotenv() -> dict[str, str]:
+    try:
+        lines = Path(".env").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.removeprefix("export ").partition("=") for line in lines)
+    return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
+
+
+def _project() -> dict[str, Any]:
+    return _toml(Path("prefect.toml")) or _toml(Path("pyproject.toml")).get("tool", {}).get("prefect", {})
+
+
+def _profile() -> dict[str, Any]:
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    profiles = _toml(Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")))
+    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
+    found: dict[str, Any] = profiles.get("profiles", {}).get(active, {})
+    return found
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):  # Prefect itself says what is wrong with it
+        return {}

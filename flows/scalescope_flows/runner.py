@@ -1,0 +1,154 @@
+"""Carries out the steps of a run as Prefect tasks, and shows the run on its page."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+from uuid import UUID
+
+import httpx
+from prefect import get_run_logger, runtime
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.exceptions import PrefectException
+from prefect.states import Completed
+from prefect.tasks import Task, exponential_backoff
+
+from scalescope.model.trial import TrialState
+from scalescope.run.progress import Listener, Progress
+from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, Step
+
+R = TypeVar("R")
+
+PROGRESS_EVERY_S = 2.0
+"""Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
+
+UNREACHABLE = (httpx.HTTPError, PrefectException)
+"""Errors of a server that may answer the next time."""
+
+current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have flows that run in this process meanwhile report their progress to `listener`, too."""
+    token = current_listener.set(listener)
+    try:
+        yield
+    finally:
+        current_listener.reset(token)
+
+
+class TaskRunner(Runner):
+    """Makes a task of each step; for one flow run.
+
+    A task that was given its step's arguments would have Prefect search all of them for futures: the tasks have none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(current_listener.get() or (lambda progress: None))
+        self._labels: set[str] = set()
+        self._artifact: UUID | None = None
+        self._next_update = 0.0
+
+    def __reduce__(self) -> tuple[type[TaskRunner], tuple[()]]:
+        """Without what belongs to this process: shares of a run can be sent to others."""
+        return (TaskRunner, ())
+
+    def do(self, step: Step[R], *arguments: Any) -> R:
+        """Carry out a step as a task; what it raises is raised here."""
+        state: State[R] = self._task(step, arguments)(return_state=True)
+        result: R = state.result()
+        return result
+
+    def together(self, step: Step[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
+        """Carry out a step with several sets of arguments at the same time, on the flow's task runner."""
+        futures = [self._task(step, arguments).submit() for arguments in many]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            stop()
+            raise
+
+    def tell(self, progress: Progress) -> None:
+        """Say how far the run is: to its log, its page, and whoever listens in this process."""
+        trial = progress.trial
+        if trial is not None or progress.notable:
+            level = logging.WARNING if trial and trial.state is not TrialState.VALID else logging.INFO
+            counted = f"{progress.done}/{progress.total} " if trial else ""
+            get_run_logger().log(level, "%s%s", counted, progress.text)
+        if progress.total:
+            self._show(progress)
+        super().tell(progress)
+
+    def label(self, labels: Sequence[str]) -> None:
+        """Add tags to the flow run, and to the tasks that follow."""
+        self._labels.update(labels)
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(runtime.flow_run.id), tags={*runtime.flow_run.tags, *labels})
+
+    def publish(self, make: Callable[[], Publication]) -> None:
+        """Create artifacts; that it failed is only logged, since the result is in the store."""
+
+        def create() -> None:
+            made = make()
+            create_markdown_artifact(made.markdown, key=made.key, description=made.line)
+            if made.rows:
+                create_table_artifact(list(made.rows), key=f"{made.key}-table", description=made.line)
+
+        step = Step("publish", create, lambda: "publish", UNREACHABLE, lambda: 120.0)
+        state = self._task(step, ())(return_state=True)
+        if state.is_failed():
+            get_run_logger().warning("The result could not be published as artifacts: %s", state.message)
+
+    def _show(self, progress: Progress) -> None:
+        percent, now = 100 * progress.done / progress.total, time.monotonic()
+        if now < self._next_update and progress.done < progress.total:
+            return
+        self._next_update = now + PROGRESS_EVERY_S
+        try:
+            if self._artifact is not None:
+                update_progress_artifact(self._artifact, percent)
+                return
+            artifact = create_progress_artifact(percent, description="Trials that have finished")
+            assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
+            self._artifact = artifact
+        except UNREACHABLE as error:
+            get_run_logger().warning("The progress artifact could not be updated: %s", error)
+
+    def _task(self, step: Step[R], arguments: tuple[Any, ...]) -> Task[[], Any]:
+        def carry_out() -> Any:
+            result = step.call(*arguments)
+            if step.outcome is None:
+                return result
+            name, message = step.outcome(result)
+            return Completed(name=name, message=message or None, data=result)
+
+        def again(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
+            return isinstance(state.result(raise_on_failure=False), step.retried)
+
+        title = step.title(*arguments) if step.title else step.name
+        return Task(
+            fn=carry_out,
+            name=step.name,
+            task_run_name=lambda: title,  # not the text itself: it may hold braces
+            tags=sorted(self._labels),
+            retries=RETRIES if step.retried else 0,
+            retry_delay_seconds=exponential_backoff(backoff_factor=BACKOFF_S),
+            retry_jitter_factor=JITTER,
+            retry_condition_fn=again,
+            timeout_seconds=step.timeout_s(*arguments) if step.timeout_s else None,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+        )

@@ -1,0 +1,45 @@
+"""The program that a temporary server is: Prefect's server on a socket that it is handed, until its input ends.
+
+Whoever started it holds the other end of that input and may die in any way: the pipe closes all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+
+GRACE_S = 5.0
+"""Seconds that the server has to end by itself."""
+
+
+def main() -> None:
+    """Serve on the socket whose file descriptor is the first argument."""
+    ending = threading.Event()
+    threading.Thread(target=_end_with_input, args=(sys.stdin.fileno(), ending), daemon=True).start()
+
+    import uvicorn  # after the thread has started: this takes seconds, in which the owner may die
+    from prefect.server.api.server import create_app
+
+    server = uvicorn.Server(uvicorn.Config(create_app, factory=True, lifespan="on", log_level="error"))
+
+    def end() -> None:
+        ending.wait()
+        server.should_exit = True
+
+    threading.Thread(target=end, daemon=True).start()
+    server.run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
+
+
+def _end_with_input(descriptor: int, ending: threading.Event) -> None:
+    while os.read(descriptor, 4096):  # not `sys.stdin`: its lock, held here, would abort the interpreter's shutdown
+        pass
+    ending.set()
+    time.sleep(GRACE_S)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Carries out what a command asks for: in this process, or as a Prefect flow where Prefect is set up or asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from scalescope.cli.output import progress, say
+from scalescope.errors import ExitStatus
+from scalescope.run import orchestrator
+from scalescope.run.syntax import names_block, names_store
+
+if TYPE_CHECKING:
+    from scalescope.run.runner import Runner
+    from scalescope.store.store import Store
+
+R = TypeVar("R")
+
+
+def carry_out(
+    flow: str,
+    given: Mapping[str, Any],
+    directly: Callable[[Mapping[str, Any], Runner], R],
+    *,
+    check: Callable[[Mapping[str, Any]], object],
+    prefect: bool | None = None,
+    verbose: bool = False,
+) -> R:
+    """Carry out a sweep, a study or an isolation, with its progress shown.
+
+    Args:
+        flow: Name of the flow that does it.
+        given: Its parameters.
+        directly: Does it in this process.
+        check: Refuses wrong parameters before anything is started.
+        prefect: Whether it is to be a flow; None where that depends on whether a Prefect API is configured.
+        verbose: Whether the log is shown.
+    """
+    saved = names_block(given.get("cluster")) or names_store(given.get("store"))
+    if prefect is None:
+        found = orchestrator.installed()
+        prefect = saved or (found is not None and found.is_configured())
+    with interrupted(), progress(verbose=verbose) as listener:
+        if not prefect:
+            from scalescope.run.runner import Runner
+
+            return directly(given, Runner(listener))
+        if not saved:
+            check(given)  # before Prefect, which takes seconds, is even loaded
+        start_prefect(verbose=verbose)
+        result: R = orchestrator.needed().run(flow, without_password(given), listener)
+        return result
+
+
+@contextmanager
+def interrupted() -> Iterator[None]:
+    """Say what is kept when the block is stopped by a signal, and end with its status."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("Stopped. Finished trials are kept; the same command continues.", "yellow")
+        raise typer.Exit(ExitStatus.INTERRUPTED) from None
+
+
+def start_prefect(*, verbose: bool = False) -> None:
+    """Load Prefect and have a server, at least a temporary one."""
+    orchestrator.needed().start(verbose=verbose, says=lambda text: say(text, "dim"))
+
+
+def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An address with a password goes into the environment: Prefect keeps, and shows, what a flow was called with."""
+    from scalescope.store.location import VARIABLE, holds_password
+
+    store = str(given.get("store", ""))
+    if not holds_password(store):
+        return given
+    os.environ[VARIABLE] = store
+    return {**given, "store": ""}
+
+
+def open_store(address: str) -> Store:
+    """The store that an option names; the caller closes it."""
+    from scalescope.store.store import Store
+
+    if not names_store(address):
+        return Store.open(address)
+    start_prefect()
+    return Store.open(*orchestrator.needed().store(address))

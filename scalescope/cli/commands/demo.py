@@ -1,0 +1,49 @@
+"""`scalescope demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scalescope.cli.carrying import interrupted, open_store
+from scalescope.cli.output import progress, say, stdout
+
+if TYPE_CHECKING:
+    from scalescope.store.store import SweepRun
+
+
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where everything that it writes is kept.")] = Path(".demo"),
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the first sweep as one HTML file as well.", show_default=False),
+    ] = None,
+) -> None:
+    """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""
+    from scalescope.cli import demo as demonstration
+    from scalescope.report import html
+    from scalescope.run import quiet
+    from scalescope.run.runner import Runner
+    from scalescope.run.sweep import run_sweep
+
+    if report:
+        html.check(report)
+    folder.mkdir(parents=True, exist_ok=True)
+    address = str(folder.absolute() / "scalescope.db")
+
+    def carry(data: Mapping[str, Any]) -> SweepRun:
+        clusters = 1 if data is demonstration.REAL else max(1, len(quiet.cores()))
+        given = {**data, "store": address, "parallel_clusters": clusters, "fresh": True}
+        with interrupted(), progress() as listener:
+            result = run_sweep(given, Runner(listener))
+        with open_store(address) as store:
+            return store.run(result.run_id)
+
+    shown = demonstration.show(stdout(), carry)
+    if report:
+        with open_store(address) as store:
+            html.write(report, shown, store.tables)
+        say(f"\nThe first sweep as a report: {report}", "dim")

@@ -1,0 +1,57 @@
+"""`scalescope trace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scalescope.cli.carrying import open_store
+from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.output import print_json, say
+from scalescope.run.parameters import Storage
+
+
+@options(Storage, without=("fresh",))
+def trace(
+    asked: Asked,
+    run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
+    point: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="The point, as workers=200,items=199, or the beginning of its id (default: the worst).",
+            show_default=False,
+        ),
+    ] = "",
+    trial: Annotated[
+        str, typer.Option(metavar="KEY", help="The trial, or the beginning of its key.", show_default=False)
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to (default: TRIAL.json.gz in this folder).",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one trial as a trace for https://ui.perfetto.dev: every task on its worker thread."""
+    from scalescope.analysis.summary import label
+    from scalescope.report import trace as traces
+
+    with open_store(asked.given.get("store", "")) as opened:
+        found = opened.run(run)
+        chosen = traces.choose(found.trials, found.verdict, point=point, trial=trial)
+        path = output or Path(f"{chosen.key}.json.gz")
+        title = f"{found.sweep.workload}, {label(chosen.point)}, run {found.id}, trial {chosen.key}"
+        count = traces.write(opened.tables(chosen, "tasks", "workers"), path, title=title)
+    if as_json:
+        print_json({"run": found.id, "trial": chosen.key, "file": str(path), "events": count})
+    else:
+        print(f"{path}: {title}; {count:,} events")
+        say("Open it at https://ui.perfetto.dev (it stays on your machine) or in chrome://tracing.", "dim")

@@ -1,0 +1,48 @@
+"""`scalescope workloads`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scalescope.cli.options import Json
+from scalescope.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from scalescope.model.workload import Workload
+
+
+def workloads(
+    name: Annotated[str, typer.Argument(help="Show its parameters.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """List the workloads, or the parameters of one."""
+    from scalescope import workloads as library
+
+    found = [library.load(name)] if name else library.builtin()
+    if as_json:
+        fields = ("name", "version", "summary", "packages", "modelled")
+        print_json(
+            [
+                {field: getattr(workload, field) for field in fields}
+                | {"parameters": [asdict(parameter) for parameter in workload.parameters]}
+                for workload in found
+            ]
+        )
+    elif name:
+        _print_workload(found[0])
+    else:
+        print_table(("workload", "what it does"), [(workload.name, workload.summary) for workload in found])
+        say("\nParameters: `scalescope workloads NAME`. Functions of your own: module:function or path.py:function.")
+
+
+def _print_workload(workload: Workload) -> None:
+    rows = []
+    for parameter in workload.parameters:
+        default = "required" if parameter.required else json.dumps(parameter.default)
+        rows.append((parameter.name, parameter.kind, default, parameter.help))
+    print(f"{workload.name}, version {workload.version}: {workload.summary}\n")
+    print_table(("parameter", "type", "default", "meaning"), rows)

@@ -1,0 +1,180 @@
+"""Options of commands, made from declared parameters.
+
+A command is a function of what was asked (`Asked`) and of options of its own; `options(...)` gives it the options that
+classes of declared parameters stand for. How a parameter is written on a command line is its `syntax`:
+
+- "": one option of the parameter's type; a flag where that is `bool`
+- "axes": `NAME=VALUES` with ranges, several times
+- "values": `NAME=VALUE`, several times
+- "names", "environments": the option several times
+- "cluster": a kind or a saved cluster, with `--cluster-option` for its fields
+- "argument": positional
+- "file", "sweep": not on a command line
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from scalescope.model import parameters
+from scalescope.model.parameters import Declared
+from scalescope.model.sweep import ENVIRONMENT, SweepParameters
+from scalescope.run import syntax
+
+AXES = "As workers=1,2,4 or workers=1..8 or items=50..300:50. Can be given several times."
+SEVERAL = "Can be given several times."
+SWEEP_FIRST = "Run a sweep first, and take its run. "
+
+Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
+Prefect = Annotated[
+    bool | None,
+    typer.Option(
+        "--prefect/--no-prefect",
+        help="Run as a Prefect flow, or not. Default: where a Prefect API is configured.",
+        show_default=False,
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the log.")]
+SweepFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE.yaml]", help="A sweep as YAML; options add to it and win over it.", show_default=False
+    ),
+]
+RunOrStudy = Annotated[
+    str,
+    typer.Argument(
+        metavar="[RUN | STUDY]",
+        help="A run: its id, the beginning of it, or latest. Or a study: likewise; threshold, release or comparison "
+        "is the newest of these.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options of declared parameters were given.
+
+    Attributes:
+        given: Only what was given, by name of the parameter.
+        cluster_options: Fields of the cluster.
+    """
+
+    given: Mapping[str, Any]
+    cluster_options: Mapping[str, Any]
+
+    def over(self, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Parameters by name: what options give, over what a file gives; sections are merged.
+
+        Raises:
+            InvalidField: A section of the file is no mapping, or fields are given for a saved cluster.
+        """
+        merged = dict(data or {})
+        for name, value in self.given.items():
+            if name == ENVIRONMENT and isinstance(value, list):
+                syntax.merge_environments(merged, value)
+            elif isinstance(value, dict):
+                syntax.merge(merged, name, value)
+            elif name != "cluster":
+                merged[name] = value
+        syntax.merge_cluster(merged, self.given.get("cluster"), self.cluster_options)
+        return merged
+
+
+def options(
+    *kinds: type, without: Sequence[str] = (), of_sweep: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that declared parameters stand for; it is called with what was asked, and its own.
+
+    Args:
+        kinds: Classes of declared parameters.
+        without: Parameters that the command does not take.
+        of_sweep: Parameters of a sweep that the command takes besides, to run it first.
+    """
+    found = {each.name: each for kind in kinds for each in parameters.declared(kind) if each.name not in without}
+    written = [_Option(each) for each in found.values() if each.about.syntax not in ("file", "sweep")]
+    written += [_Option(each, SWEEP_FIRST) for each in parameters.declared(SweepParameters) if each.name in of_sweep]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        own = list(inspect.signature(command).parameters.values())[1:]
+        own = [each.replace(annotation=hints[each.name], kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        theirs = [parameter for option in written for parameter in option.signature()]
+        theirs = [each for each in theirs if each.name not in {mine.name for mine in own}]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            given: dict[str, Any] = {}
+            for option in written:
+                option.read(values, given)
+            cluster_options = syntax.params("--cluster-option", values.get("cluster_option") or ())
+            command(Asked(given, cluster_options), **{each.name: values[each.name] for each in own})
+
+        del run.__dict__["__wrapped__"]
+        run.__signature__ = inspect.Signature([*theirs, *own])  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in (*theirs, *own)}
+        return run
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class _Option:
+    """One parameter as an option or argument."""
+
+    declared: Declared
+    about: str = ""
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self.declared.about.option or (f"--{self.declared.name.replace('_', '-')}",)
+
+    def signature(self) -> list[inspect.Parameter]:
+        each, form = self.declared, self.declared.about.syntax
+        metavar = each.about.metavar or {"axes": "NAME=VALUES", "values": "NAME=VALUE"}.get(form) or None
+        text = self.about + each.about.help
+        if form == "argument":
+            return [self._parameter(each.name, str, typer.Argument(metavar=metavar, help=text, show_default=False))]
+        if form in ("axes", "values", "names", "environments"):
+            text = f"{text} {AXES if form == 'axes' else SEVERAL}"
+            option = typer.Option(*self._names, metavar=metavar, help=text, show_default=False)
+            return [self._parameter(each.name, list[str], option)]
+        if each.default not in (None, "", False):
+            shown = f"{each.default:g}" if isinstance(each.default, float) else each.default
+            text = f"{text} Default: {shown}."
+        option = typer.Option(*self._names, metavar=metavar, help=text, show_default=False)
+        found = [self._parameter(each.name, self._type(), option)]
+        if form == "cluster":
+            fields = typer.Option(
+                "--cluster-option", metavar="NAME=VALUE", help=f"A field of the cluster. {SEVERAL}", show_default=False
+            )
+            found.append(self._parameter("cluster_option", list[str], fields))
+        return found
+
+    def read(self, values: Mapping[str, Any], given: dict[str, Any]) -> None:
+        each, form = self.declared, self.declared.about.syntax
+        value = values.get(each.name)
+        if value is None or value == []:
+            return
+        option = self._names[0]
+        if form == "axes":
+            value = syntax.axes(value)
+        elif form == "values":
+            value = syntax.params(option, value)
+        given[each.name] = value
+
+    def _type(self) -> Any:
+        kinds = self.declared.types
+        return next((kind for kind in (bool, float, int) if kind in kinds), str)
+
+    @staticmethod
+    def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
+        annotation = Annotated[kind | None, option]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

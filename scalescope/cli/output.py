@@ -1,0 +1,110 @@
+"""What the command line writes: tables and JSON to standard output, errors and progress to standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from scalescope.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from scalescope.run.progress import Listener
+    from scalescope.run.progress import Progress as RunProgress
+
+
+def epilog(*used: ExitStatus, ok: str = "", finding: str = "") -> str:
+    """The exit statuses of a command, for its help.
+
+    Args:
+        used: Those besides the ones that every command may have.
+        ok: What 0 means where it is not the usual.
+        finding: What 1 means where it is not the usual.
+    """
+    words = {ExitStatus.OK: ok, ExitStatus.FINDING: finding}
+    shown = sorted({ExitStatus.OK, ExitStatus.USAGE, ExitStatus.INFRASTRUCTURE, ExitStatus.INTERRUPTED, *used})
+    return "Exit status: " + "; ".join(f"{int(status)} {words.get(status) or status.help}" for status in shown) + "."
+
+
+# ------------------------------------------------------------------ standard output
+
+
+def stdout() -> Console:
+    """A console on standard output."""
+    return Console(highlight=False)
+
+
+def print_json(data: object) -> None:
+    """Data for programs."""
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:
+    """Print a table; the last column wraps first where the terminal is narrow, those in `whole` never do."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, title in enumerate(titles):
+        width = max([len(title), *(len(row[number]) for row in rows)])
+        least = None if number == len(titles) - 1 else min(width, 22)
+        table.add_column(title, overflow="fold", min_width=least, no_wrap=number in whole)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    stdout().print(table)
+
+
+# ------------------------------------------------------------------ standard error
+
+
+def stderr() -> Console:
+    """A console on standard error; plain text where that is no terminal."""
+    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+
+def say(text: str, style: str = "") -> None:
+    """A line for the person who waits."""
+    stderr().print(Text(text, style=style))
+
+
+def say_error(text: str) -> None:
+    """What went wrong."""
+    stderr().print(Text.assemble(("error: ", "bold red"), text))
+
+
+@contextmanager
+def progress(*, verbose: bool = False) -> Iterator[Listener]:
+    """Show how far a run is: a bar on a terminal, else a line per trial; with `verbose` the log as well.
+
+    The bar is drawn when there is news and never by a thread: while a trial is measured, nothing else should run.
+    """
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+    console = stderr()
+    if verbose or not console.is_terminal:
+        yield _liner(all_of_it=verbose)
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def draw(news: RunProgress) -> None:
+            total = news.total or None
+            bar.update(task, completed=news.done, total=total, description=news.text.partition("\n")[0], refresh=True)
+
+        yield draw
+
+
+def _liner(*, all_of_it: bool) -> Callable[[RunProgress], None]:
+    def line(news: RunProgress) -> None:
+        if all_of_it or news.trial is not None or news.notable:
+            counted = f"{news.done}/{news.total} " if news.total else ""
+            print(f"{counted}{news.text}", file=sys.stderr, flush=True)
+
+    return line

@@ -1,0 +1,192 @@
+"""Drivers with their clusters, one for each cluster and environment that a run uses."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from scalescope import environments
+from scalescope.driver.process import Driver
+from scalescope.errors import DriverError
+from scalescope.model.environment import Environment
+from scalescope.model.sweep import Point, digest
+from scalescope.run import quiet
+from scalescope.run.request import Request
+from scalescope.store.store import Store
+
+MAX_DRIVERS = 4
+"""Drivers of one run that are kept open, each with its cluster: a sweep over two environments changes between them
+with every trial."""
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A driver, and the folder where it leaves its records."""
+
+    driver: Driver
+    folder: tempfile.TemporaryDirectory[str]
+
+    def close(self) -> None:
+        try:
+            self.driver.close(timeout_s=CLOSE_TIMEOUT_S)
+        finally:
+            self.folder.cleanup()
+
+
+class Drivers:
+    """Drivers with their clusters, one for each cluster and environment, and the store where trials are saved.
+
+    Args:
+        request: The sweep.
+        run_id: Run of the sweep in the store.
+        store: The caller closes it.
+        says: Told in a sentence whenever a driver begins something.
+        cores: To which drivers are pinned; none means that they are not.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        run_id: str,
+        store: Store,
+        *,
+        says: Callable[[str], None] = lambda text: None,
+        cores: Sequence[int] = (),
+    ) -> None:
+        self.request = request
+        self.run_id = run_id
+        self.store = store
+        self.stopped = False
+        self._says = says
+        self._cores = list(cores)
+        self._opened: dict[tuple[str, str], _Opened] = {}  # the last used last
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of all drivers."""
+        return [opened.driver.pid for opened in self._opened.values()]
+
+    def driver(self, point: Point) -> Driver | None:
+        """The driver that can run a point now."""
+        opened = self._opened.get(self._place(point))
+        return opened.driver if opened is not None and opened.driver.alive else None
+
+    def open(self, point: Point) -> Driver:
+        """Start a driver and its cluster, for a point and those like it; the one that was not used for longest may go.
+
+        Raises:
+            InfrastructureError: They could not be had.
+            UsageError: There can be no such environment.
+        """
+        place = self._place(point)
+        self._close(place)
+        while len(self._opened) >= MAX_DRIVERS:
+            self._close(next(iter(self._opened)))
+        if self.stopped:
+            raise DriverError("the sweep was stopped")
+        sweep = self.request.sweep
+        python = environments.ensure(Environment.parse(point.environment), says=self._says).python
+        folder = tempfile.TemporaryDirectory(prefix="scalescope-", ignore_cleanup_errors=True)
+        try:
+            with quiet.pinned(self._cores):
+                driver = Driver.start(
+                    sweep.cluster_of(point),
+                    seed=sweep.seed,
+                    folder=Path(folder.name),
+                    python=str(python),
+                    on_progress=self._says,
+                )
+        except BaseException:
+            folder.cleanup()
+            raise
+        self._opened[place] = _Opened(driver, folder)
+        return driver
+
+    def use(self, point: Point) -> None:
+        """Remember that the driver of a point was used last."""
+        place = self._place(point)
+        self._opened[place] = self._opened.pop(place)
+
+    def close(self) -> None:
+        """End all drivers with their clusters; may be called again."""
+        with ExitStack() as stack:
+            for place in list(self._opened):
+                stack.callback(self._close, place)
+
+    def stop(self) -> None:
+        """End the drivers, from any thread, for good: the trial that this interrupts is not recorded.
+
+        The folders are left to the thread that runs the trials, which may be reading them.
+        """
+        self.stopped = True
+        for opened in list(self._opened.values()):
+            opened.driver.close(timeout_s=CLOSE_TIMEOUT_S)
+
+    def _place(self, point: Point) -> tuple[str, str]:
+        """What a driver is for: cluster and environment."""
+        return digest(self.request.sweep.cluster_of(point).to_mapping()), Environment.parse(point.environment).text
+
+    def _close(self, place: tuple[str, str]) -> None:
+        opened = self._opened.pop(place, None)
+        if opened is not None:
+            opened.close()
+
+
+_running: dict[str, list[Drivers]] = {}
+_stopped: set[str] = set()
+_changes = threading.Lock()
+
+
+def stop(run_id: str) -> None:
+    """End all drivers of a run in this process, those that other threads are busy with too, and let none start."""
+    with _changes:
+        _stopped.add(run_id)
+        found = list(_running.get(run_id, ()))
+    with shielded():
+        for drivers in found:
+            drivers.stop()
+
+
+@contextmanager
+def registered(drivers: Drivers) -> Iterator[None]:
+    """Have `stop` find drivers."""
+    with _changes:
+        drivers.stopped = drivers.run_id in _stopped
+        _running.setdefault(drivers.run_id, []).append(drivers)
+    try:
+        yield
+    finally:
+        with _changes:
+            _running[drivers.run_id].remove(drivers)
+            if not _running[drivers.run_id]:
+                del _running[drivers.run_id]
+
+
+def may_start(run_id: str) -> None:
+    """Take back what `stop` said: the run is begun again."""
+    with _changes:
+        _stopped.discard(run_id)
+
+
+CLOSE_TIMEOUT_S = 4.0
+"""Seconds for a polite end. With what follows it (SIGTERM, SIGKILL) the whole stays below ten: whoever cancels a flow
+run kills its process 30 s later, and Prefect wants some of that."""
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Ignore SIGTERM and SIGINT: a second signal must not interrupt the teardown that the first one began."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

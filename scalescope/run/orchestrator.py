@@ -1,0 +1,67 @@
+"""The orchestrator that is installed beside the library, if any: Prefect, which registers itself by an entry point.
+
+So the library needs none, and knows of none by name: whoever offers flows names an object that does what `Orchestrator`
+says in the entry point group `scalescope.orchestrators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scalescope.errors import UsageError
+
+if TYPE_CHECKING:
+    from scalescope.model.cluster import ClusterSpec
+    from scalescope.run.progress import Listener
+
+GROUP = "scalescope.orchestrators"
+
+
+class Orchestrator(Protocol):
+    """Runs what the library offers as flows, and keeps saved clusters and stores."""
+
+    def is_configured(self) -> bool:
+        """Whether the user has set one up, so that runs belong there. Must be quick, and import nothing large."""
+
+    def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
+        """Make it ready; a temporary one, where none is configured.
+
+        Raises:
+            InfrastructureError: It did not start.
+        """
+
+    def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
+        """Run a flow in this process, with its progress told to `listener`; return what it returns."""
+
+    def cluster(self, reference: str) -> ClusterSpec:
+        """The specification of a saved cluster, named as TYPE/NAME."""
+
+    def store(self, reference: str) -> tuple[str, str]:
+        """Address of a saved store, and of its raw records."""
+
+
+@cache
+def installed() -> Orchestrator | None:
+    """The orchestrator that is installed."""
+    for point in entry_points(group=GROUP):
+        found: Orchestrator = point.load()
+        return found
+    return None
+
+
+def needed() -> Orchestrator:
+    """The same, where nothing goes without.
+
+    Raises:
+        UsageError: None is installed.
+    """
+    if found := installed():
+        return found
+    raise UsageError(
+        "saved clusters and stores, and runs in Prefect, need Scalescope's Prefect flows",
+        cause=f"nothing is registered in the entry point group {GROUP}",
+        next_step="install Scalescope again: pip install --force-reinstall scalescope",
+    )

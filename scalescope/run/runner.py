@@ -1,0 +1,115 @@
+"""The steps of a run, and who carries them out: this process, or an orchestrator that shows and retries them.
+
+A step is a plain function with what an orchestrator may do about it, as data. `Direct` calls it; the Prefect flows have
+a runner of their own, which makes a task of each.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from scalescope.run.progress import Listener, Progress
+
+R = TypeVar("R")
+
+RETRIES, BACKOFF_S, JITTER = 2, 2.0, 0.5
+"""How often a step is tried again, the first pause in seconds (each further one is twice as long), and the share by
+which pauses are drawn out at random, so that several runs do not try again together."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Step(Generic[R]):
+    """One step of a run.
+
+    Attributes:
+        name: Of the step, such as `provision`.
+        call: Does it.
+        title: From the same arguments, what is done, in a few words; by default the name.
+        retried: Errors after which it is tried again; nothing else is mended by trying again.
+        timeout_s: From the same arguments, seconds after which something is very wrong: later than every limit that
+            the step itself keeps. None where there is no such limit.
+        outcome: From the result, a name for how it ended (`Invalid`) and why; a step that returns has completed.
+    """
+
+    name: str
+    call: Callable[..., R]
+    title: Callable[..., str] | None = None
+    retried: tuple[type[Exception], ...] = ()
+    timeout_s: Callable[..., float] | None = None
+    outcome: Callable[[R], tuple[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A result as a page of the orchestrator.
+
+    Attributes:
+        key: What later versions of the same share.
+        line: It in one sentence.
+        markdown: All of it.
+        rows: Its table, a mapping of headings to cells for each row.
+    """
+
+    key: str
+    line: str
+    markdown: str
+    rows: Sequence[dict[str, str]] = ()
+
+
+class Runner:
+    """Carries out steps in this process.
+
+    Args:
+        listener: Told how far the run is.
+    """
+
+    def __init__(self, listener: Listener = lambda progress: None) -> None:
+        self._listener = listener
+
+    def do(self, step: Step[R], *arguments: Any) -> R:
+        """Carry out a step; what it raises is raised here."""
+        for attempt in range(RETRIES):
+            try:
+                return step.call(*arguments)
+            except step.retried as error:
+                pause = BACKOFF_S * 2**attempt * (1 + JITTER * random.random())
+                logger.warning("%s: %s; tried again in %.0f s", step.name, error, pause)
+                reason = str(error).partition("\n")[0]
+                self.tell(Progress(0, 0, f"{step.name}: {reason}; trying again", notable=True))
+                time.sleep(pause)
+        return step.call(*arguments)
+
+    def together(self, step: Step[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
+        """Carry out a step with several sets of arguments at the same time.
+
+        Args:
+            step: To carry out.
+            many: Its arguments.
+            stop: Ends all of them early; called before the first error, or a signal, is raised here.
+        """
+        with ThreadPoolExecutor(len(many), thread_name_prefix=f"scalescope-{step.name}") as pool:
+            futures = [pool.submit(copy_context().run, self.do, step, *arguments) for arguments in many]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                stop()
+                raise
+
+    def tell(self, progress: Progress) -> None:
+        """Say how far the run is."""
+        self._listener(progress)
+
+    def label(self, labels: Sequence[str]) -> None:
+        """Mark the run with `name:value` labels, by which an orchestrator finds it."""
+
+    def publish(self, make: Callable[[], Publication]) -> None:
+        """Show a result in the orchestrator's pages; `make` is called only where there are some."""

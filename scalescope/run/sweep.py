@@ -1,0 +1,387 @@
+"""A whole run of a sweep: environments, clusters, trials, judgement, report.
+
+`run_sweep` is what the command line, Python and the Prefect flow `scale-sweep` all call; they differ in the runner that
+carries out its steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scalescope import environments
+from scalescope.analysis.cost import HERE, estimate
+from scalescope.analysis.summary import plural
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
+from scalescope.model import parameters
+from scalescope.model.environment import Environment
+from scalescope.model.finding import Verdict
+from scalescope.model.sweep import PlannedTrial
+from scalescope.model.trial import TrialState
+from scalescope.report import export, html, links
+from scalescope.report.table import markdown_text
+from scalescope.run import prices, quiet
+from scalescope.run.drivers import Drivers, may_start, shielded, stop
+from scalescope.run.parameters import Reported
+from scalescope.run.progress import Meter, Progress, current_meter
+from scalescope.run.request import Request, check, grown, resolve, whole_plan
+from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.trials import run_trials
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+EARLIER_RUNS = 10
+"""Most runs of the same sweep from which an estimate takes how long its trials take."""
+
+BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S = 3600.0, 600.0
+"""Seconds to build all environments that are known beforehand; and to judge a run, or to write its report."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What came of a sweep.
+
+    Attributes:
+        run_id: Of the run in the store; `scalescope show RUN_ID` shows it.
+        verdict: The one line.
+        severity: Of the worst finding: `high`, `medium`, `low` or `info`.
+        valid: Trials that are data points.
+        failed: Trials whose workload raised.
+        invalid: Trials in which the machine misbehaved.
+        resumed: Trials among these that an earlier attempt had finished.
+        store: Address of the store, without password.
+        ended_early: Why a budget ended it before all trials had run; empty where it did not.
+    """
+
+    run_id: str
+    verdict: str
+    severity: str
+    valid: int
+    failed: int
+    invalid: int
+    resumed: int
+    store: str
+    ended_early: str = ""
+
+
+def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepResult:
+    """Measure a workload at every point of some axes, and say where it stops scaling and why.
+
+    A sweep that was stopped, even by SIGKILL, continues where it stopped when it is run again with the same parameters.
+
+    Args:
+        given: Parameters of a run (`RunParameters`) by name.
+        runner: Carries out the steps; by default this process.
+
+    Raises:
+        InvalidField: A parameter is not allowed; nothing was started.
+        InfrastructureError: No cluster could be had, or too many were lost.
+        StoreError: Results could not be kept.
+    """
+    runner = runner or Runner()
+    report = parameters.check(Reported, {"report": given.get("report", "")}).report
+    request = resolve(given)
+    if report:
+        html.check(Path(report))
+    sweep = request.sweep
+    runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
+    with request.open_store() as store:
+        done = carry_out(request, store, runner)
+        run = done.run
+        try:
+            if report:
+                runner.do(REPORT, store, run, report)
+        finally:
+            written = report if report and Path(report).exists() else ""
+            runner.publish(lambda: publication(run, done.verdict, written))
+    states = Counter(trial.state for trial in run.trials if not trial.warmup)
+    return SweepResult(
+        run_id=run.id,
+        verdict=done.verdict.line,
+        severity=done.verdict.severity.value,
+        valid=states[TrialState.VALID],
+        failed=states[TrialState.FAILED],
+        invalid=states[TrialState.INVALID],
+        resumed=done.resumed,
+        store=run.where,
+        ended_early=done.ended_early,
+    )
+
+
+# ------------------------------------------------------------------ steps
+
+
+def prepare(request: Request, says: Callable[[str], None]) -> None:
+    """Build the environments that a plan names, before anything is measured.
+
+    Raises:
+        EnvironmentFailed: There can be no such environment.
+        InfrastructureError: It could not be had.
+    """
+    for text in dict.fromkeys(planned.point.environment for planned in request.plan):
+        environments.ensure(Environment.parse(text), says=says)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a run that has a cluster of its own; can be sent to another process.
+
+    Attributes:
+        given: Parameters of the run.
+        records: Address of the raw records.
+        run_id: Of the run.
+        index: Which share, from 0.
+        count: How many there are.
+    """
+
+    given: Mapping[str, Any] = field(repr=False)
+    records: str
+    run_id: str
+    index: int
+    count: int
+
+
+def run_share(share: Share, runner: Runner) -> int:
+    """Provision, measure and tear down one share of a run; return how many trials it ran.
+
+    All of it is one step because a driver belongs to the process that started it. The cores are its own.
+
+    Raises:
+        ClusterError: There is no core for it.
+    """
+    request = check(share.given, records=share.records)
+    cores = quiet.cores()[share.index :: share.count]
+    if not cores:
+        raise ClusterError(
+            f"there is no core for cluster {share.index + 1} of {share.count}",
+            next_step="ask for fewer parallel clusters",
+        )
+    with request.open_store() as store:
+        done = store.finished(share.run_id)
+        trials = [planned for planned in request.plan[share.index :: share.count] if planned.key not in done]
+        _run(request, share.run_id, store, trials, runner, cores)
+    return len(trials)
+
+
+def write_report(store: Store, run: SweepRun, path: str) -> None:
+    """Write the report of a run as one HTML file.
+
+    Raises:
+        StoreError: It cannot be written.
+        UsageError: What it needs is not installed.
+    """
+    html.write(Path(path), run, store.tables)
+
+
+def begin(
+    request: Request, store: Store, *, facts: Mapping[str, Any] | None = None
+) -> tuple[SweepRun, list[PlannedTrial]]:
+    """Begin a run, or take up the one that was stopped; return it and the trials that it still lacks.
+
+    Args:
+        request: What is asked.
+        store: Where it is kept.
+        facts: What else is to be kept of the run.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    from scalescope.capture.host import packages
+
+    run = store.begin(
+        request.sweep,
+        request.plan,
+        workload_version=request.workload.version,
+        fresh=request.fresh,
+        facts={**(facts or {}), "packages": packages()},
+        study=request.study,
+    )
+    may_start(run.id)
+    done = store.finished(run.id)
+    plan = whole_plan(request, done)
+    if len(plan) > len(request.plan):
+        store.extend(run.id, len(plan))
+    return run, [planned for planned in plan if planned.key not in done]
+
+
+def analyse(store: Store, run_id: str, state: RunState = RunState.COMPLETE) -> Verdict:
+    """Judge a run by the trials that have finished, and record the verdict.
+
+    Args:
+        store: Where it is kept.
+        run_id: Of the run.
+        state: `STOPPED` where a budget ended it before all its trials had run.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    run = store.run(run_id)
+    verdict = diagnose(run.sweep, run.trials)
+    store.finish(run_id, state, verdict)
+    return verdict
+
+
+PREPARE = Step("environments", prepare, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
+SHARE = Step("cluster", run_share, lambda share, runner: f"cluster {share.index}")
+ANALYSE = Step(
+    "analyse", analyse, lambda store, run_id, state: f"analyse {run_id}", timeout_s=lambda *_: JUDGE_TIMEOUT_S
+)
+REPORT = Step("report", write_report, lambda store, run, path: f"report {run.id}", timeout_s=lambda *_: JUDGE_TIMEOUT_S)
+
+
+def expected_cost(request: Request, trials: Sequence[PlannedTrial], store: Store) -> str:
+    """What trials of a sweep will cost, in a sentence; earlier runs of the same sweep tell how long they take.
+
+    Raises:
+        InvalidField: The price table is wrong.
+        StoreError: The store refuses.
+    """
+    earlier = store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS)
+    done = [trial for run in earlier for trial in run.trials]
+    table = prices.load()
+    return estimate(request.sweep, trials, table, done).sentence(request.sweep, table)
+
+
+def abort(store: Store, run_id: str, error: BaseException) -> None:
+    """Record that a run ended before its time; it can be continued."""
+    with shielded():
+        try:
+            broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent)
+            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED)
+        except StoreError as refused:  # the reason why the run ended matters more
+            logger.warning("run %s could not be marked as ended: %s", run_id, refused)
+
+
+# ------------------------------------------------------------------ the whole of it
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that has been carried out.
+
+    Attributes:
+        run: As the store has it.
+        verdict: Of it.
+        resumed: How many of its trials an earlier attempt had finished.
+        ended_early: Why a budget ended it early; empty where it did not.
+    """
+
+    run: SweepRun
+    verdict: Verdict
+    resumed: int
+    ended_early: str = ""
+
+
+def carry_out(request: Request, store: Store, runner: Runner) -> Done:
+    """Run the trials that a run lacks and those by which it grows, and judge it.
+
+    Raises:
+        InfrastructureError: No cluster could be had, or too many were lost.
+        StoreError: Results could not be kept.
+    """
+
+    def says(text: str) -> None:
+        runner.tell(Progress(0, 0, text))
+
+    if any(planned.point.environment for planned in request.plan):
+        runner.do(PREPARE, request, says)
+    run, waiting = begin(request, store)
+    plan = whole_plan(request, store.finished(run.id))
+    clusters = request.sweep.clusters(planned.point for planned in request.plan)
+    if waiting and (request.budget is not None or not HERE.issuperset(cluster.kind for cluster in clusters)):
+        runner.tell(Progress(0, 0, f"Estimate: {expected_cost(request, waiting, store)}", notable=True))
+    ended_early = ""
+    try:
+        try:
+            _measure_all(request, run, store, plan, waiting, runner)
+        except BudgetSpent as error:
+            stop(run.id)  # other shares of it
+            ended_early = str(error)
+            logger.warning("%s", ended_early)
+        verdict = runner.do(ANALYSE, store, run.id, RunState.STOPPED if ended_early else RunState.COMPLETE)
+    except BaseException as error:
+        stop(run.id)
+        abort(store, run.id, error)
+        raise
+    return Done(store.run(run.id), verdict, len(plan) - len(waiting), ended_early)
+
+
+def _measure_all(
+    request: Request,
+    run: SweepRun,
+    store: Store,
+    plan: Sequence[PlannedTrial],
+    waiting: Sequence[PlannedTrial],
+    runner: Runner,
+) -> None:
+    """Run the trials that a run still lacks, and those by which it grows."""
+    done = len(plan) - len(waiting)
+    text = f"Run {run.id}: {plural(len(plan), 'trial')}, {done} finished before; results in {run.where}"
+    runner.tell(Progress(done, len(plan), text, notable=True))
+    if not waiting:
+        return
+    token = current_meter.set(Meter(request.sweep, plan, done=done, tell=runner.tell))
+    try:
+        if request.parallel_clusters == 1:
+            _run(request, run.id, store, waiting, runner)
+            return
+        count = request.parallel_clusters
+        given = {**request.sweep.to_mapping(), "store": request.store}
+        given["budget"] = request.budget.limits if request.budget else {}
+        shares = [(Share(given, request.records, run.id, index, count), runner) for index in range(count)]
+        runner.together(SHARE, shares, stop=lambda: stop(run.id))
+        if request.grow is not None:
+            _run(request, run.id, store, (), runner)
+    finally:
+        current_meter.reset(token)
+
+
+def _run(
+    request: Request,
+    run_id: str,
+    store: Store,
+    trials: Sequence[PlannedTrial],
+    runner: Runner,
+    cores: Sequence[int] = (),
+) -> None:
+    meter = current_meter.get() or Meter(request.sweep, request.plan, done=0, tell=runner.tell)
+
+    def more() -> list[PlannedTrial]:
+        added = grown(request, store, run_id)
+        meter.add(added)
+        return added
+
+    drivers = Drivers(request, run_id, store, says=meter.says, cores=cores)
+    run_trials(drivers, trials, runner=runner, finished=meter.finished, more=more)
+
+
+def publication(run: SweepRun, verdict: Verdict, report: str = "") -> Publication:
+    """The page of a run; that of a later run of the same sweep is its newer version.
+
+    Args:
+        run: As the store has it.
+        verdict: Of the run.
+        report: File of the HTML report on this machine, if one was written.
+    """
+    text = export.to_markdown(run.sweep, run.trials, verdict) + where_report(report, run.id)
+    if part := links.markdown(links.of_run(run)):
+        text += f"\n{part}\n"
+    rows = export.to_rows(run.sweep, run.trials, verdict)
+    return Publication(f"scalescope-{run.sweep.id}", verdict.line, text, rows)
+
+
+def where_report(path: str, reference: str) -> str:
+    """Where an HTML report is, and how it is written again, in Markdown; nothing where there is none."""
+    if not path:
+        return ""
+    where = markdown_text(f"{Path(path).absolute()} on {socket.gethostname()}")
+    again = f"`scalescope report {reference}`"
+    return f"\n**Report** with charts and evidence: {where}. Any machine with the store can write it again: {again}.\n"

@@ -1,0 +1,323 @@
+"""Trials one after the other: each measured, judged and saved before the next begins."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scalescope.analysis.attempts import Attempts, Tables
+from scalescope.analysis.measure import measure as metrics_of
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.observation import Observation
+from scalescope.errors import (
+    BudgetSpent,
+    CaptureError,
+    DriverError,
+    EnvironmentFailed,
+    InfrastructureError,
+    StoreError,
+)
+from scalescope.model import spool
+from scalescope.model.environment import Environment
+from scalescope.model.limit import EmulationLimit
+from scalescope.model.sweep import PlannedTrial, Point
+from scalescope.model.trial import Trial, TrialState
+from scalescope.run import quiet
+from scalescope.run.drivers import Drivers, registered, shielded
+from scalescope.run.progress import current_meter
+from scalescope.run.runner import Publication, Runner, Step
+from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
+
+MAX_LOSSES = 3
+"""Drivers that may die one after the other, without a trial that ended well in between, before the run gives up."""
+
+START_TIMEOUT_S, CLEAR_UP_S = 900.0, 420.0
+"""Seconds for a driver to start, with its environment where that is new, beyond what its cluster may take to open; and
+seconds that a trial may take beyond its own limit and that of its workers' arrival, which the driver enforces, to scale
+the cluster and to take in the records. The limits of steps come after all those of the driver."""
+
+STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
+
+UNAVAILABLE = "environment_unavailable"
+"""A fact that is true of a trial of which the environment cannot be."""
+
+logger = logging.getLogger(__name__)
+
+
+# ------------------------------------------------------------------ steps
+
+
+def provision(drivers: Drivers, point: Point) -> Mapping[str, Any]:
+    """Start the driver and the cluster for a point; return what is known of the cluster.
+
+    Raises:
+        InfrastructureError: They could not be had.
+        UsageError: There can be no such environment.
+    """
+    return drivers.open(point).facts
+
+
+def _provision_title(drivers: Drivers, point: Point) -> str:
+    kind, environment = drivers.request.sweep.cluster_of(point).kind, Environment.parse(point.environment)
+    return f"provision {kind}" if environment.present else f"provision {kind}, {environment.label}"
+
+
+def _provision_limit_s(drivers: Drivers, point: Point) -> float:
+    return START_TIMEOUT_S + drivers.request.sweep.cluster_of(point).open_limit_s
+
+
+def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
+    """Run one trial, compute its metrics and save it: when this returns, nothing short of a lost disk loses it.
+
+    Raises:
+        DriverError: The driver was gone before the trial began, or the drivers was stopped.
+        StoreError: It could not be saved.
+    """
+    driver, sweep = drivers.driver(planned.point), drivers.request.sweep
+    if driver is None:
+        raise DriverError("there is no driver to run the trial", next_step="provision one")
+    drivers.use(planned.point)
+    real_time = sweep.cluster_of(planned.point).real_time
+    with quiet.quiet(drivers.pids, enabled=real_time) as load:
+        outcome = driver.run(planned, sweep.workload, timeout_s=sweep.trial_timeout_s)
+    if drivers.stopped:
+        raise DriverError("the sweep was stopped")
+    facts = {
+        **outcome.facts,
+        "cluster": {**driver.facts, **outcome.facts.get("cluster", {})},
+        "packages": driver.packages,
+        "host": {**driver.host, **outcome.facts.get("host", {})},
+    }
+    if real_time:
+        facts["orchestrator"] = {"waited_s": load.waited_s, "cpu_s": load.cpu_s}
+    if outcome.error is not None:
+        facts["error"] = dict(outcome.error)
+    if outcome.result is not None:
+        facts["result"] = outcome.result
+    trial = Trial(
+        key=planned.key,
+        point=planned.point,
+        repeat=planned.repeat,
+        warmup=planned.warmup,
+        state=outcome.state,
+        reason=outcome.reason,
+        started_at=outcome.started_at,
+        real_s=outcome.real_s,
+        facts=facts,
+        warnings=outcome.warnings,
+    )
+    trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
+    return drivers.store.save(drivers.run_id, trial, tables)
+
+
+def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
+    """The trial with what its records measured and what they show to be wrong, and these.
+
+    A valid trial without a measurement becomes invalid.
+    """
+    tables: dict[str, Any] = {}
+    attempts = None
+    try:
+        tables = read_records(spool_folder)
+        attempts = Attempts.read(tables)
+    except CaptureError as error:
+        trial = _spoilt(trial, str(error))
+    if attempts is not None and elapsed_s is not None:
+        trial = _measured(trial, tables, attempts, elapsed_s)
+    return replace(trial, findings=causes.find(Observation(trial, tables, attempts))), tables
+
+
+def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float) -> Trial:
+    """The trial with its metrics; invalid where this host cannot emulate that."""
+    metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
+    trial = replace(trial, metrics=metrics)
+    if limit := trial.facts["cluster"].get("limit"):
+        trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
+    return trial
+
+
+def _spoilt(trial: Trial, reason: str) -> Trial:
+    """The trial, invalid if it was valid and there is a reason."""
+    if not reason or trial.state is not TrialState.VALID:
+        return trial
+    return replace(trial, state=TrialState.INVALID, reason=reason)
+
+
+def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
+    meter = current_meter.get()
+    return f"measure {meter.titles[planned.key] if meter else planned.key}"
+
+
+def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
+    sweep = drivers.request.sweep
+    return sweep.trial_timeout_s + (sweep.cluster_of(planned.point).arrival_limit_s or 0.0) + CLEAR_UP_S
+
+
+PROVISION = Step("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)
+MEASURE = Step(
+    "measure",
+    measure,
+    _measure_title,
+    timeout_s=_measure_limit_s,
+    # a trial that is not valid is a result too
+    outcome=lambda trial: (STATE_NAMES[trial.state], trial.reason.partition("\n")[0]),
+)
+TEARDOWN = Step("teardown", Drivers.close, timeout_s=lambda drivers: 30.0)
+
+
+# ------------------------------------------------------------------ one after the other
+
+
+def run_trials(
+    drivers: Drivers,
+    trials: Sequence[PlannedTrial],
+    *,
+    runner: Runner | None = None,
+    finished: Callable[[Trial], None] = lambda trial: None,
+    more: Callable[[], Sequence[PlannedTrial]] = tuple,
+    hold: bool = False,
+) -> None:
+    """Run trials one after the other; whatever happens, nothing of the cluster is left.
+
+    A driver that dies is replaced, and the trial in which it died is invalid. When all have run, `more` is asked for
+    further ones until it has none that were not run yet. With `hold`, a cluster that did all of it stays open, and the
+    caller closes the drivers.
+
+    Args:
+        drivers: Of the run.
+        trials: To run, in this order.
+        runner: Carries out the steps; by default this process.
+        finished: Told of each trial that is saved.
+        more: Further trials.
+        hold: Whether the clusters stay open.
+
+    Raises:
+        InfrastructureError: No cluster could be had, or `MAX_LOSSES` drivers died one after the other.
+        BudgetSpent: The next trial would cost more than is left of the budget.
+        StoreError: A trial could not be saved.
+    """
+    runner = runner or Runner()
+    losses, waiting, known = 0, list(reversed(trials)), {planned.key for planned in trials}
+    try:
+        with registered(drivers), beating(drivers.store, drivers.run_id):
+            while waiting or (waiting := [planned for planned in reversed(more()) if planned.key not in known]):
+                known.update(planned.key for planned in waiting)
+                _afford(drivers, waiting[-1])
+                try:
+                    trial = _run_one(drivers, waiting[-1], runner)
+                except DriverError:  # it was gone before the trial began
+                    if drivers.stopped or losses + 1 >= MAX_LOSSES:
+                        raise
+                    losses += 1
+                    continue
+                point = waiting.pop().point
+                finished(trial)
+                losses = 0 if drivers.driver(point) or _unavailable(trial) else losses + 1
+                if losses >= MAX_LOSSES:
+                    raise DriverError(
+                        f"{losses} drivers died one after the other",
+                        where=f"{drivers.request.sweep.cluster_of(point).kind} cluster, run {drivers.run_id}",
+                        cause=trial.reason,
+                        next_step="the same command continues with the next trial",
+                    )
+    except BaseException:
+        with shielded():
+            drivers.close()  # at once: what an orchestrator has to say to its server can take longer than we have
+        raise
+    if hold:
+        return
+    with shielded():
+        try:
+            runner.do(TEARDOWN, drivers)
+        finally:
+            drivers.close()
+
+
+def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
+    """Go on only if a trial is within the budget.
+
+    Raises:
+        BudgetSpent: It is not.
+        StoreError: What was spent could not be read.
+    """
+    budget = drivers.request.budget
+    if budget is None:
+        return
+    done = list(drivers.store.finished(drivers.run_id).values())
+    if reason := budget.stops(drivers.request.sweep, done, planned):
+        raise BudgetSpent(
+            f"the budget ends the sweep: {reason}",
+            where=f"run {drivers.run_id}, {len(done)} trials finished",
+            next_step="they are kept and shown by `scalescope show`; the same sweep with a larger budget continues",
+        )
+
+
+def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
+    """Run a trial, on a new driver where there is none for it.
+
+    A trial whose environment cannot be is invalid, and says so: a study that looks for a release goes around it. Plain
+    sweeps never come to that, since their environments were built before the first trial.
+
+    Raises:
+        DriverError: The driver was gone before the trial began.
+        InfrastructureError: No cluster could be had.
+        StoreError: The trial could not be saved.
+    """
+    if drivers.driver(planned.point) is None:
+        try:
+            _publish_script(drivers, planned.point, runner.do(PROVISION, drivers, planned.point), runner)
+        except EnvironmentFailed as error:
+            facts = {UNAVAILABLE: True}
+            state = TrialState.INVALID
+            trial = Trial(planned.key, planned.point, planned.repeat, planned.warmup, state, str(error), facts=facts)
+            return drivers.store.save(drivers.run_id, trial)
+    return runner.do(MEASURE, drivers, planned)
+
+
+def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], runner: Runner) -> None:
+    """Show what will be submitted to a batch system, before it is."""
+    sweep, script = drivers.request.sweep, str(facts.get("job_script", ""))
+    if not script:
+        return
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", script)), default=0))
+    line = f"The job script of the workers, before any is submitted on the {sweep.cluster_of(point).kind} cluster"
+    text = f"{fence}bash\n{script}\n{fence}\n"
+    runner.publish(lambda: Publication(f"scalescope-{sweep.id}-job-script", line, text))
+
+
+def _unavailable(trial: Trial) -> bool:
+    return trial.facts.get(UNAVAILABLE) is True
+
+
+def read_records(spool_folder: Path) -> dict[str, Any]:
+    """The raw records that a trial left, as far as they are whole."""
+    tables: dict[str, Any] = {}
+    for path in sorted(spool_folder.glob("*.spool")):
+        tables.update(spool.read(path, partial=True))
+    return tables
+
+
+@contextmanager
+def beating(store: Store, run_id: str) -> Iterator[None]:
+    """Say every now and then that the run is alive, from a thread, for trials can be long."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT_LIMIT_S / 4):
+            try:
+                store.beat(run_id)
+            except StoreError as error:  # if it lasts, the next trial cannot be saved and that ends the run
+                logger.warning("%s", error)
+
+    thread = threading.Thread(target=beat, name="scalescope-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()

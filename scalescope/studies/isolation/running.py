@@ -1,0 +1,116 @@
+"""A whole isolation: the sweep that it may begin with, its steps, the script that is confirmed, its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalescope.model import parameters
+from scalescope.run import orchestrator
+from scalescope.run.parameters import Storage
+from scalescope.run.progress import Progress
+from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.sweep import run_sweep
+from scalescope.run.syntax import names_store
+from scalescope.store.store import Store
+from scalescope.studies.isolation import notebook, reproducer, search
+from scalescope.studies.isolation.bench import Bench
+from scalescope.studies.isolation.parameters import IsolationParameters
+from scalescope.studies.isolation.reduce import Reading
+from scalescope.studies.isolation.reduce import Step as Tried
+from scalescope.studies.isolation.removals import Setting
+from scalescope.studies.isolation.search import Isolated
+
+PUBLISHED = ("notebook", "bug-report")
+"""Files that an orchestrator shows as pages."""
+
+
+def check(given: Mapping[str, Any]) -> tuple[IsolationParameters, Storage]:
+    """Check what can be checked without the run.
+
+    Raises:
+        InvalidField: The first thing that is wrong.
+    """
+    parameters.reject_unknown(given, IsolationParameters, Storage)
+    kept = parameters.check(Storage, parameters.part(Storage, given))
+    return search.check(parameters.part(IsolationParameters, given)), kept
+
+
+def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
+    """Find the smallest trial that still shows a symptom, and a script that shows it without Scalescope.
+
+    Expensive things are removed one by one, and a removal is kept only while the symptom stays: a real cluster, real
+    compute and file I/O, settings, stages, workers and items. Every step is a run in the store, so that an isolation
+    that was stopped continues when it is started again with the same parameters.
+
+    Args:
+        given: Parameters of the isolation and of `Storage` by name.
+        runner: Carries out the steps; by default this process.
+
+    Returns:
+        The isolated trial, the script, and whether it was seen to show the symptom.
+
+    Raises:
+        InvalidField: A parameter is not allowed, or the run has no such symptom.
+        UsageError: There is no such run.
+        StoreError: Results could not be kept.
+    """
+    runner = runner or Runner()
+    asked, kept = check(given)
+    run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
+    address, records = orchestrator.needed().store(kept.store) if names_store(kept.store) else (kept.store, "")
+    with Store.open(address, records) as store:
+        origin = store.run(run)
+        runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
+        teller = _Teller(asked.max_trials, runner)
+        result = search.isolate(
+            store,
+            origin,
+            asked,
+            address=(address, records),
+            fresh=kept.fresh,
+            step=lambda bench, words, setting: runner.do(TRY, bench, words, setting),
+            confirm=lambda text: runner.do(CONFIRM, text),
+            tried=teller.tried,
+            says=teller.says,
+        )
+        for name in PUBLISHED:
+            runner.publish(lambda name=name: _publication(result, name))  # type: ignore[misc]
+    runner.tell(Progress(teller.done, asked.max_trials, notebook.ending(result.isolation), notable=True))
+    return result
+
+
+def try_out(bench: Bench, words: str, setting: Setting) -> Reading:
+    """Measure one step."""
+    return bench.measure(setting)
+
+
+def _kept(reading: Reading) -> tuple[str, str]:
+    return "Kept" if reading.shows else "Not measured" if reading.problem else "Put back", reading.text
+
+
+TRY = Step("try", try_out, lambda bench, words, setting: words, outcome=_kept)
+CONFIRM = Step("confirm", reproducer.confirm, lambda text: "confirm the reproducer")
+
+
+class _Teller:
+    """Tells how far an isolation is."""
+
+    def __init__(self, total: int, runner: Runner) -> None:
+        self.done = 0
+        self._total = total
+        self._runner = runner
+
+    def says(self, text: str) -> None:
+        """The driver begins something."""
+        self._runner.tell(Progress(self.done, self._total, text))
+
+    def tried(self, step: Tried[Setting]) -> None:
+        """A step has ended, and is saved."""
+        self.done += 1
+        self._runner.tell(Progress(self.done, self._total, notebook.line(step), notable=True))
+
+
+def _publication(result: Isolated, name: str) -> Publication:
+    text = (result.folder / f"{name}.md").read_text(encoding="utf-8")
+    return Publication(f"scalescope-{name}-{result.isolation.sweep.id}", notebook.ending(result.isolation), text)

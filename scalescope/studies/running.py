@@ -1,0 +1,142 @@
+"""A whole study: its sweeps, its answer, its report.
+
+`run_study` is what the command line, Python and the Prefect flows `find-threshold`, `find-release` and `compare` all
+call; they differ in the runner that carries out its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scalescope.model import parameters
+from scalescope.model.study import Study, StudyKind
+from scalescope.model.sweep import digest
+from scalescope.report import html
+from scalescope.run import orchestrator
+from scalescope.run.parameters import Reported
+from scalescope.run.request import Request
+from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.sweep import JUDGE_TIMEOUT_S, carry_out, where_report
+from scalescope.run.syntax import names_block, names_store
+from scalescope.store.store import Store, SweepRun
+from scalescope.studies import STUDIES
+from scalescope.studies.inquiry import Answer, Inquiry
+from scalescope.studies.report import export, headline
+from scalescope.studies.report.html import write_study
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What came of a study.
+
+    Attributes:
+        study_id: In the store; `scalescope show STUDY_ID` shows it.
+        line: The answer in one sentence.
+        alarm: Whether it is bad news, or there is none.
+        result: All of it.
+        runs: Ids of the runs that were made for it.
+        store: Address of the store, without password.
+    """
+
+    study_id: str
+    line: str
+    alarm: bool
+    result: Mapping[str, Any]
+    runs: tuple[str, ...]
+    store: str
+
+
+def title(kind: StudyKind, given: Mapping[str, Any]) -> str:
+    """A study in a few words, from its parameters: `threshold of bag-map`."""
+    return f"{kind.value} of {given.get('workload') or given.get('run') or 'a sweep'}"
+
+
+def check(kind: StudyKind, given: Mapping[str, Any]) -> None:
+    """Check a study as far as that is possible without its saved cluster, its store and the package index.
+
+    Raises:
+        ScalescopeError: The first thing that is wrong.
+    """
+    rest, kept = _split(given)
+    STUDIES[kind].check(rest, kept.store)
+
+
+def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None = None) -> StudyResult:
+    """Run all that a study needs, and answer it. What was measured before it was stopped is not measured again.
+
+    Args:
+        kind: What is asked.
+        given: Parameters of the study and of `Reported` by name.
+        runner: Carries out the steps; by default this process.
+
+    Raises:
+        InvalidField: A parameter is not allowed; nothing was started.
+        InfrastructureError: No cluster could be had, or too many were lost.
+        StoreError: Results could not be kept.
+    """
+    runner = runner or Runner()
+    rest, kept = _split(given)
+    if kept.report:
+        html.check(Path(kept.report))
+    address, records = orchestrator.needed().store(kept.store) if names_store(kept.store) else (kept.store, "")
+    if names_block(cluster := rest.get("cluster")):
+        rest["cluster"] = orchestrator.needed().cluster(str(cluster))
+    inquiry = STUDIES[kind].ask(rest, address, records)
+    labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
+    with Store.open(address, records) as store:
+        study = store.studies.begin(inquiry.kind, inquiry.question, follows=inquiry.follows, fresh=kept.fresh)
+        runner.label([*labels, f"study:{study.id}"])
+        runs = [_run(store, study, request, runner) for request in inquiry.requests]
+        answer = runner.do(JUDGE, inquiry, runs)
+        store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
+        study = store.studies.get(study.id)
+        if kept.report:
+            runner.do(REPORT, study, runs, kept.report)
+        runner.publish(lambda: publication(study, runs, kept.report))
+    return StudyResult(study.id, study.line, study.alarm, study.result, study.runs, study.where)
+
+
+def judge(inquiry: Inquiry, runs: Sequence[SweepRun]) -> Answer:
+    """Answer the question."""
+    return inquiry.answer(runs)
+
+
+def write_report(study: Study, runs: Sequence[SweepRun], path: str) -> None:
+    """Write the report of a study as one HTML file.
+
+    Raises:
+        StoreError: It cannot be written.
+        UsageError: What it needs is not installed.
+    """
+    write_study(Path(path), study, runs)
+
+
+JUDGE = Step("answer", judge, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
+REPORT = Step(
+    "report", write_report, lambda study, runs, path: f"report {study.id}", timeout_s=lambda *_: JUDGE_TIMEOUT_S
+)
+
+
+def publication(study: Study, runs: Sequence[SweepRun], report: str = "") -> Publication:
+    """The page of a study; that of a later study of the same question is its newer version."""
+    text = export.to_markdown(study, runs) + where_report(report, study.id)
+    key = f"scalescope-{study.kind}-{digest(study.question)}"
+    return Publication(key, headline(study), text, export.to_rows(study, runs))
+
+
+def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
+    """Parameters of the question, and where its results go."""
+    kept = parameters.part(Reported, given)
+    return {name: value for name, value in given.items() if name not in kept}, parameters.check(Reported, kept)
+
+
+def _run(store: Store, study: Study, request: Request, runner: Runner) -> SweepRun:
+    """The run of one sweep of a study: the finished one, or else it is carried out."""
+    for run_id in study.runs:
+        run = store.run(run_id)
+        if run.sweep.id == request.sweep.id and run.finished_at and run.verdict is not None:
+            return run
+    return carry_out(replace(request, study=study.id), store, runner).run

@@ -1,0 +1,13 @@
+"""Runs to be asked for, in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalescope.run import request
+
+
+def asked(sweep: Mapping[str, Any], *, records: str = "", **given: Any) -> request.Request:
+    """A checked run of a sweep, with what else is given."""
+    return request.check({**sweep, **given}, records=records)

@@ -1,0 +1,274 @@
+"""Every kind of bad input is one clear error, and nothing is started for it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.cli import main as cli
+from scalescope.errors import ExitStatus
+
+GOOD = "-w futures-map -a workers=1,2"
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither a driver nor Prefect, and no user's file is touched."""
+
+    def started(*args: object, **kwargs: object) -> None:
+        pytest.fail("something was started")
+
+    monkeypatch.setattr("scalescope.driver.process.Driver.start", started)
+    monkeypatch.setattr("scalescope_flows.server.Server", started)
+    monkeypatch.setenv("SCALESCOPE_STORE", str(tmp_path / "results.db"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raises.py").write_text("raise RuntimeError('the module is broken')\n")
+    (tmp_path / "own.py").write_text("def compute(client, *, rows: int = 1): ...\nnumber = 3\n")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one error."""
+    assert cli.run(["sweep", *arguments]) == ExitStatus.USAGE
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "Traceback" not in output.err
+    assert output.err.count("error:") == 1
+    return output.err
+
+
+# what is wrong: the options, then what the error must say: field … value, and what is expected
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "unknown workload": (
+        "-w futures-mop -a workers=1",
+        "workload: … got 'futures-mop'",
+        "did you mean",
+        "bag-map",
+    ),
+    "no workload": ("-a workers=1", "workload: … got None", "the name of a workload", "scalescope workloads"),
+    "unknown axis": (
+        f"{GOOD} -a gpus=1",
+        "axes.gpus: unknown name",
+        "cluster, environment, items",
+        "Dask configuration key",
+    ),
+    "misspelt axis": ("-w futures-map -a wrokers=1", "axes.wrokers: unknown name", "did you mean 'workers'?"),
+    "unknown parameter": (f"{GOOD} -p secs=1", "params.secs: unknown name", "expected one of items, seconds, stages"),
+    "misspelt parameter": (f"{GOOD} -p secnds=1", "params.secnds: unknown name", "did you mean 'seconds'?"),
+    "wrong type": (f"{GOOD} -p seconds=long", "params.seconds: … got 'long'", "a finite number, at least 0"),
+    "float for whole number": (f"{GOOD} -p items=1.5", "params.items: … got 1.5", "a whole number"),
+    "negative parameter": (f"{GOOD} -p seconds=-1", "params.seconds: … got -1", "at least 0"),
+    "negative workers": ("-w futures-map -a workers=-1", "axes.workers: … got -1", "from 1 to 5000"),
+    "zero workers": ("-w futures-map -a workers=0,1", "axes.workers: … got 0", "from 1 to 5000"),
+    "float workers": ("-w futures-map -a workers=1.5", "axes.workers: … got 1.5", "a whole number"),
+    "bool as number": ("-w futures-map -a workers=true", "axes.workers: … got True", "a whole number"),
+    "text as number": ("-w futures-map -a workers=many", "axes.workers: … got 'many'", "a whole number"),
+    "too many workers": ("-w futures-map -a workers=5001", "axes.workers: … got 5001", "from 1 to 5000"),
+    "too many threads": (
+        f"{GOOD} -a threads_per_worker=5000",
+        "axes.threads_per_worker: … got 5000",
+        "to 1024",
+    ),
+    "empty axis": ("-w futures-map -a workers=", "--axis workers: … got ''", "FIRST..LAST"),
+    "duplicate values": (
+        "-w futures-map -a workers=1,2,1",
+        "axes.workers: … got [1, 2, 1]",
+        "1 is there twice",
+    ),
+    "duplicate axis": (f"{GOOD} -a workers=3", "--axis: … got 'workers=3'", "'workers' is there twice"),
+    "not a number": (f"{GOOD} -a seconds=nan", "axes.seconds[0]: … got nan", "a finite number"),
+    "infinite": (f"{GOOD} -p seconds=inf", "params.seconds: … got inf", "a finite number"),
+    "no axis": ("-w futures-map", "axes: … got {}", "at least one axis"),
+    "axis without values": (f"{GOOD} -a items", "--axis: … got 'items'", "NAME=VALUE"),
+    "range that goes down": ("-w futures-map -a workers=9..1", "--axis workers: … got '9..1'", "goes up"),
+    "range of words": ("-w futures-map -a workers=a..b", "--axis workers: … got 'a..b'", "whole numbers"),
+    "parameter without value": (f"{GOOD} -p seconds", "--param: … got 'seconds'", "NAME=VALUE"),
+    "unknown cluster": (
+        f"{GOOD} -c slrum",
+        "cluster.kind: … got 'slrum'",
+        "one of custom, htcondor, local, lsf, moab, oar, pbs, scheduler, sge, simulated, slurm, ssh, virtual",
+    ),
+    "unknown cluster field": (
+        f"{GOOD} -c virtual --cluster-option host=2",
+        "cluster.host: unknown name",
+        "did you mean 'hosts'?",
+    ),
+    "bad cluster value": (
+        f"{GOOD} -c virtual --cluster-option hosts=-1",
+        "cluster.hosts: … got -1",
+        "from 0 to 64",
+    ),
+    "option of a saved cluster": (
+        f"{GOOD} -c simulated-cluster/prod --cluster-option task_cost=cpu",
+        "--cluster-option: … got {'task_cost': 'cpu'}",
+        "'simulated-cluster/prod'",
+    ),
+    "bad choice": (
+        f"{GOOD} --cluster-option task_cost=free",
+        "cluster.task_cost: … got 'free'",
+        "'auto', 'none', 'cpu', 'recorded'",
+    ),
+    "items twice": (
+        f"{GOOD} -a items_per_worker=1 -p items=4",
+        "axes.items_per_worker: … got 1",
+        "only one of",
+    ),
+    "items per worker without items": (
+        "-w own.py:compute -a items_per_worker=1",
+        "axes.items_per_worker: … got 1",
+        "no parameter 'items'",
+    ),
+    "bad store": (f"{GOOD} --store mysql://host/db", "store: … got 'mysql://host/db'", "postgresql://"),
+    "bad store with password": (
+        f"{GOOD} --store mysql://me:secret@host/db",
+        "store: … got 'mysql://me:***@host/db'",
+    ),
+    "repeats 0": (f"{GOOD} --repeats 0", "repeats: … got 0", "from 1 to 1000"),
+    "negative warm-ups": (f"{GOOD} --warmups -1", "warmups: … got -1", "from 0 to 100"),
+    "negative seed": (f"{GOOD} --seed -1", "seed: … got -1", "from 0 to"),
+    "timeout 0": (f"{GOOD} --timeout 0", "trial_timeout_s: … got 0.0", "from 1 to"),
+    "parallel in real time": (
+        f"{GOOD} -c virtual --parallel-clusters 2",
+        "parallel_clusters: … got 2",
+        "real time",
+    ),
+    "no parallel clusters": (f"{GOOD} --parallel-clusters 0", "parallel_clusters: … got 0", "at least 1"),
+    "missing user's file": (
+        "-w none.py:compute -a workers=1",
+        "workload: … got 'none.py:compute'",
+        "a file that exists",
+    ),
+    "missing user's module": (
+        "-w no.such:compute -a workers=1",
+        "workload: … got 'no.such:compute'",
+        "there is no 'no'",
+    ),
+    "function not found": (
+        "-w own.py:compte -a workers=1",
+        "workload: … got 'own.py:compte'",
+        "did you mean 'compute'?",
+    ),
+    "not a function": ("-w own.py:number -a workers=1", "workload: … got 'own.py:number'", "a function"),
+    "user module that raises": (
+        "-w raises.py:compute -a workers=1",
+        "workload: … got 'raises.py:compute'",
+        "RuntimeError: the module is broken",
+    ),
+    "too many trials": (
+        f"{GOOD} -a items=1..1000 --repeats 1000",
+        "axes: … got '2000 combinations'",
+        "at most 100000 trials",
+    ),
+    "missing file": ("none.yaml", "FILE: … got 'none.yaml'", "No such file"),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS.values(), ids=OPTIONS)
+def test_options(capsys: pytest.CaptureFixture[str], case: tuple[str, ...]) -> None:
+    error = run(capsys, *shlex.split(case[0]))
+    assert [text for says in case[1:] for text in says.split(" … ") if text not in error] == []
+
+
+FILES: dict[str, tuple[str, ...]] = {
+    "unknown key": ("workload: futures-map\naxis: {workers: [1]}\n", "axis: unknown name", "did you mean 'axes'?"),
+    "not YAML": ("workload: [1\n", "FILE: … got 'sweep.yaml'", "valid YAML", "line 2"),
+    "a list": ("- workload: futures-map\n", "FILE: … got 'sweep.yaml'", "it holds a list"),
+    "a key twice": ("workload: a\nworkload: b\n", "FILE: … got 'sweep.yaml'", "'workload' is there twice"),
+    "workload of the wrong type": ("workload: 5\naxes: {workers: [1]}\n", "workload: … got 5", "text"),
+    "axes are a list": ("workload: futures-map\naxes: [workers]\n", "axes: … got ['workers']", "a mapping"),
+    "axis is a number": (
+        "workload: futures-map\naxes: {workers: 3}\n",
+        "axes.workers: … got 3",
+        "a list of values",
+    ),
+    "axis is text": (
+        "workload: futures-map\naxes: {workers: '1..3'}\n",
+        "axes.workers: … got '1..3'",
+        "a list of values",
+    ),
+    "axis is empty": (
+        "workload: futures-map\naxes: {workers: []}\n",
+        "axes.workers: … got []",
+        "at least one value",
+    ),
+    "nested value": (
+        "workload: futures-map\naxes: {workers: [[1]]}\n",
+        "axes.workers[0]: … got [1]",
+        "a number, text",
+    ),
+    "not a number": (
+        "workload: futures-map\naxes: {seconds: [.nan]}\n",
+        "axes.seconds[0]: … got nan",
+        "finite",
+    ),
+    "points are a mapping": (
+        "workload: futures-map\npoints: {workers: 1}\n",
+        "points: … got {'workers': 1}",
+        "a list",
+    ),
+    "point with unknown name": (
+        "workload: futures-map\npoints: [{worker: 1}]\n",
+        "points[0].worker: unknown name",
+        "'workers'",
+    ),
+    "params are a list": (
+        "workload: futures-map\nparams: [1]\naxes: {workers: [1]}\n",
+        "params: … got [1]",
+        "a mapping",
+    ),
+    "cluster without kind": (
+        "workload: futures-map\ncluster: {hosts: 2}\n",
+        "cluster.kind: … got None",
+        "simulated",
+    ),
+    "cluster is a list": (
+        "workload: futures-map\ncluster: [virtual]\n",
+        "cluster: … got ['virtual']",
+        "a mapping",
+    ),
+    "true repeats": (
+        "workload: futures-map\naxes: {workers: [1]}\nrepeats: yes\n",
+        "repeats: … got True",
+        "a whole number",
+    ),
+    "seed is text": (
+        "workload: futures-map\naxes: {workers: [1]}\nseed: 'a'\n",
+        "seed: … got 'a'",
+        "a whole number",
+    ),
+    "too many workers for the cluster": (
+        "workload: futures-map\naxes: {workers: [300]}\ncluster: local\n",
+        "axes.workers: … got 300",
+        "from 1 to 256",
+    ),
+    "store is a number": (
+        "workload: futures-map\naxes: {workers: [1]}\nstore: 3\n",
+        "store: … got 3",
+        "text",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FILES.values(), ids=FILES)
+def test_files(capsys: pytest.CaptureFixture[str], case: tuple[str, ...]) -> None:
+    Path("sweep.yaml").write_text(case[0])
+    error = run(capsys, "sweep.yaml")
+    assert [text for says in case[1:] for text in says.split(" … ") if text not in error] == []
+
+
+def test_a_good_request_gets_as_far_as_starting_something(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that the tests above could fail."""
+
+    class Started(Exception):
+        pass
+
+    def start(*arguments: Any, **options: Any) -> None:
+        raise Started
+
+    monkeypatch.setattr("scalescope.driver.process.Driver.start", start)
+    assert cli.run(["sweep", "-w", "futures-map", "-a", "workers=1"]) == ExitStatus.INFRASTRUCTURE
+    assert "Started" in capsys.readouterr().err
