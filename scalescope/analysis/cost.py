@@ -207,7 +207,7 @@ class Budget:
                 raise InvalidField(
                     "budget.money",
                     limits["money"],
-                    f"only where a worker-hour of {place} has a price",
+                    f"no limit of money, since a worker-hour of {place} has no price",
                     next_step="add it to the price table, or set budget.core_hours",
                 )
         return cls(**limits, prices=prices)

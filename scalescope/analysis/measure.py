@@ -82,17 +82,8 @@ class Stage:
     end_s: float
 
 
-def stages(tables: Tables) -> tuple[Stage, ...]:
-    """All stages of a trial, in the order in which they began.
-
-    Raises:
-        CaptureError: As `measure`.
-    """
-    return stages_of(Attempts.read(tables))
-
-
 def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
-    """All stages of attempts already read."""
+    """All stages of a trial, in the order in which they began."""
     useful = attempts.useful
     groups = dict(zip(_used(attempts.group, attempts), _used(attempts.prefix, attempts), strict=True))
     index = {group: i for i, group in enumerate(groups)}

@@ -12,7 +12,7 @@ What the record shows beside tasks is kept as it was:
   before and after are two phases, and the next begins when all of the last have ended, and the client's pause is over.
 
 What it cannot know: a scheduler or network that is saturated at more threads (it is too fast there), memory, placement
-(any thread may take any task), and attempts that failed (left out). So compare it with what was measured (`validate`).
+(any thread may take any task), and attempts that failed (left out). So compare it with what was measured (`errors`).
 """
 
 from __future__ import annotations
@@ -158,37 +158,18 @@ def overhead(attempts: Attempts) -> float:
     return float(np.maximum(np.median(gaps[attempts.useful[order]]), 0.0))
 
 
-@dataclass(frozen=True)
-class Validation:
-    """How far replays are from measurements.
+def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
+    """How far replays are from measurements: replayed / measured - 1, above 0 where the replay is too slow.
 
-    Attributes:
-        threads: Numbers of threads at which both are known, ascending.
-        replayed: Makespans in seconds.
+    Args:
+        replayed: Makespans in seconds by number of threads.
         measured: Likewise.
+
+    Returns:
+        By number of threads, of those at which both are known.
     """
-
-    threads: tuple[int, ...]
-    replayed: tuple[float, ...]
-    measured: tuple[float, ...]
-
-    @property
-    def errors(self) -> tuple[float, ...]:
-        """Replayed / measured - 1 for each; above 0 where the replay is too slow."""
-        return tuple(r / m - 1 for r, m in zip(self.replayed, self.measured, strict=True))
-
-    @property
-    def worst(self) -> float:
-        """The largest error by amount, with its sign."""
-        return max(self.errors, key=abs)
-
-
-def validate(replayed: Mapping[int, float], measured: Mapping[int, float]) -> Validation | None:
-    """Compare makespans in seconds by number of threads; None where no number has both, or nothing took any time."""
     both = sorted(threads for threads in replayed.keys() & measured.keys() if measured[threads] > 0)
-    if not both:
-        return None
-    return Validation(tuple(both), tuple(replayed[n] for n in both), tuple(measured[n] for n in both))
+    return {threads: replayed[threads] / measured[threads] - 1 for threads in both}
 
 
 # ---------------------------------------------------------------------- phases and schedules

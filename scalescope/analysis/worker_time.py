@@ -40,7 +40,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Ints, Members, Tables
+from scalescope.analysis.attempts import Attempts, Floats, Ints, Members
 from scalescope.analysis.ledger import Chain, Clock, Events, integral, sums, unwanted
 from scalescope.model.metrics import WORKER_TIME
 
@@ -75,21 +75,13 @@ class TimeSeries:
     parts: dict[str, Floats]
 
 
-def worker_time(tables: Tables, *, threads: int) -> WorkerTime:
+def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
     """Divide the worker time of one trial.
 
     Args:
-        tables: The records of the trial (`scalescope.model.records`).
+        attempts: What was recorded.
         threads: P, the threads asked for.
-
-    Raises:
-        CaptureError: There is nothing to measure.
     """
-    return divide(Attempts.read(tables), threads=threads)
-
-
-def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
-    """Divide the worker time of attempts already read."""
     cells = _divide(attempts, threads, np.array([0.0, attempts.makespan]))
     return WorkerTime((*attempts.addresses, ""), {part: seconds[:, 0] for part, seconds in cells.items()})
 

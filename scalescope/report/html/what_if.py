@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.graph import Graph
-from scalescope.analysis.replay import Replay, validate
+from scalescope.analysis.replay import Replay, errors
 from scalescope.analysis.summary import PointSummary, percent, plural, settings
 from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
@@ -95,13 +95,13 @@ def _row(what: str, makespan: float, reference: float, measured: float | None) -
 
 
 def _believed(replayed: dict[int, float], measured: dict[int, float]) -> str:
-    compared = validate(replayed, measured)
+    compared = errors(replayed, measured)
     how = "List scheduling of the recorded durations; contention and transfers between workers are not modelled. "
-    if compared is None:
+    if not compared:
         return how + "It could not be compared with any measurement."
-    points = plural(len(compared.threads), "measured point")
-    doubt = ": do not rely on it here" if abs(compared.worst) > DOUBTFUL else ""
-    return how + f"Against {points} it is off by {_error(compared.worst)} at most{doubt}."
+    worst = max(compared.values(), key=abs)
+    doubt = ": do not rely on it here" if abs(worst) > DOUBTFUL else ""
+    return how + f"Against {plural(len(compared), 'measured point')} it is off by {_error(worst)} at most{doubt}."
 
 
 def _error(share: float) -> str:

@@ -116,7 +116,7 @@ def test_what_is_no_budget(data: Any) -> None:
 
 
 def test_a_budget_of_money_needs_prices() -> None:
-    with pytest.raises(InvalidField, match="a worker-hour of new has a price"):
+    with pytest.raises(InvalidField, match="a worker-hour of new has no price"):
         Budget.from_mapping({"money": 1}, PRICES, [SlurmSpec(partition="new")])
     Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("virtual")])
 

@@ -225,7 +225,7 @@ def test_the_story_of_beam_that_puts_128_items_in_a_partition() -> None:
     found = only(trials)
     assert found.k is None
     assert found.line == (
-        "No knee up to 300 workers: throughput is what batches of 128 items give that each run on one worker."
+        "No knee up to 300 workers: every batch of 128 items runs on one worker, so more workers alone change nothing."
     )
 
 
@@ -285,7 +285,7 @@ def test_lonely_points_and_trials_that_do_not_count_are_left_out() -> None:
 def test_too_few_worker_counts() -> None:
     found = only(capped([10, 100, 300], 100, widest=100))
     assert (found.k, found.fit, found.fits, found.curve()) == (None, None, (), ())
-    assert found.line == "No knee is looked for: 3 worker counts measured, at least 5 are needed."
+    assert found.line == "Too few worker counts to fit a curve: 3 measured, at least 5 are needed."
     assert found.refine == (32, 18)
 
 
@@ -297,7 +297,7 @@ def test_no_model_is_forced_upon_what_fits_none() -> None:
     times = {10: 10, 50: 1, 100: 9, 150: 2, 200: 8, 250: 1, 300: 7}
     found = only([trial(n, 300, seconds, work=300, widest=300) for n, seconds in times.items()])
     assert (found.k, found.fit) == (None, None)
-    assert found.line.startswith("No knee can be given: no model fits the 7 worker counts")
+    assert found.line.startswith("No model fits the 7 worker counts")
     assert found.refine
 
 

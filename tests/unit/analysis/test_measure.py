@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalescope.analysis.measure import measure, peak, stages
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.measure import measure, peak, stages_of
 from scalescope.errors import CaptureError
 
 TWO = {"a": {}, "b": {}}
@@ -140,7 +141,7 @@ def test_stages_are_task_groups_in_the_order_in_which_they_begin(records):
         ],
         TWO,
     )
-    first, second = stages(tables)
+    first, second = stages_of(Attempts.read(tables))
     assert (first.group, first.prefix, first.tasks, first.workers) == ("read-1", "read", 2, 2)
     assert (first.work_s, first.longest_s, first.begin_s, first.end_s) == (3, 2, 0, 3)
     assert (second.group, second.tasks, second.work_s) == ("sum-1", 1, 3)

@@ -122,7 +122,7 @@ def test_where_throughput_stops_growing_is_said_in_a_line(trial, finished, print
 def test_too_few_points_for_a_knee_name_those_that_are_missing(trial, finished, printed):
     text = show(finished(*[trial(n, 300, 300) for n in (10, 100, 300)]), printed, 400)
     assert (
-        "Strong scaling, 300 items: No knee is looked for: 3 worker counts measured, at least 5 are needed. "
+        "Strong scaling, 300 items: Too few worker counts to fit a curve: 3 measured, at least 5 are needed. "
         "To know more, measure 18 and 32 workers (`--refine 2` does)." in text
     )
     assert "knee" not in show(finished(*[trial(n, 300, 300) for n in (10, 100)]), printed)

@@ -67,7 +67,9 @@ def test_the_efficiency_of_before_is_the_quality_of_the_schedule(store: Store, p
         assert metrics.efficiency == pytest.approx(metrics.work_s / trial.point.threads / metrics.makespan_s)
         assert new[run, trial.key] == [metrics.efficiency, metrics.schedule_quality]
         again = measure(store.tables(trial), threads=trial.point.threads, elapsed_s=metrics.elapsed_s)
-        assert numbers(again) == pytest.approx(numbers(metrics))
+        known = {name: value for name, value in numbers(metrics).items() if value is not None}
+        assert len(known) >= 14
+        assert {name: numbers(again)[name] for name in known} == pytest.approx(known)
         assert again.worker_time_s == pytest.approx(metrics.worker_time_s)
 
 
