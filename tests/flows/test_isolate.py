@@ -59,7 +59,7 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
     ("arguments", "says"),
     [
         (["--metric", "busy <"], "a comparison"),
-        (["--metric", "busy < 1", "--finding", "x"], "nothing, since a finding is given"),
+        (["--metric", "busy < 1", "--finding", "x"], "only one of metric and finding"),
         (["--max-trials", "0"], "max_trials: expected a whole number"),
         (["--axis", "workers=1"], "no workload"),
         (["abc", "--workload", "futures-map"], "either RUN or --workload"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support.requests import asked
 
 from scalescope.analysis.measure import measure
 from scalescope.capture import host
@@ -19,7 +20,9 @@ from scalescope.model.records import TABLES
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import export, terminal
 from scalescope.report.html import render
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import analyse, begin
+from scalescope.run.trials import run_trials
 from scalescope.store import RunState, Store
 from scalescope.store import records as record_files
 from scalescope.studies.report.html import render_study
@@ -94,12 +97,12 @@ def test_the_sweep_that_was_killed_is_resumed(store: Store, path: Path, monkeypa
     """Machines differ, and a run is only resumed with the packages with which it began."""
     (stopped,) = (run for run in store.runs() if run.state is RunState.STOPPED)
     monkeypatch.setattr(host, "packages", lambda: stopped.facts["packages"])
-    request = engine.check(stopped.sweep.to_mapping(), store=str(path))
-    run, waiting = engine.begin(request, store)
+    request = asked(stopped.sweep.to_mapping(), store=str(path))
+    run, waiting = begin(request, store)
     assert (run.id, len(waiting)) == (stopped.id, 5)
     measured: list[Trial] = []
-    engine.run_trials(engine.Session(request, run.id, store), waiting, finished=measured.append)
-    engine.analyse(store, run.id)
+    run_trials(Drivers(request, run.id, store), waiting, finished=measured.append)
+    analyse(store, run.id)
     finished = store.run(run.id)
     assert finished.state is RunState.COMPLETE
     assert finished.trials == (*stopped.trials, *measured)
