@@ -53,7 +53,7 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
         _items(
             "Also found",
             [
-                f"{finding.severity}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
+                f"{finding.severity.word}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
                 for finding in verdict.findings[1:]
             ],
         ),

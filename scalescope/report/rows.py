@@ -18,7 +18,7 @@ from scalescope.analysis.summary import (
     summarise,
     varied,
 )
-from scalescope.diagnosis.verdict import cause_of
+from scalescope.diagnosis.causes.structure import structure_of
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, Metric, Metrics, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
@@ -93,7 +93,7 @@ def row(summary: PointSummary) -> dict[str, Any]:
         ],
         "warnings": list(summary.warnings),
         "metrics": None if summary.metrics is None else summary.metrics.to_mapping(),
-        "cause": cause_of(summary).value,
+        "cause": structure_of(summary) or "none",
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
 from scalescope.model.fields import suggest
-from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.finding import Finding, Severity, Verdict, current_code
 from scalescope.model.metrics import METRICS, WORKER_TIME, Metrics, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -62,7 +62,7 @@ class FindingSymptom:
     """A finding that the trial alone must have.
 
     Attributes:
-        code: Of the finding.
+        code: Of the finding, as it was given: it may be one of an older version.
         severity: It must be at least as severe as this.
         state: Of the trial: what ends workers makes trials invalid, but a trial that something else spoilt proves
             nothing.
@@ -73,16 +73,22 @@ class FindingSymptom:
     state: TrialState = TrialState.VALID
 
     @property
+    def present_code(self) -> str:
+        """The code as it is called now."""
+        return current_code(self.code)
+
+    @property
     def words(self) -> str:
         """For people."""
-        least = "" if self.severity is Severity.INFO else f", severity {self.severity} or worse"
-        return f"finding {self.code}{least}"
+        formerly = "" if self.present_code == self.code else f" (formerly {self.code})"
+        least = "" if self.severity is Severity.INFO else f", {self.severity.word} or worse"
+        return f"finding {self.present_code}{formerly}{least}"
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:
         """Whether a trial has it."""
         order = list(Severity)
         return trial.state is self.state and any(
-            finding.code == self.code and order.index(finding.severity) <= order.index(self.severity)
+            finding.code == self.present_code and order.index(finding.severity) <= order.index(self.severity)
             for finding in diagnose(sweep, [trial]).findings
         )
 
@@ -163,7 +169,7 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
     """
     accusing = [finding for finding in verdict.findings if finding.code != "healthy"]
     if code:
-        found = [finding for finding in accusing if finding.code == code]
+        found = [finding for finding in accusing if finding.code == current_code(code)]
         known = sorted({finding.code for finding in accusing})
         if not found:
             raise InvalidField("finding", code, f"a finding of this run, {suggest(code, known)}")

@@ -1,4 +1,4 @@
-"""Puts the report of a run together."""
+"""Builds the HTML report of a run, and writes pages to files."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
         lstrip_blocks=True,
         finalize=_together,
     )
-    environment.filters["coded"] = embed.coded
+    environment.filters |= {"coded": embed.coded, "safe_link": embed.safe_link, "value": page.evidence_value}
     return environment.get_template(template).render(
         **given,
         light=theme.LIGHT,
@@ -145,17 +145,10 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
 
 
 def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> Path:
-    """Write the report of a run; a reader of the file sees the old one or the whole new one.
-
-    Args:
-        path: Of the file; its folder must exist.
-        run: As `render`.
-        read: As `render`.
-        trial: As `render`.
-        followed_by: As `render`.
+    """Write what `render` makes; a reader of the file sees the old report or the whole new one.
 
     Raises:
-        UsageError: As `render`.
+        UsageError: As `render`, or the folder of the file does not exist.
         StoreError: The file cannot be written.
     """
     return save(path, lambda: render(run, read, trial=trial, followed_by=followed_by))

@@ -1,4 +1,4 @@
-"""How to read the report: its terms, in the order in which they are met."""
+"""The terms of the report, in the order in which they appear in it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MOST_STAGES = 60
 
 @dataclass(frozen=True)
 class Groups:
-    """Task groups, found once for all that needs them.
+    """The task groups of a trial, for charts and tables.
 
     Attributes:
         stages: All stages, in the order in which they began.

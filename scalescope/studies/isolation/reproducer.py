@@ -15,6 +15,7 @@ from string import Template
 from time import monotonic
 
 from scalescope.analysis.summary import plural
+from scalescope.diagnosis import causes
 from scalescope.model.recorded import RecordedGraph, RecordedTask
 from scalescope.studies.isolation import reproducer_parts as parts
 from scalescope.studies.isolation.removals import Setting
@@ -29,8 +30,6 @@ TIMEOUT_S = 120.0
 SHOWN, GONE = 1, 0
 """Exit statuses of a script: a symptom is an error."""
 
-PLACEMENT = ("too-few-partitions", "fewer-items-than-workers", "worker-restriction", "data-locality")
-"""Findings about workers that get nothing to do: a script counts them. For others it looks at the efficiency."""
 COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
 """Numbers that a script measures: a comparison of these is taken over as it is."""
 
@@ -200,6 +199,7 @@ def _condition(isolation: Isolation, symptom: Symptom) -> str:
         return symptom.text
     metrics, point = isolation.trial.metrics, isolation.setting.point
     assert metrics is not None
-    if not isinstance(symptom, MetricSymptom) and symptom.code in PLACEMENT and metrics.workers_used < point.workers:
+    cause = None if isinstance(symptom, MetricSymptom) else causes.BY_CODE.get(symptom.code)
+    if cause is not None and cause.workers_unused and metrics.workers_used < point.workers:
         return f"workers_used < {(metrics.workers_used / point.workers + 1) / 2:.3g} * workers"
     return f"efficiency < {(metrics.efficiency + 1) / 2:.3g}"

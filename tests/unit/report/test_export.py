@@ -25,7 +25,7 @@ def test_json_has_everything_unrounded(run):
     first, second, third = data["points"]
     assert (first["workers"], first["items"], first["metrics"]) == (8, 8, None)
     assert first["reasons"] == [{"state": "failed", "reason": "ValueError: <b>|*x*", "trials": 1}]
-    assert (second["cause"], third["cause"]) == ("none", "few partitions")
+    assert (second["cause"], third["cause"]) == ("none", "too-few-partitions")
     assert (third["partitions"], third["workers_used"], third["makespan_s"]) == (3, 3, 100.0)
     assert (third["efficiency"], third["efficiency_low"]) == (pytest.approx(0.01), None)
     assert third["schedule_quality"] == 1.0

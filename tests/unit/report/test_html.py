@@ -93,7 +93,7 @@ def test_every_part_is_there(page: str) -> None:
         "Where the worker time went", "busy 50 %, no runnable task 50 %", "How it scales", "Inside one trial",
         "Parallelism", "Busy workers", "1 of 2 workers never ran a task", "What each thread ran", "Memory", "Stages",
         "2 items → 2 partitions in the widest stage → 4 tasks", "Critical path", "100 % of the makespan",
-        "The recorded graph, scheduled again on paper", "1 measured point it is off by 0.0 %",
+        "The recorded graph, replayed", "1 measured point it is off by 0.0 %",
         "Findings and what they rest on", "How to read it",
     ):  # fmt: skip
         assert text in shown, text
@@ -161,7 +161,7 @@ def test_no_valid_trial_at_all(recorded_run: Callable[..., Any]) -> None:
     made = recorded_run((4,), state=TrialState.INVALID, reason="lost 1 of 4 workers\n  cause: none")
     shown = Document(render(made.run, made.read)).shown
     assert "Nothing was measured" in shown
-    assert "a trial that does not count, invalid: lost 1 of 4 workers" in shown
+    assert "a trial that was excluded, invalid: lost 1 of 4 workers" in shown
     assert "1 × invalid at 4 workers, 4 items: lost 1 of 4 workers" in shown
     assert "What each thread ran" in shown
 

@@ -81,7 +81,7 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
     assert show(run, printed) == golden(
         """
         ✗ 1 of 4 trials failed in the workload, first at 8 workers, 8 items: ValueError: [bold]no[/bold].
-          Fix: run that point alone and mend the workload; performance of a wrong answer means nothing.
+          Fix: run that point alone and fix the workload; the performance of a wrong answer means nothing.
 
         workers  items  tasks  parts  used  peak  time s  best s  efficiency  valid
         ───────────────────────────────────────────────────────────────────────────

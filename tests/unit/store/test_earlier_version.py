@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.requests import asked
 
 from scalescope.analysis.measure import measure
 from scalescope.capture import host
@@ -21,6 +20,7 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.report import export, terminal
 from scalescope.report.html import render
 from scalescope.run.drivers import Drivers
+from scalescope.run.request import check
 from scalescope.run.sweep import analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store import RunState, Store
@@ -97,7 +97,7 @@ def test_the_sweep_that_was_killed_is_resumed(store: Store, path: Path, monkeypa
     """Machines differ, and a run is only resumed with the packages with which it began."""
     (stopped,) = (run for run in store.runs() if run.state is RunState.STOPPED)
     monkeypatch.setattr(host, "packages", lambda: stopped.facts["packages"])
-    request = asked(stopped.sweep.to_mapping(), store=str(path))
+    request = check({**stopped.sweep.to_mapping(), "store": str(path)})
     run, waiting = begin(request, store)
     assert (run.id, len(waiting)) == (stopped.id, 5)
     measured: list[Trial] = []

@@ -334,7 +334,7 @@ def test_required_parameter_is_asked_for() -> None:
             path: File to read.
         """
 
-    with pytest.raises(InvalidField, match=r"params.path .*File to read\."):
+    with pytest.raises(InvalidField, match=r"params.path: .*File to read"):
         describe("mine:run", run).bind({})
 
 

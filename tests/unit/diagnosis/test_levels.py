@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.diagnosis.causes import levels
+from scalescope.diagnosis import levels
 
 
 @given(st.data(), st.integers(1, 6), st.integers(1, 3))
@@ -44,15 +44,3 @@ def test_rounds_of_one_function_are_batches(cluster, task, graph):
     found = levels.batches(observation)
     assert found.size.tolist() == [7, 7, 7]
     assert found.median.tolist() == pytest.approx([1.0, 2.0, 3.0])
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0012, "1.2 ms"), (0.9999, "1 s"), (12.34, "12.3 s"), (3600, "3,600 s")]
-)
-def test_durations_in_words(seconds, text):
-    assert levels.duration(seconds) == text
-
-
-@pytest.mark.parametrize(("nbytes", "text"), [(28, "28 B"), (10_000, "10 kB"), (1.5e9, "1.5 GB"), (2e15, "2e+03 TB")])
-def test_sizes_in_words(nbytes, text):
-    assert levels.size(nbytes) == text

@@ -21,8 +21,8 @@ from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
 EPOCH = 1_000.0
-WORTH_A_WORD = {
-    cause.code for module in (causes.tasks, causes.submission, causes.placement) for cause in module.CAUSES
+NOTEWORTHY = {
+    cause.code for cause in causes.OF_TRIALS if cause.find.__module__.endswith((".tasks", ".submission", ".placement"))
 } - {"large-graph"}
 """Codes that are named for their share of the makespan alone; a large graph costs time before it as well."""
 
@@ -314,7 +314,7 @@ def find() -> Callable[[Observation], dict[str, Finding]]:
         if observation.attempts is not None:
             whole = observation.threads * observation.attempts.makespan
             for finding in findings:
-                if finding.code in WORTH_A_WORD:
+                if finding.code in NOTEWORTHY:
                     assert 0.1 * whole * 0.999 <= finding.lost_s <= whole * (1 + 1e-9)
         for finding in findings:
             assert finding.summary.endswith(".")

@@ -1,4 +1,4 @@
-"""Levels over time, and the tasks that were in flight together: what several causes compute on."""
+"""Levels over time, and batches of tasks that were in flight together: what several causes compute on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
-from scalescope.diagnosis.causes.base import Observation, once
+from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.diagnosis import words
+from scalescope.diagnosis.observation import Observation, once
 
 MAX_CELLS = 20_000
 """Most cells of a timeline. Up to so many boundaries levels are exact; beyond, they are means over a cell."""
@@ -47,8 +48,8 @@ class Timeline:
 
     def level(self, begin: Floats, end: Floats) -> Floats:
         """How many of the intervals [begin, end) hold, as a mean over each cell."""
-        covered = _covered(begin, self.edges) - _covered(np.maximum(end, begin), self.edges)
-        level: Floats = np.maximum(np.diff(covered), 0.0) / self.seconds
+        inside = covered(begin, self.edges) - covered(np.maximum(end, begin), self.edges)
+        level: Floats = np.maximum(np.diff(inside), 0.0) / self.seconds
         return level
 
     def within(self, begin: float, end: float) -> Floats:
@@ -61,20 +62,26 @@ class Timeline:
         """Thread-seconds of a level."""
         return float((level * self.seconds).sum())
 
+    def between(self, level: Floats, begin: Floats, end: Floats) -> Floats:
+        """Thread-seconds of a level within each interval [begin, end)."""
+        total = np.concatenate([[0.0], np.cumsum(level * self.seconds)])
+        integral: Floats = np.interp(end, self.edges, total) - np.interp(begin, self.edges, total)
+        return integral
 
-def _covered(moments: Floats, edges: Floats) -> Floats:
-    """Sum over moments of the seconds from each to each edge after it."""
+
+def covered(moments: Floats, until: Floats) -> Floats:
+    """Sum over moments of the seconds from each to each later time."""
     rising = np.sort(moments)
     sums = np.concatenate([[0.0], np.cumsum(rising)])
-    count = np.searchsorted(rising, edges)
-    covered: Floats = count * edges - sums[count]
-    return covered
+    count = np.searchsorted(rising, until)
+    total: Floats = count * until - sums[count]
+    return total
 
 
 @once
 def occupied_from(observation: Observation) -> Floats:
     """When the worker of each attempt began to do something for it: fetch, deserialise, read or compute."""
-    attempts = measured(observation)
+    attempts = observation.measured
     before = attempts.transfer + attempts.deserialize + attempts.disk_read
     return np.maximum(attempts.start - before, attempts.prepared_from)
 
@@ -82,7 +89,7 @@ def occupied_from(observation: Observation) -> Floats:
 @once
 def timeline(observation: Observation) -> Timeline:
     """The timeline of a trial that has attempts."""
-    attempts = measured(observation)
+    attempts = observation.measured
     begin, members = occupied_from(observation), attempts.members
     moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left)
     edges = np.unique(np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]]))
@@ -104,37 +111,31 @@ def _sampled(moments: Floats) -> Floats:
     return rising[np.linspace(0, len(rising) - 1, limit).astype(np.int64)]
 
 
-def capacity_of(observation: Observation, members: Bools) -> Floats:
-    """Threads of some of the rows of `Attempts.members`, over the timeline."""
-    rows, line = measured(observation).members, timeline(observation)
-    count = rows.nthreads[members]
-    return line.level(np.repeat(rows.joined[members], count), np.repeat(rows.left[members], count))
-
-
-def measured(observation: Observation) -> Attempts:
-    """The attempts of a trial that has some; to be called where that is known."""
-    if observation.attempts is None:
-        raise ValueError(f"trial {observation.trial.key} has no attempts")
-    return observation.attempts
+def free_threads(observation: Observation, members: Bools) -> Floats:
+    """Idle threads of some of the rows of `Attempts.members`, over the timeline."""
+    attempts, line = observation.measured, timeline(observation)
+    rows, count = attempts.members, attempts.members.nthreads[members]
+    capacity = line.level(np.repeat(rows.joined[members], count), np.repeat(rows.left[members], count))
+    own = np.isin(attempts.worker, rows.worker[members])
+    return np.maximum(capacity - line.level(occupied_from(observation)[own], attempts.stop[own]), 0.0)
 
 
 @once
 def rows(observation: Observation) -> Ints:
     """The row in the table `tasks` of each attempt."""
-    return np.flatnonzero(np.asarray(observation.column("tasks", "start"), dtype=np.float64) > 0)
+    return np.flatnonzero(observation.numbers("tasks", "start") > 0)
 
 
 def column(observation: Observation, name: str) -> Floats:
     """A column of the table `tasks` for each attempt; zeros where it was not recorded."""
-    values = np.asarray(observation.column("tasks", name), dtype=np.float64)
+    values = observation.numbers("tasks", name)
     chosen = rows(observation)
     return values[chosen] if len(values) else np.zeros(len(chosen))
 
 
-def key(observation: Observation, attempt: int, limit: int = 60) -> str:
+def key(observation: Observation, attempt: int) -> str:
     """The key of an attempt, shortened."""
-    text = str(observation.column("tasks", "key")[int(rows(observation)[attempt])])
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return words.cut(str(observation.column("tasks", "key")[int(rows(observation)[attempt])]))
 
 
 def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
@@ -147,7 +148,28 @@ def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
 @once
 def prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
     """The task prefixes, and the place of each attempt's among them."""
-    return codes(measured(observation).prefix)
+    return codes(observation.measured.prefix)
+
+
+def most_common_prefix(observation: Observation, attempts: Ints | Bools | slice = slice(None)) -> str:
+    """The prefix of most of these attempts."""
+    names, place = prefixes(observation)
+    return names[int(np.bincount(place[attempts]).argmax())]
+
+
+def worker_of_rows(observation: Observation, table: str, column: str = "worker") -> Ints:
+    """The worker of each row of a table: an index into `Attempts.addresses`, -1 for the scheduler, -2 for any other."""
+    index = {address: i for i, address in enumerate(observation.measured.addresses)} | {"scheduler": -1}
+    names = observation.column(table, column)
+    return np.fromiter((index.get(name, -2) for name in names), np.int64, len(names))
+
+
+def threads_of_workers(observation: Observation) -> Ints:
+    """Threads of each worker in `Attempts.addresses`."""
+    attempts = observation.measured
+    threads = np.ones(len(attempts.addresses), np.int64)
+    threads[attempts.members.worker] = attempts.members.nthreads
+    return threads
 
 
 # ------------------------------------------------------------------ batches
@@ -186,7 +208,7 @@ def batches(observation: Observation) -> Batches:
     A batch ends where every earlier task of its group had ended when the next became runnable: results of an earlier
     round say nothing on the tasks of a later one.
     """
-    attempts = measured(observation)
+    attempts = observation.measured
     task = np.flatnonzero(attempts.useful)
     group = codes(attempts.group)[1][task]
     order = np.argsort(attempts.runnable[task], kind="stable")
@@ -211,28 +233,3 @@ def _small(numbers: Ints) -> Ints:
     """In the smallest type, where numpy sorts stably by radix."""
     small: Ints = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
     return small
-
-
-# ------------------------------------------------------------------ words
-
-
-def some(names: Sequence[str], limit: int = 3) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(f"`{name}`" for name in names[:limit]) + more
-
-
-def duration(seconds: float) -> str:
-    """Seconds in three digits and a unit that suits them."""
-    if seconds >= 0.9995:
-        return f"{seconds:,.0f} s" if seconds >= 1000 else f"{seconds:.3g} s"
-    return f"{1000 * seconds:.3g} ms"
-
-
-def size(nbytes: float) -> str:
-    """Bytes in three digits and a unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 999.5:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:,.3g} TB"
