@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.requests import asked
 
-from scalescope.run import engine
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import begin
+from scalescope.run.trials import run_trials
 from scalescope.store import Store
 from scalescope.studies.symptom import metric_symptom
 
@@ -15,10 +18,10 @@ def test_beam_on_300_workers_is_not_efficient_though_its_schedule_is_the_best_po
     pytest.importorskip("apache_beam")
     point = {"workers": 300, "items": 300, "seconds": 10}
     sweep = {"workload": "beam-pardo", "points": [point, {**point, "npartitions": "items"}]}
-    request = engine.check(sweep, store=str(tmp_path / "results.db"))
+    request = asked(sweep, store=str(tmp_path / "results.db"))
     with Store.open(request.store) as store:
-        run, waiting = engine.begin(request, store)
-        engine.run_trials(engine.Session(request, run.id, store), waiting)
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting)
         trials = store.run(run.id).trials
     by_rule, by_item = sorted(trials, key=lambda trial: str(trial.point.params["npartitions"]))
     assert by_rule.point.params["npartitions"] is None

@@ -41,13 +41,7 @@ _GUARDED = (
 
 @dataclass(frozen=True)
 class Reproducer:
-    """A script, or why there is none.
-
-    Attributes:
-        text: Its source; empty where there is none.
-        problem: Why there is none.
-        needs: Distributions to install for it.
-    """
+    """The source of a script and the distributions that it needs; without a text, why there is none."""
 
     text: str
     problem: str = ""
@@ -56,24 +50,12 @@ class Reproducer:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What came of running a script.
-
-    Attributes:
-        confirmed: Whether it showed the symptom.
-        output: What it printed.
-        seconds: How long it took.
-        problem: Why it is not confirmed; empty when it is.
-    """
+    """What came of running a script: what it printed, how long it took, and why it is not confirmed, if so."""
 
     confirmed: bool
     output: str
     seconds: float
     problem: str = ""
-
-
-def templates() -> tuple[str, ...]:
-    """The workloads for which there is a script."""
-    return tuple(parts.PARTS)
 
 
 def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = None) -> Reproducer:

@@ -99,14 +99,9 @@ def run(client):
 
 @dataclass(frozen=True)
 class Part:
-    """What is particular to one workload.
+    """What belongs to one workload only: lines of imports, what defines `run(client)`, distributions to install.
 
-    Attributes:
-        imports: Lines of imports.
-        functions: What defines `run(client)`.
-        needs: Distributions to install.
-        partition_lines: Constants for the partition options.
-        cluster_options: Further arguments of the cluster.
+    `partition_lines` gives constants for the partition options, `cluster_options` are further arguments of the cluster.
     """
 
     imports: str

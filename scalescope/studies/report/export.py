@@ -59,14 +59,9 @@ def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
         f"Changelog: {markdown_text(shown.changelog)}" if shown.changelog else "",
         _items("What was asked", [f"{term}: {text}" for term, text in shown.asked]),
         _items("How sure", [f"{term}: {text}" for term, text in shown.sure if text]),
-        linked(links.of_study(study)),
+        links.markdown(links.of_study(study)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def linked(found: Sequence[links.Link]) -> str:
-    """Runs and studies as a list, with the commands that show them."""
-    return "\n".join(f"- {link.what} {markdown_text(link.id)}: `{link.command}`" for link in found[: links.MOST_LINKS])
 
 
 def _items(title: str, items: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ class Sheet:
         asked: What was asked, as terms and texts.
         sure: What the answer rests on and how far it goes, as terms and texts.
         changelog: Address where the project tells of what it changed; may be empty, and may be any text.
+        undecided: Whether there is an answer, and it is that nothing could be told.
     """
 
     table: Table | None
@@ -34,6 +35,7 @@ class Sheet:
     asked: tuple[tuple[str, str], ...] = ()
     sure: tuple[tuple[str, str], ...] = ()
     changelog: str = ""
+    undecided: bool = False
 
 
 def number(value: Any) -> str:

@@ -17,25 +17,31 @@ there are several; this is one of them, and not always the first.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import count
 from statistics import median
-from typing import Any
 
 from scalescope.analysis import sequential
 from scalescope.analysis.paired import Effects, effects, interval, t_test, typical, welch
 from scalescope.analysis.summary import plural
 from scalescope.errors import InvalidField, UsageError
-from scalescope.model.finding import Evidence
+from scalescope.model import parameters
+from scalescope.model.mapping import Mapped
 from scalescope.studies.comparison.judge import change, order
+from scalescope.studies.release.parameters import (
+    FEWEST_PAIRS,
+    MaxEnvironments,
+    MaxPairs,
+    ReleaseParameters,
+    SmallestEffect,
+)
 
 LEAD, MOST_VOTES = 2, 6
 """By how much one answer must lead, and valid trials after which a candidate without that stays undecided."""
 MOST_INVALID = 3
 """Trials or pairs that are not valid, after which a candidate with no more valid ones is given up."""
-FEWEST_PAIRS = 3
 ALPHA = 0.02
 """Wrong decisions about one candidate, all looks together; a bisection over 30 candidates makes about five."""
 HALF = 0.5
@@ -75,7 +81,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True)
-class Question:
+class ReleaseQuestion(Mapped):
     """What is searched.
 
     Attributes:
@@ -85,8 +91,6 @@ class Question:
         symptom: What a bad candidate does, for words only: `shows too-few-partitions`.
         metric: Name of the number, for words only.
         max_candidates: Candidates touched at most, ends included: each needs an environment.
-        max_pairs: Valid pairs of one candidate at most, where trials give a number.
-        smallest_effect: By how much the ends must differ in a number: 0.03 is 3 %.
         seed: Of the order within pairs.
 
     Raises:
@@ -98,20 +102,15 @@ class Question:
     subject: str = ""
     symptom: str = "shows it"
     metric: str = "makespan_s"
-    max_candidates: int = 12
-    max_pairs: int = 20
-    smallest_effect: float = 0.03
+    max_candidates: MaxEnvironments = ReleaseParameters.max_environments
+    max_pairs: MaxPairs = ReleaseParameters.max_pairs
+    smallest_effect: SmallestEffect = ReleaseParameters.smallest_effect
     seed: int = 0
 
     def __post_init__(self) -> None:
+        parameters.check_fields(self)
         if len(self.labels) < 2:
             raise InvalidField("labels", self.labels, "a good end, a bad end, and what lies between them")
-        if self.max_candidates < 2:
-            raise InvalidField("max_candidates", self.max_candidates, "at least 2: both ends are tried")
-        if not FEWEST_PAIRS <= self.max_pairs <= 1000:
-            raise InvalidField("max_pairs", self.max_pairs, f"a whole number from {FEWEST_PAIRS} to 1000")
-        if not 0 <= self.smallest_effect < 1:
-            raise InvalidField("smallest_effect", self.smallest_effect, "a share from 0 to below 1; 0.03 is 3 %")
 
     @property
     def last(self) -> int:
@@ -128,19 +127,10 @@ class Question:
         """Nominal level of each look."""
         return sequential.level(ALPHA, self.looks)
 
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return {**asdict(self), "labels": list(self.labels)}
-
 
 @dataclass(frozen=True)
 class Ask:
-    """One trial to run.
-
-    Attributes:
-        candidate: Index of its label.
-        turn: Number of the trial of this candidate, or of the pair where trials give a number.
-    """
+    """One trial to run of a candidate: its number, or that of the pair where trials give a number."""
 
     candidate: int
     turn: int
@@ -165,15 +155,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is known of one candidate.
-
-    Attributes:
-        index: Place in the order.
-        label: Its name.
-        state: Good, bad, or why neither.
-        trials: How many were run of it, valid or not; the good end is also the partner in every pair.
-        words: What they say.
-    """
+    """What is known of a candidate, in words too; `trials` counts all that were run, valid or not."""
 
     index: int
     label: str
@@ -183,7 +165,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Mapped):
     """Where it came in.
 
     Attributes:
@@ -197,7 +179,7 @@ class Release:
         line: One sentence for people.
     """
 
-    question: Question
+    question: ReleaseQuestion
     decision: Decision
     first_bad: Candidate | None
     last_good: Candidate | None
@@ -206,29 +188,8 @@ class Release:
     trials: int
     line: str
 
-    @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        """What it rests on: one entry per candidate tried, in their order."""
-        return tuple(
-            Evidence(f"{each.label}: {each.words}", str(each.state), plural(each.trials, "trial"))
-            for each in sorted(self.tried, key=lambda each: each.index)
-        )
 
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return {
-            "question": self.question.to_mapping(),
-            "decision": self.decision,
-            "first_bad": None if self.first_bad is None else asdict(self.first_bad),
-            "last_good": None if self.last_good is None else asdict(self.last_good),
-            "skipped": [asdict(each) for each in self.skipped],
-            "tried": [asdict(each) for each in self.tried],
-            "trials": self.trials,
-            "line": self.line,
-        }
-
-
-def further(question: Question, readings: Sequence[Reading]) -> tuple[Ask, ...]:
+def further(question: ReleaseQuestion, readings: Sequence[Reading]) -> tuple[Ask, ...]:
     """Trials to run next, in this order; none when the search is over.
 
     Depends on nothing but the readings: a search that was killed goes on where it was.
@@ -240,7 +201,7 @@ def further(question: Question, readings: Sequence[Reading]) -> tuple[Ask, ...]:
     return tuple(ask for index in _search(table).open for ask in table.asks(index))
 
 
-def judge(question: Question, readings: Sequence[Reading]) -> Release:
+def judge(question: ReleaseQuestion, readings: Sequence[Reading]) -> Release:
     """Where it came in, as far as the readings say.
 
     Raises:
@@ -326,7 +287,7 @@ def _next(good: int, bad: int, skipped: Collection[int]) -> int | None:
 class _Table:
     """The readings of a question, and what they say of each candidate."""
 
-    def __init__(self, question: Question, readings: Sequence[Reading]) -> None:
+    def __init__(self, question: ReleaseQuestion, readings: Sequence[Reading]) -> None:
         self.question = question
         self.cells: dict[int, dict[int, Reading]] = {}
         for reading in readings:
@@ -385,9 +346,7 @@ class _Table:
         return all(reading.value != 0 for cells in self.cells.values() for reading in cells.values())
 
     def _effects(self, index: int) -> Effects:
-        good = self.cells.get(0, {})
-        pairs = [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
-        return typical(effects(pairs, log=self._log))
+        return typical(effects(self._pairs(index), log=self._log))
 
     def _weigh(self, index: int) -> tuple[State, str]:
         found, question = self._effects(index), self.question
@@ -408,17 +367,17 @@ class _Table:
     def _compared(self, index: int, found: Effects) -> str:
         """A candidate beside the good end: `workers_used 2 instead of 101 in 2.50.0`."""
         metric, good = self.question.metric, self.question.labels[0]
-        a, b = (median(side) for side in zip(*self._pairs(index), strict=True))
+        valid = [pair for pair in self._pairs(index) if None not in pair]
+        a, b = (median(side) for side in zip(*valid, strict=True))
         if a == b:
             return f"{metric} {b:,.4g} as in {good}"
         more = "" if found.exact else f", {change(found.ratio(found.mean))}"
         return f"{metric} {b:,.4g} instead of {a:,.4g} in {good}{more}"
 
-    def _pairs(self, index: int) -> list[tuple[float, float]]:
-        """Valid pairs of the good end and a candidate."""
+    def _pairs(self, index: int) -> list[tuple[float | None, float | None]]:
+        """The good end and a candidate, pair by pair; None where a trial is not valid."""
         good = self.cells.get(0, {})
-        pairs = [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
-        return [(a, b) for a, b in pairs if a is not None and b is not None]
+        return [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
 
     def _end_differs(self, found: Effects, *, last: bool) -> State:
         """Bad once the effect is known so well that it could be told from its half, by which all others are judged."""

@@ -8,91 +8,63 @@ from typing import Any
 
 from scalescope.analysis.summary import settings
 from scalescope.errors import InvalidField
-from scalescope.model import fields
+from scalescope.model import fields, parameters
 from scalescope.model.fields import Scalar
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import CLUSTER, ENVIRONMENT, Point
 from scalescope.model.trial import Trial
 from scalescope.run.request import Ask, Request
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison import judge as comparison
-from scalescope.studies.comparison.judge import Decision
+from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, family, further, judge, order
+from scalescope.studies.comparison.parameters import ComparisonParameters
 from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
 from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
-METRIC = "makespan_s"
-SMALLEST_EFFECT, MAX_PAIRS = comparison.SMALLEST_EFFECT, comparison.MOST_PAIRS
-
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
-    """The study that parameters of the flow `compare` ask for; nothing is started.
+    """The study that `ComparisonParameters` ask for, checked completely; nothing is started.
 
     Raises:
         ScalescopeError: The first thing that is wrong.
     """
-    design = {name: given[name] for name in ("metric", "smallest_effect", "max_pairs") if name in given}
-    workloads = [fields.text("workloads", each) for each in given.get("workloads", ())]
-    a, b = (fields.mapping(side, given.get(side, {})) for side in ("a", "b"))
-    first = {"workload": workloads[0]} if workloads else {}
-    return check(base({**given, **first}, store, records), workloads, a, b, **design)
-
-
-def check(
-    shared: Base,
-    workloads: Sequence[str],
-    a: Mapping[str, Any],
-    b: Mapping[str, Any],
-    *,
-    metric: object = METRIC,
-    smallest_effect: object = SMALLEST_EFFECT,
-    max_pairs: object = MAX_PAIRS,
-) -> Inquiry:
-    """Check a question completely; nothing is started.
-
-    Args:
-        shared: What all trials share.
-        workloads: Each is compared for itself; none means that of the shared.
-        a: What is particular to A: values of axes.
-        b: What is particular to B.
-        metric: A number that is measured.
-        smallest_effect: Differences up to it are called the same, as a share.
-        max_pairs: Pairs after which it is given up.
-
-    Raises:
-        InvalidField: The first thing that is wrong.
-    """
-    arms = {side: _arm(side, given) for side, given in (("a", a), ("b", b))}
+    asked = parameters.check(ComparisonParameters, given)
+    workloads = [fields.text("workloads", each) for each in asked.workloads]
+    shared = base({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
+    arms = {
+        side: {name: fields.scalar(f"{side}.{name}", value) for name, value in values.items()}
+        for side, values in (("a", asked.a), ("b", asked.b))
+    }
     for name in (CLUSTER, ENVIRONMENT):  # said of both, where it is said of one
         if any(name in arm for arm in arms.values()):
             for arm in arms.values():
                 arm.setdefault(name, _default(shared, name))
-    number = quantity(fields.text("metric", metric))
-    names = list(workloads) or [shared.workload]
+    number = quantity(asked.metric)
+    names = workloads or [shared.workload]
     if len(set(names)) < len(names):
-        raise InvalidField("workload", names, "each workload once")
+        raise InvalidField("workloads", names, "each workload once")
     pairings = []
     for name in names:
-        question = comparison.Question(
+        question = ComparisonQuestion(
             metric=number.text,
             name=name if len(names) > 1 else "",
             larger_is_slower=number.text not in LARGER_IS_BETTER,
-            smallest_effect=fields.number("smallest_effect", smallest_effect, minimum=0, maximum=0.99),
-            max_pairs=fields.integer("max_pairs", max_pairs, minimum=comparison.FEWEST),
+            smallest_effect=asked.smallest_effect,
+            max_pairs=asked.max_pairs,
         )
         pairings.append(_pairing(question, number, shared, name, arms))
-    arms_given = {side: dict(arm) for side, arm in arms.items()}
-    design = {"metric": number.text, "smallest_effect": smallest_effect, "max_pairs": max_pairs}
+    design = {"metric": number.text}
+    for name in ("smallest_effect", "max_pairs"):  # as they were given: the same question has the same digest
+        design[name] = given.get(name, getattr(asked, name))
     return Inquiry(
         StudyKind.COMPARISON,
-        {**shared.to_mapping(), "workloads": names, **arms_given, **design},
-        tuple(replace(each.request, grow=timed(each.grow, shared.minutes)) for each in pairings),
+        {**shared.to_mapping(), "workloads": names, **arms, **design},
+        tuple(timed(each.request, each.grow, shared.minutes) for each in pairings),
         lambda runs: _answer(pairings, runs),
         shared.follows,
     )
 
 
-def _arm(side: str, given: Mapping[str, Any]) -> dict[str, Scalar]:
-    return {name: fields.scalar(f"{side}.{name}", value) for name, value in given.items()}
+check = ask
 
 
 def _default(shared: Base, name: str) -> Scalar:
@@ -104,7 +76,7 @@ def _default(shared: Base, name: str) -> Scalar:
 class _Pairing:
     """Pairs of one workload, as growth of a sweep. Two equal arms share a point, and take its repeats in turn."""
 
-    question: comparison.Question
+    question: ComparisonQuestion
     number: Quantity
     request: Request
     a: Point
@@ -115,8 +87,8 @@ class _Pairing:
         pairs = self.pairs(done)
         return [
             self._ask(side, pair)
-            for pair in range(len(pairs), len(pairs) + comparison.further(self.question, pairs))
-            for side in comparison.order(self.request.sweep.seed, pair)
+            for pair in range(len(pairs), len(pairs) + further(self.question, pairs))
+            for side in order(self.request.sweep.seed, pair)
         ]
 
     def pairs(self, done: Sequence[Trial]) -> list[tuple[float | None, float | None]]:
@@ -139,7 +111,7 @@ class _Pairing:
 
 
 def _pairing(
-    question: comparison.Question,
+    question: ComparisonQuestion,
     number: Quantity,
     shared: Base,
     workload: str,
@@ -167,10 +139,10 @@ def _labels(a: Point, b: Point) -> tuple[str, str]:
 
 
 def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> Answer:
-    found = [comparison.judge(each.question, each.pairs(run.trials)) for each, run in zip(pairings, runs, strict=True)]
+    found = [judge(each.question, each.pairs(run.trials)) for each, run in zip(pairings, runs, strict=True)]
     if len(found) == 1:
         [only] = found
         return Answer(only.line + because(runs[0].trials), only.to_mapping(), alarm=only.decision is Decision.SLOWER)
-    family = comparison.family(found)
+    together = family(found)
     trials = [trial for run in runs for trial in run.trials]
-    return Answer(family.line + because(trials), family.to_mapping(), alarm=family.count(Decision.SLOWER) > 0)
+    return Answer(together.line + because(trials), together.to_mapping(), alarm=together.count(Decision.SLOWER) > 0)
