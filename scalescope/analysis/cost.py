@@ -176,8 +176,8 @@ class Budget:
     """
 
     core_hours: Annotated[float | None, Parameter("Hours of cores.", minimum=0)] = None
-    money: Annotated[float | None, Parameter("Money, in the currency of the prices.", minimum=0)] = None
-    hours: Annotated[float | None, Parameter("Real hours.", minimum=0)] = None
+    money: Annotated[float | None, Parameter("Money, in the currency of the price table.", minimum=0)] = None
+    hours: Annotated[float | None, Parameter("Hours of measuring.", minimum=0)] = None
     prices: Prices = field(default_factory=Prices)
 
     @classmethod
@@ -192,7 +192,7 @@ class Budget:
         Raises:
             InvalidField: A limit is unknown or no number from 0; or it is one of money, and a price is not known.
         """
-        budget = replace(check(cls, fields.mapping("budget", data), "budget"), prices=prices)
+        budget = check(cls, fields.mapping("budget", data), "budget")
         for spec in clusters if budget.money is not None else ():
             if prices.of(spec) is None:
                 place = getattr(spec, "partition", "") or spec.kind
@@ -202,7 +202,7 @@ class Budget:
                     f"no limit of money, since a worker-hour of {place} has no price",
                     next_step="add it to the price table, or set budget.core_hours",
                 )
-        return budget
+        return replace(budget, prices=prices)
 
     @property
     def limits(self) -> dict[str, float]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from scalescope.errors import InvalidField
 
 T = TypeVar("T")
-_Reader = Callable[[Any, str], Any]
-"""Takes a value and the name of its field, and returns it as the field holds it."""
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
 
 class Mapped:
@@ -51,88 +50,53 @@ def from_mapping(cls: type[T], data: object, where: str = "") -> T:
         raise InvalidField(where or cls.__name__, data, "a mapping of names to values")
     found: dict[str, Any] = {}
     known: Any = cls
-    for name, (read, required) in _readers(known).items():
-        field = f"{where}.{name}" if where else name
-        if name in data:
-            found[name] = read(data[name], field)
-        elif required:
-            raise InvalidField(field, None, "a value")
+    for each, hint in _fields(known):
+        name = f"{where}.{each.name}" if where else each.name
+        if each.name in data:
+            found[each.name] = _read(hint, data[each.name], name)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise InvalidField(name, None, "a value")
     return cls(**found)
 
 
 @cache
-def _readers(cls: Any) -> dict[str, tuple[_Reader, bool]]:
-    """By name of the field: what reads it, and whether it must be there."""
+def _fields(cls: Any) -> tuple[tuple[Field[Any], Any], ...]:
+    """The fields of a dataclass with their types."""
     hints = get_type_hints(cls)
-    return {
-        each.name: (_reader(hints[each.name]), each.default is MISSING and each.default_factory is MISSING)
-        for each in fields(cls)
-        if each.init
-    }
+    return tuple((each, hints[each.name]) for each in fields(cls) if each.init)
 
 
-def _reader(hint: Any) -> _Reader:
+def _read(hint: Any, value: Any, where: str) -> Any:
+    """A value as a field of this type holds it."""
     origin, inner = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _reader(inner[0])
     if origin in (Union, types.UnionType):
-        return _one_of([_reader(each) for each in inner])
+        return _first(inner, value, where)
     if origin is tuple:
-        return _each(_reader(inner[0]))
-    if origin is not None and issubclass(origin, Mapping):
-        return _values(_reader(inner[1]))
-    if is_dataclass(hint):
-        return lambda value, where: from_mapping(hint, value, where)  # type: ignore[arg-type]  # a class, no instance
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return lambda value, where: _member(hint, value, where)
-    return _plain(hint)
-
-
-def _plain(hint: Any) -> _Reader:
-    kinds = (int, float) if hint is float else hint
-    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
-
-    def read(value: Any, where: str) -> Any:
-        if hint is not Any and (not isinstance(value, kinds) or (isinstance(value, bool) and hint in (int, float))):
-            raise InvalidField(where, value, words.get(hint, str(hint)))
-        return value
-
-    return read
-
-
-def _one_of(readers: list[_Reader]) -> _Reader:
-    def read(value: Any, where: str) -> Any:
-        problems = []
-        for reader in readers:
-            try:
-                return reader(value, where)
-            except InvalidField as problem:
-                problems.append(problem)
-        raise problems[0]
-
-    return read
-
-
-def _each(reader: _Reader) -> _Reader:
-    def read(value: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
             raise InvalidField(where, value, "a list")
-        return tuple(reader(item, f"{where}[{i}]") for i, item in enumerate(value))
-
-    return read
-
-
-def _values(reader: _Reader) -> _Reader:
-    def read(value: Any, where: str) -> dict[Any, Any]:
+        return tuple(_read(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is not None:
         if not isinstance(value, Mapping):
             raise InvalidField(where, value, "a mapping of names to values")
-        return {key: reader(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: _read(inner[1], item, f"{where}.{key}") for key, item in value.items()}
+    if is_dataclass(hint):
+        return from_mapping(hint, value, where)  # type: ignore[arg-type]  # a class, no instance
+    if issubclass(hint, Enum):
+        if value not in list(hint):
+            raise InvalidField(where, value, "one of " + ", ".join(str(each.value) for each in hint))
+        return hint(value)
+    kinds = (int, float) if hint is float else hint
+    if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+        raise InvalidField(where, value, WORDS[hint])
+    return value
 
-    return read
 
-
-def _member(cls: type[Enum], value: Any, where: str) -> Enum:
-    try:
-        return cls(value)
-    except ValueError as error:
-        raise InvalidField(where, value, "one of " + ", ".join(str(each.value) for each in cls)) from error
+def _first(hints: Sequence[Any], value: Any, where: str) -> Any:
+    """A value as the first of several types takes it; what that expected is said where none does."""
+    problems = []
+    for hint in hints:
+        try:
+            return _read(hint, value, where)
+        except InvalidField as problem:
+            problems.append(problem)
+    raise problems[0]

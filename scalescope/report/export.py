@@ -12,7 +12,7 @@ from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import rows
-from scalescope.report.table import markdown_text, to_mappings
+from scalescope.report.table import markdown_list, markdown_text, to_mappings
 from scalescope.report.table import to_markdown as table_markdown
 
 SCHEMA = 2
@@ -48,17 +48,17 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
     blocks = [
         f"**{markdown_text(verdict.line)}**",
         _table(summaries),
-        _items("Scaling", [f"{title}: {line}" for title, line in rows.knees(sweep, trials)]),
+        markdown_list("Scaling", [f"{title}: {line}" for title, line in rows.knees(sweep, trials)]),
         _worker_time(summaries, verdict),
-        _items(
+        markdown_list(
             "Also found",
             [
                 f"{finding.severity.word}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
                 for finding in verdict.findings[1:]
             ],
         ),
-        _items("Excluded trials", rows.reasons(summaries)),
-        _items("Quality of the capture", rows.warnings(summaries)),
+        markdown_list("Excluded trials", rows.reasons(summaries)),
+        markdown_list("Quality of the capture", rows.warnings(summaries)),
         "\n\n".join(markdown_text(line) for line in rows.cluster_lines(sweep, trials)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -78,9 +78,3 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:
     parts = ", ".join(f"{part.title} {part.percent} %" for part in rows.worker_time_parts(point.metrics))
     where = label(point.point, varied(summary.point for summary in summaries))
     return f"**Worker time** at {markdown_text(where)}: {parts}."
-
-
-def _items(title: str, items: Sequence[str]) -> str:
-    if not items:
-        return ""
-    return f"**{title}**\n\n" + "\n".join(f"- {markdown_text(item)}" for item in items)

@@ -162,6 +162,13 @@ def to_mappings(table: Table) -> list[dict[str, str]]:
     return [dict(zip(heads, map(html.escape, row.cells), strict=True)) for row in table.rows]
 
 
+def markdown_list(title: str, items: Sequence[str]) -> str:
+    """A heading and a list; nothing where there are no items."""
+    if not items:
+        return ""
+    return (f"**{title}**\n\n" if title else "") + "\n".join(f"- {markdown_text(item)}" for item in items)
+
+
 def markdown_text(text: object) -> str:
     """Text that neither Markdown nor HTML can misread, on one line."""
     flat = html.escape(" ".join(str(text).split()), quote=False)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
-from scalescope.errors import InvalidField, StoreError
+from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model.finding import Finding, Verdict
 from scalescope.model.metrics import METRICS, Metrics
 from scalescope.model.sweep import Point, digest
 from scalescope.model.trial import Trial, TrialState
 from scalescope.store.codec import Unreadable, clean
-from scalescope.store.schema import Base, EnvironmentRow, FindingRow, PointRow, RunRow, TrialRow
+from scalescope.store.schema import Base, EnvironmentRow, FindingRow, PointRow, RunRow, StudyRow, TrialRow
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
+Named = TypeVar("Named", "RunRow", "StudyRow")
 
 INTERRUPTED = "interrupted"
 """A fact that is true of a trial that was stopped from outside: it is shown, and run again on resume."""
@@ -139,6 +140,25 @@ def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
         except StoreError as error:
             logger.warning("%s\nIt is left out.", error)
     return result
+
+
+def one_of(found: Sequence[Named], reference: str, what: str, where: str) -> Named | None:
+    """The row with this id, or the only one whose id begins with it; None where there is no row.
+
+    Raises:
+        UsageError: There are several.
+    """
+    exact = [row for row in found if row.id == reference]
+    if len(found) > 1 and not exact:
+        text = f"Several {what} begin with {reference!r}: {listed(found)}"
+        raise UsageError(text, where=where, next_step="Give more of the id.")
+    return next(iter(exact or found), None)
+
+
+def listed(found: Iterable[RunRow | StudyRow]) -> str:
+    """The ids of five rows, and dots for more."""
+    ids = [row.id for row in found]
+    return ", ".join(ids[:5] + ["..."] * (len(ids) > 5))
 
 
 def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:

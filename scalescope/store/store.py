@@ -340,15 +340,9 @@ class Store:
             elif reference:
                 prefix = RunRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(_newest_runs().where(prefix).limit(6)).all()
-            exact = [row for row in found if row.id == reference]
-            if exact or len(found) == 1:
-                return self._run((exact or found)[0])
-            others = found or session.scalars(_newest_runs().limit(6)).all()
-            ids = ", ".join([row.id for row in others][:5] + ["..."] * (len(others) > 5))
-        if found:
-            raise UsageError(
-                f"Several runs begin with {reference!r}: {ids}", where=self.where, next_step="Give more of the id."
-            )
+            if row := rows.one_of(found, reference, "runs", self.where):
+                return self._run(row)
+            ids = rows.listed(session.scalars(_newest_runs().limit(6)))
         if ids:
             raise UsageError(
                 f"There is no run {reference!r}", where=self.where, next_step=f"There are: {ids}; or `latest`."

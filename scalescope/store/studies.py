@@ -119,14 +119,8 @@ class Studies:
             else:
                 begins = StudyRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(newest.where(begins).limit(6)).all()
-            exact = [row for row in found if row.id == reference]
-            if exact or len(found) == 1:
-                return self._study(session, (exact or found)[0])
-        if found:
-            ids = ", ".join(row.id for row in found)
-            raise UsageError(
-                f"Several studies begin with {reference!r}: {ids}", where=self._where, next_step="Give more of the id."
-            )
+            if row := rows.one_of(found, reference, "studies", self._where):
+                return self._study(session, row)
         raise UsageError(
             f"There is no study {reference!r}", where=self._where, next_step="`scalescope show --list` lists them."
         )

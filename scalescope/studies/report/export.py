@@ -7,7 +7,7 @@ from typing import Any
 
 from scalescope.model.study import Study
 from scalescope.report import links
-from scalescope.report.table import markdown_text, to_mappings
+from scalescope.report.table import markdown_list, markdown_text, to_mappings
 from scalescope.report.table import to_markdown as table_markdown
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import headline, sheet
@@ -55,17 +55,10 @@ def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
     blocks = [
         f"**{markdown_text(headline(study))}**",
         table_markdown(shown.table) if shown.table is not None else "",
-        _items("", [note.text for note in shown.notes]),
+        markdown_list("", [note.text for note in shown.notes]),
         f"Changelog: {markdown_text(shown.changelog)}" if shown.changelog else "",
-        _items("What was asked", [f"{term}: {text}" for term, text in shown.asked]),
-        _items("How sure", [f"{term}: {text}" for term, text in shown.sure if text]),
+        markdown_list("What was asked", [f"{term}: {text}" for term, text in shown.asked]),
+        markdown_list("How sure", [f"{term}: {text}" for term, text in shown.sure if text]),
         links.markdown(links.of_study(study)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _items(title: str, items: Sequence[str]) -> str:
-    if not items:
-        return ""
-    head = f"**{title}**\n\n" if title else ""
-    return head + "\n".join(f"- {markdown_text(item)}" for item in items)

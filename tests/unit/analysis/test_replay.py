@@ -26,7 +26,7 @@ def problem(seconds: list[float], needs: list[tuple[int, int]] = (), *, groups: 
     return Replay(
         seconds=np.array(seconds, np.float64),
         graph=graph_of(count, needs),
-        **{"overhead_s": 0.0, "pauses": np.zeros(1), "group": names, "prefix": names} | arrays | given,
+        **{"overhead_s": 0.0, "pauses": np.zeros(1), "group": names} | arrays | given,
     )
 
 
@@ -282,13 +282,6 @@ def test_shared_data_is_not_cut():
     cut = problem([1.0, 2, 2], [(1, 0), (2, 0)], groups="abb").with_partitions(2)
     assert cut.seconds.tolist() == pytest.approx([1, 1, 1, 1, 1])
     assert needs_of(cut) == [[], [0], [0], [0], [0]]
-
-
-def test_only_the_stages_asked_for_are_cut():
-    stages = problem([2.0, 2, 2, 2], [(2, 0), (3, 1)], groups="aabb")
-    cut = stages.with_partitions(2, prefixes=["b"])
-    assert cut.seconds.tolist() == pytest.approx([2, 2, 1, 1, 1, 1])
-    assert needs_of(cut) == [[], [], [0], [0], [1], [1]]
 
 
 def test_phases_are_not_merged():
