@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from prefect.blocks.core import Block
@@ -73,7 +72,7 @@ def block(spec: type[ClusterSpec]) -> type[ClusterBlock]:
 
 
 def _type(declaration: Declared) -> Any:
-    return Mapping[str, SecretStr] if declaration.name == SECRETS else declaration.type
+    return dict[str, SecretStr] if declaration.name == SECRETS else declaration.type
 
 
 def _field(declaration: Declared) -> Any:
