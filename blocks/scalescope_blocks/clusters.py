@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from prefect.blocks.core import Block
@@ -60,7 +59,7 @@ def block(spec: type[ClusterSpec]) -> type[ClusterBlock]:
     name = "".join(word.capitalize() for word in spec.title.split())
     example = ", ".join(f"{field}={value!r}" for field, value in spec.example.items())
     namespace: dict[str, Any] = {
-        "__module__": __name__,
+        "__module__": __package__,  # where they are found, to be pickled
         "__doc__": f"{spec.summary()}\n\nExample:\n    ```python\n    from scalescope_blocks import {name}\n\n"
         f'    {name}({example}).save("prod")\n    ```\n',
         "__annotations__": {each.name: _type(each) for each in declared(spec)},
@@ -73,7 +72,7 @@ def block(spec: type[ClusterSpec]) -> type[ClusterBlock]:
 
 
 def _type(declaration: Declared) -> Any:
-    return Mapping[str, SecretStr] if declaration.name == SECRETS else declaration.type
+    return dict[str, SecretStr] if declaration.name == SECRETS else declaration.type
 
 
 def _field(declaration: Declared) -> Any:

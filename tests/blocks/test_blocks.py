@@ -80,6 +80,11 @@ def test_a_block_that_cannot_be_right_cannot_be_made(kind: str, fields: dict[str
         CLUSTERS[kind](**fields)
 
 
+def test_prefect_knows_what_is_secret() -> None:
+    assert blocks.CustomCluster.model_json_schema()["secret_fields"] == ["secrets"]
+    assert blocks.ResultStore.model_json_schema()["secret_fields"] == ["url"]
+
+
 def test_a_store_opens_and_hides_its_password(tmp_path: Path) -> None:
     block = blocks.ResultStore(url=str(tmp_path / "results.db"), records=str(tmp_path / "raw"))
     with block.open() as store:

@@ -17,6 +17,12 @@ from scalescope.clusters.slurm.spec import SlurmSpec
 REQUEST = script.Request("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dask-jobqueue makes the folder of the logs."""
+    monkeypatch.chdir(tmp_path)
+
+
 def directives(text: str, mark: str = "#SBATCH ") -> list[str]:
     return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
 
@@ -122,8 +128,7 @@ def test_the_script_is_shell() -> None:
     assert checked.stderr == ""
 
 
-def test_placeholders_stand_for_what_is_known_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_placeholders_stand_for_what_is_known_later(tmp_path: Path) -> None:
     found = script.text(SlurmSpec(workers_per_job=8), 100, 1)
     for word in ("scalescope-LABEL", "FOLDER/logs", "tls://SCHEDULER:0", "--workers 8"):
         assert word in found
