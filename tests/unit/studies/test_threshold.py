@@ -184,6 +184,9 @@ def test_no_regime_wider_than_a_seventh_of_the_range_is_missed(at: int) -> None:
 @settings(max_examples=40, deadline=None)
 def test_a_step_on_a_line_is_found_exactly_with_few_points(at: int, size: float, level: float, slope: float) -> None:
     threshold = found(lambda x: level * (1 + slope * x) * (size if x > at else 1), 1, 500)
+    if not threshold.jumps and min(at - 1, 500 - at) < threshold.widest:
+        assert "narrower than" in threshold.line  # may be missed, and it says so
+        return
     assert places(threshold) == [(at, at + 1)]
     assert threshold.jumps[0].ratio == pytest.approx(size, rel=0.06)
     assert threshold.points <= 24
