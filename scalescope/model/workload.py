@@ -12,8 +12,8 @@ from scalescope.model.fields import Scalar
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One parameter of a workload.
+class WorkloadParameter:
+    """One parameter of a workload, as it is read off the signature of its function.
 
     Attributes:
         name: As the function spells it.
@@ -21,7 +21,8 @@ class Parameter:
         help: One sentence; units in words.
         kind: `int`, `float`, `str`, `bool`, or `any` where the function does not say.
         minimum: Smallest number allowed.
-        choices: The only values allowed, where there are few.
+        maximum: Largest number allowed.
+        choices: The only values allowed, where there are few; where the kind is `int`, words besides numbers.
         optional: Whether `None` is allowed.
         required: Whether a sweep must give it (there is no default).
     """
@@ -31,6 +32,7 @@ class Parameter:
     help: str = ""
     kind: str = "any"
     minimum: float | None = None
+    maximum: float | None = None
     choices: tuple[Scalar, ...] = ()
     optional: bool = False
     required: bool = False
@@ -40,17 +42,29 @@ class Parameter:
         where = f"{section}.{self.name}"
         if value is None and self.optional:
             return None
+        if self.kind == "int":
+            return self._whole_number(where, value)
         if self.choices:
             return fields.choice(where, value, self.choices)
-        if self.kind == "int":
-            return fields.integer(where, value, minimum=None if self.minimum is None else int(self.minimum))
         if self.kind == "float":
-            return fields.number(where, value, minimum=self.minimum)
+            return fields.number(where, value, minimum=self.minimum, maximum=self.maximum)
         if self.kind == "str":
             return "" if value == self.default == "" else fields.text(where, value)
         if self.kind == "bool":
             return fields.boolean(where, value)
         return fields.scalar(where, value)
+
+    def _whole_number(self, where: str, value: object) -> Scalar:
+        if isinstance(value, str) and value in self.choices:
+            return value
+        low, high = (None if bound is None else int(bound) for bound in (self.minimum, self.maximum))
+        try:
+            return fields.integer(where, value, minimum=low, maximum=high)
+        except InvalidField as error:
+            if not self.choices:
+                raise
+            words = ["null"] * self.optional + [repr(word) for word in self.choices]
+            raise InvalidField(where, value, f"{error.allowed}, or {' or '.join(words)}") from None
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,15 @@ class Simpler:
 
 
 @dataclass(frozen=True)
+class OptionalPackage:
+    """A distribution that a workload uses where it is installed, what for, and the extra that installs it."""
+
+    name: str
+    extra: str
+    purpose: str
+
+
+@dataclass(frozen=True)
 class Workload:
     """What is run, under a name that a sweep can give.
 
@@ -80,6 +103,8 @@ class Workload:
         run: `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None.
         parameters: All that `run` takes besides the client.
         packages: Distributions it needs besides `distributed`.
+        extra: The extra of Scalescope that installs them; empty where they come with Scalescope itself.
+        uses: Distributions that it can do without.
         modules: Modules that the text of its own module imports, at its top or in its functions.
         modelled: Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is
             charged and a trial is reproducible to the last bit.
@@ -90,13 +115,15 @@ class Workload:
     version: int
     summary: str
     run: Callable[..., Any] = field(compare=False, repr=False)
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[WorkloadParameter, ...] = ()
     packages: tuple[str, ...] = ()
+    extra: str = ""
+    uses: tuple[OptionalPackage, ...] = ()
     modules: tuple[str, ...] = ()
     modelled: bool = False
     simpler: tuple[Simpler, ...] = ()
 
-    def parameter(self, name: str) -> Parameter | None:
+    def parameter(self, name: str) -> WorkloadParameter | None:
         """The parameter of that name, or None."""
         return next((parameter for parameter in self.parameters if parameter.name == name), None)
 
