@@ -27,21 +27,13 @@ from scalescope.run import quiet
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was looked at."""
 
-    Attributes:
-        name: What.
-        purpose: What needs it.
-        works: Whether it does.
-        found: Version or measurement, or what is wrong and what helps.
-        essential: Whether nothing works without it.
-    """
-
-    name: str
-    purpose: str
-    works: bool
-    found: str
-    essential: bool = False
+    name: str  # what
+    purpose: str  # what needs it
+    works: bool  # whether it does
+    found: str  # version or measurement, or what is wrong and what helps
+    essential: bool = False  # whether nothing works without it
 
     @property
     def mark(self) -> str:

@@ -13,29 +13,18 @@ from scalescope.model.fields import Scalar
 
 @dataclass(frozen=True)
 class WorkloadParameter:
-    """One parameter of a workload, as it is read off the signature of its function.
+    """One parameter of a workload, as it is read off the signature of its function."""
 
-    Attributes:
-        name: As the function spells it.
-        default: Used when a sweep does not give it.
-        help: One sentence; units in words.
-        kind: `int`, `float`, `str`, `bool`, or `any` where the function does not say.
-        minimum: Smallest number allowed.
-        maximum: Largest number allowed.
-        choices: The only values allowed, where there are few; where the kind is `int`, words besides numbers.
-        optional: Whether `None` is allowed.
-        required: Whether a sweep must give it (there is no default).
-    """
-
-    name: str
-    default: Scalar = None
-    help: str = ""
-    kind: str = "any"
-    minimum: float | None = None
-    maximum: float | None = None
+    name: str  # as the function spells it
+    default: Scalar = None  # used when a sweep does not give it
+    help: str = ""  # one sentence; units in words
+    kind: str = "any"  # `int`, `float`, `str`, `bool`, or `any` where the function does not say
+    minimum: float | None = None  # smallest number allowed
+    maximum: float | None = None  # largest number allowed
+    # the only values allowed, where there are few; where the kind is `int`, words besides numbers
     choices: tuple[Scalar, ...] = ()
-    optional: bool = False
-    required: bool = False
+    optional: bool = False  # whether `None` is allowed
+    required: bool = False  # whether a sweep must give it (there is no default)
 
     def check(self, value: object, *, section: str = "params") -> Scalar:
         """Return `value` as this parameter takes it, or raise `InvalidField`."""
@@ -69,17 +58,11 @@ class WorkloadParameter:
 
 @dataclass(frozen=True)
 class Simpler:
-    """A cheaper workload that hands the scheduler the same graph.
+    """A cheaper workload that hands the scheduler the same graph."""
 
-    Attributes:
-        workload: Its name.
-        without: What it does without, such as `file I/O`.
-        params: From the parameters of a trial of this workload, and its recorded work T1 in seconds, the parameters of
-            the other.
-    """
-
-    workload: str
-    without: str
+    workload: str  # its name
+    without: str  # what it does without, such as `file I/O`
+    # from the parameters of a trial of this workload, and its recorded work T1 in seconds, the parameters of the other
     params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
 
 
