@@ -17,14 +17,10 @@ class EmulationLimit(Mapped):
     When W workers start or end a task of T seconds together, the host needs W × `seconds_per_task` for the bookkeeping
     of all of them. What this adds to the makespan stays below `tolerance` × T while
     W ≤ tolerance × T / seconds_per_task.
-
-    Attributes:
-        seconds_per_task: Real seconds that scheduler and workers need for an empty task, all processes together.
-        tolerance: Largest relative error that is accepted.
     """
 
-    seconds_per_task: float
-    tolerance: float = TOLERANCE
+    seconds_per_task: float  # real seconds that scheduler and workers need for an empty task, all processes together
+    tolerance: float = TOLERANCE  # largest relative error that is accepted
 
     def shortest_task_s(self, workers: int) -> float:
         """Shortest task, in seconds, that this many workers can be emulated with."""

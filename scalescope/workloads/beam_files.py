@@ -9,19 +9,21 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scalescope.errors import InvalidField, UsageError
+from scalescope.errors import InvalidField
 from scalescope.model.fields import Scalar
-from scalescope.model.workload import Parameter, Simpler, Workload
-from scalescope.workloads._beam import beam_partition_parameters, run_pipeline
-from scalescope.workloads._common import check_same, fresh, partitions, require, wrong
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import OptionalPackage, Simpler, Workload
+from scalescope.workloads import signatures
+from scalescope.workloads._beam import BeamPartitions, run_pipeline
+from scalescope.workloads._common import PartitionSize, check_same, fresh, partitions, require, wrong
+from scalescope.workloads._file_work import BEAM_FILES, matrix, result_path, sum_of_square
 
 if TYPE_CHECKING:
     from distributed import Client
 
-NAME = "beam-files"
-DEVICES = ("auto", "cpu", "cuda")
+NAME = BEAM_FILES
 TOLERANCE = 1e-3
 """Relative; single precision adds up, and a GPU may use a shorter mantissa (TF32: 10 bits)."""
 
@@ -29,13 +31,20 @@ TOLERANCE = 1e-3
 def run(
     client: Client,
     *,
-    items: int = 100,
-    kib: int = 64,
-    size: int = 256,
-    device: str = "auto",
-    directory: str | None = None,
-    npartitions: int | str | None = None,
-    partition_size: int | None = None,
+    items: Annotated[int, Parameter("Files.", minimum=0)] = 100,
+    kib: Annotated[int, Parameter("Size of each file in KiB.", minimum=1)] = 64,
+    size: Annotated[int, Parameter("Rows, and columns, of the matrix that is squared for each file.", minimum=1)] = 256,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")
+    ] = "auto",
+    directory: Annotated[
+        str | None,
+        Parameter(
+            "Folder for the files, seen by the client and every worker; null is this machine's temporary folder."
+        ),
+    ] = None,
+    npartitions: BeamPartitions = None,
+    partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
     """Write files, send them through a pipeline, compare what came out, and remove them.
 
@@ -45,7 +54,7 @@ def run(
         WrongAnswer: A file was not processed, or its result is false.
     """
     chosen = partitions(items, npartitions, partition_size)
-    require("numpy", workload=NAME, distribution="numpy", extra="arrays")
+    require("numpy", workload=NAME, extra="arrays")
     if directory is not None and not Path(directory).is_dir():
         raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
     folder = Path(tempfile.mkdtemp(prefix="scalescope-beam-files-", dir=directory)).resolve()
@@ -73,63 +82,6 @@ def run(
         return {"files": items, "devices": check(written, expected)}
     finally:
         shutil.rmtree(folder)
-
-
-def result_path(path: str) -> str:
-    """Where the result of one file is written."""
-    return f"{path}.json"
-
-
-def matrix(content: bytes, size: int) -> Any:
-    """A `size` x `size` matrix of single-precision numbers from 0 to 1 that repeats the bytes of a file."""
-    import numpy as np
-
-    return np.resize(np.frombuffer(content, dtype=np.uint8), (size, size)).astype(np.float32) / np.float32(255)
-
-
-def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
-    """Square a matrix, 2 n³ floating-point operations, and add up the elements of the result.
-
-    Args:
-        factor: Square matrix.
-        device: `cpu` takes numpy, `cuda` takes torch, `auto` takes torch where it is installed and sees a GPU.
-
-    Returns:
-        The sum and the device that computed it.
-
-    Raises:
-        UsageError: `cuda` was asked for, and there is no torch or no GPU.
-    """
-    torch = None if device == "cpu" else _torch_with_gpu(needed=device == "cuda")
-    if torch is None:
-        return float((factor @ factor).sum(dtype="float64")), "cpu"
-    on_device = torch.from_numpy(factor).to("cuda")
-    return float((on_device @ on_device).sum(dtype=torch.float64).item()), "cuda"
-
-
-def sum_of_square(factor: Any) -> float:
-    """The same sum by n² operations: column sums times row sums."""
-    return float(factor.sum(axis=0, dtype="float64") @ factor.sum(axis=1, dtype="float64"))
-
-
-def _torch_with_gpu(*, needed: bool) -> Any:
-    """Torch, or None where it cannot use a GPU and need not."""
-    try:
-        torch = require("torch", workload=NAME, distribution="torch", extra="torch")
-    except UsageError:
-        if needed:
-            raise
-        return None
-    if torch.cuda.is_available():
-        return torch
-    if needed:
-        raise UsageError(
-            f"workload {NAME!r} was asked to compute on a GPU, and torch {torch.__version__} sees none on this worker",
-            where="params.device",
-            cause="a worker without a GPU, or a torch built without CUDA",
-            next_step="take device auto or cpu, or workers with a GPU",
-        )
-    return None
 
 
 def check(written: Iterable[str], expected: Mapping[str, float]) -> dict[str, int]:
@@ -171,20 +123,9 @@ WORKLOAD = Workload(
     version=1,
     summary="Apache Beam on Dask over files: read, multiply matrices on CPU or GPU, write.",
     run=run,
-    parameters=(
-        Parameter("items", 100, "Files.", "int", minimum=0),
-        Parameter("kib", 64, "Size of each file in KiB.", "int", minimum=1),
-        Parameter("size", 256, "Rows, and columns, of the matrix that is squared for each file.", "int", minimum=1),
-        Parameter("device", "auto", "What computes: auto is a GPU where torch sees one.", "str", choices=DEVICES),
-        Parameter(
-            "directory",
-            None,
-            "Folder for the files, seen by the client and every worker; null is this machine's temporary folder.",
-            "str",
-            optional=True,
-        ),
-        *beam_partition_parameters(),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("apache-beam", "dask", "numpy"),
+    extra="beam",
+    uses=(OptionalPackage("torch", "torch", "computes on a GPU"),),
     simpler=(Simpler("beam-pardo", "file I/O and matrix products (it sleeps as long as they took)", sleeping),),
 )
