@@ -17,7 +17,7 @@ from apache_beam.runners.dask import transform_evaluator
 from distributed.protocol import pickle
 
 from scalescope.errors import UsageError
-from scalescope.workloads import beam_files
+from scalescope.workloads import _file_work
 
 _shared = getattr(transform_evaluator, "apply_dofn_to_bundle", None)
 
@@ -77,7 +77,7 @@ class Compute(_Fresh):
     def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Square a matrix made of the content."""
         path, content = element
-        total, device = beam_files.square_and_sum(beam_files.matrix(content, self.size), self.device)
+        total, device = _file_work.square_and_sum(_file_work.matrix(content, self.size), self.device)
         yield path, {"sum": total, "device": device}
 
 
@@ -87,6 +87,6 @@ class Write(_Fresh):
     def process(self, element: tuple[str, dict[str, Any]]) -> Iterator[str]:
         """Write one file."""
         path, computed = element
-        result = beam_files.result_path(path)
+        result = _file_work.result_path(path)
         Path(result).write_text(json.dumps(computed), encoding="utf-8")
         yield result

@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalescope.errors import InvalidField, UsageError
+from scalescope.errors import InvalidField
 from scalescope.model.fields import Scalar
 from scalescope.model.workload import Parameter, Simpler, Workload
 from scalescope.workloads._beam import beam_partition_parameters, run_pipeline
 from scalescope.workloads._common import check_same, fresh, partitions, require, wrong
+from scalescope.workloads._file_work import BEAM_FILES, matrix, result_path, sum_of_square
 
 if TYPE_CHECKING:
     from distributed import Client
 
-NAME = "beam-files"
+NAME = BEAM_FILES
 DEVICES = ("auto", "cpu", "cuda")
 TOLERANCE = 1e-3
 """Relative; single precision adds up, and a GPU may use a shorter mantissa (TF32: 10 bits)."""
@@ -73,63 +74,6 @@ def run(
         return {"files": items, "devices": check(written, expected)}
     finally:
         shutil.rmtree(folder)
-
-
-def result_path(path: str) -> str:
-    """Where the result of one file is written."""
-    return f"{path}.json"
-
-
-def matrix(content: bytes, size: int) -> Any:
-    """A `size` x `size` matrix of single-precision numbers from 0 to 1 that repeats the bytes of a file."""
-    import numpy as np
-
-    return np.resize(np.frombuffer(content, dtype=np.uint8), (size, size)).astype(np.float32) / np.float32(255)
-
-
-def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
-    """Square a matrix, 2 n³ floating-point operations, and add up the elements of the result.
-
-    Args:
-        factor: Square matrix.
-        device: `cpu` takes numpy, `cuda` takes torch, `auto` takes torch where it is installed and sees a GPU.
-
-    Returns:
-        The sum and the device that computed it.
-
-    Raises:
-        UsageError: `cuda` was asked for, and there is no torch or no GPU.
-    """
-    torch = None if device == "cpu" else _torch_with_gpu(needed=device == "cuda")
-    if torch is None:
-        return float((factor @ factor).sum(dtype="float64")), "cpu"
-    on_device = torch.from_numpy(factor).to("cuda")
-    return float((on_device @ on_device).sum(dtype=torch.float64).item()), "cuda"
-
-
-def sum_of_square(factor: Any) -> float:
-    """The same sum by n² operations: column sums times row sums."""
-    return float(factor.sum(axis=0, dtype="float64") @ factor.sum(axis=1, dtype="float64"))
-
-
-def _torch_with_gpu(*, needed: bool) -> Any:
-    """Torch, or None where it cannot use a GPU and need not."""
-    try:
-        torch = require("torch", workload=NAME, distribution="torch", extra="torch")
-    except UsageError:
-        if needed:
-            raise
-        return None
-    if torch.cuda.is_available():
-        return torch
-    if needed:
-        raise UsageError(
-            f"workload {NAME!r} was asked to compute on a GPU, and torch {torch.__version__} sees none on this worker",
-            where="params.device",
-            cause="a worker without a GPU, or a torch built without CUDA",
-            next_step="take device auto or cpu, or workers with a GPU",
-        )
-    return None
 
 
 def check(written: Iterable[str], expected: Mapping[str, float]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from scalescope.errors import InvalidField, UsageError, WrongAnswer
-from scalescope.workloads import _beam, beam_files, beam_pardo
+from scalescope.workloads import _beam, _file_work, beam_files, beam_pardo
 
 if TYPE_CHECKING:
     from .conftest import Place
@@ -159,7 +159,7 @@ def test_files_are_removed(inproc: Place, tmp_path: Path) -> None:
 def test_false_results_are_noticed_and_files_removed(
     inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beam_files, "square_and_sum", lambda factor, device: (1.0, "cpu"))
+    monkeypatch.setattr(_file_work, "square_and_sum", lambda factor, device: (1.0, "cpu"))
     with pytest.raises(WrongAnswer, match="beam-files"):
         beam_files.run(inproc.client, items=3, kib=1, size=8, directory=str(tmp_path))
     assert list(tmp_path.iterdir()) == []
@@ -210,16 +210,16 @@ def test_computes_on_a_gpu_where_torch_sees_one(inproc: Place, monkeypatch: pyte
 
 
 def test_computes_on_the_cpu_where_torch_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    factor = beam_files.matrix(b"\x00\xff", 4)
+    factor = _file_work.matrix(b"\x00\xff", 4)
     monkeypatch.setitem(sys.modules, "torch", _torch(gpu=False))
-    assert beam_files.square_and_sum(factor, "auto")[1] == "cpu"
+    assert _file_work.square_and_sum(factor, "auto")[1] == "cpu"
     with pytest.raises(UsageError, match="sees none on this worker"):
-        beam_files.square_and_sum(factor, "cuda")
+        _file_work.square_and_sum(factor, "cuda")
 
 
 def test_computes_on_the_cpu_where_there_is_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    factor = beam_files.matrix(b"\x00\xff", 4)
+    factor = _file_work.matrix(b"\x00\xff", 4)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert beam_files.square_and_sum(factor, "auto")[1] == "cpu"
+    assert _file_work.square_and_sum(factor, "auto")[1] == "cpu"
     with pytest.raises(UsageError, match=r"scalescope\[torch\]"):
-        beam_files.square_and_sum(factor, "cuda")
+        _file_work.square_and_sum(factor, "cuda")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField, UsageError, WrongAnswer
 from scalescope.workloads import (
+    _file_work,
     array_matmul,
     bag_map,
     beam_files,
@@ -63,11 +64,11 @@ def test_shuffle_right(items: int, rows: int, groups: int) -> None:
 
 @given(st.binary(min_size=1, max_size=50), st.integers(1, 12))
 def test_sum_of_a_square_by_its_margins(content: bytes, size: int) -> None:
-    factor = beam_files.matrix(content, size)
+    factor = _file_work.matrix(content, size)
     assert factor.shape == (size, size)
-    total, device = beam_files.square_and_sum(factor, "cpu")
+    total, device = _file_work.square_and_sum(factor, "cpu")
     assert device == "cpu"
-    assert total == pytest.approx(beam_files.sum_of_square(factor), rel=beam_files.TOLERANCE / 10)
+    assert total == pytest.approx(_file_work.sum_of_square(factor), rel=beam_files.TOLERANCE / 10)
 
 
 @pytest.fixture

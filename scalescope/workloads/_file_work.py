@@ -1,0 +1,68 @@
+"""What `beam-files` does with the content of a file, on the client and on the workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scalescope.errors import UsageError
+from scalescope.workloads._common import require
+
+BEAM_FILES = "beam-files"
+
+
+def result_path(path: str) -> str:
+    """Where the result of one file is written."""
+    return f"{path}.json"
+
+
+def matrix(content: bytes, size: int) -> Any:
+    """A `size` x `size` matrix of single-precision numbers from 0 to 1 that repeats the bytes of a file."""
+    import numpy as np
+
+    return np.resize(np.frombuffer(content, dtype=np.uint8), (size, size)).astype(np.float32) / np.float32(255)
+
+
+def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
+    """Square a matrix, 2 n³ floating-point operations, and add up the elements of the result.
+
+    Args:
+        factor: Square matrix.
+        device: `cpu` takes numpy, `cuda` takes torch, `auto` takes torch where it is installed and sees a GPU.
+
+    Returns:
+        The sum and the device that computed it.
+
+    Raises:
+        UsageError: `cuda` was asked for, and there is no torch or no GPU.
+    """
+    torch = None if device == "cpu" else _torch_with_gpu(needed=device == "cuda")
+    if torch is None:
+        return float((factor @ factor).sum(dtype="float64")), "cpu"
+    on_device = torch.from_numpy(factor).to("cuda")
+    return float((on_device @ on_device).sum(dtype=torch.float64).item()), "cuda"
+
+
+def sum_of_square(factor: Any) -> float:
+    """The same sum by n² operations: column sums times row sums."""
+    return float(factor.sum(axis=0, dtype="float64") @ factor.sum(axis=1, dtype="float64"))
+
+
+def _torch_with_gpu(*, needed: bool) -> Any:
+    """Torch, or None where it cannot use a GPU and need not."""
+    try:
+        torch = require("torch", workload=BEAM_FILES, distribution="torch", extra="torch")
+    except UsageError:
+        if needed:
+            raise
+        return None
+    if torch.cuda.is_available():
+        return torch
+    if needed:
+        raise UsageError(
+            f"workload {BEAM_FILES!r} was asked to compute on a GPU, and torch {torch.__version__} sees none on this "
+            "worker",
+            where="params.device",
+            cause="a worker without a GPU, or a torch built without CUDA",
+            next_step="take device auto or cpu, or workers with a GPU",
+        )
+    return None
