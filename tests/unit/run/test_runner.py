@@ -1,4 +1,4 @@
-"""How this process carries out steps: one after another or side by side, what is tried again, and how all is stopped."""
+"""How this process carries out steps: one by one or side by side, what is tried again, and how all of it is stopped."""
 
 from __future__ import annotations
 
