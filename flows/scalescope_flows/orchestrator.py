@@ -25,7 +25,7 @@ FLOWS = {
 }
 """Flows by name, each as module and function of this package."""
 
-_URL = "PREFECT_API_URL"
+_URL, _PROFILES = "PREFECT_API_URL", "PREFECT_PROFILES_PATH"
 
 
 class PrefectOrchestrator:
@@ -35,7 +35,11 @@ class PrefectOrchestrator:
         """Whether a Prefect API is configured: in the environment, the project's files, or the active profile."""
         if _URL in os.environ:
             return bool(os.environ[_URL])
-        return any(_has_url(found) for found in (_dotenv(), _project(), _profile()))
+        dotenv, tables = _dotenv(), (_toml("prefect.toml"), _at(_toml("pyproject.toml"), "tool", "prefect"))
+        profiles = os.environ.get(_PROFILES) or dotenv.get(_PROFILES)
+        profiles = profiles or next(filter(None, (_at(table, "profiles_path") for table in tables)), None)
+        urls = (dotenv.get(_URL), *(_at(table, "api", "url") for table in tables), _at(_profile(profiles), _URL))
+        return any(urls)
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
         """Load Prefect and have a server, at least a temporary one."""
@@ -85,10 +89,6 @@ def load(name: str) -> Flow[..., Any]:
 # ------------------------------------------------------------------ where Prefect's documentation says settings may be
 
 
-def _has_url(found: Mapping[str, Any]) -> bool:
-    return bool(found.get(_URL) or found.get("api", {}).get("url"))
-
-
 def _dotenv() -> dict[str, str]:
     try:
         lines = Path(".env").read_text(encoding="utf-8").splitlines()
@@ -98,20 +98,22 @@ def _dotenv() -> dict[str, str]:
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
 
-def _project() -> dict[str, Any]:
-    return _toml(Path("prefect.toml")) or _toml(Path("pyproject.toml")).get("tool", {}).get("prefect", {})
+def _profile(path: str | None) -> Any:
+    """The active profile, from the file that holds all of them."""
+    profiles = _toml(path or Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser() / "profiles.toml")
+    active = os.environ.get("PREFECT_PROFILE") or _at(profiles, "active")
+    return _at(profiles, "profiles", str(active))
 
 
-def _profile() -> dict[str, Any]:
-    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
-    profiles = _toml(Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")))
-    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
-    found: dict[str, Any] = profiles.get("profiles", {}).get(active, {})
-    return found
-
-
-def _toml(path: Path) -> dict[str, Any]:
+def _toml(path: str | Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):  # Prefect itself says what is wrong with it
         return {}
+
+
+def _at(found: Any, *keys: str) -> Any:
+    """What a table holds under these keys, one within the other; None where there is no such thing."""
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found

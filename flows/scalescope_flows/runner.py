@@ -22,6 +22,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.exceptions import PrefectException
+from prefect.futures import as_completed
 from prefect.states import Completed
 from prefect.tasks import Task, exponential_backoff
 
@@ -76,6 +77,8 @@ class TaskRunner(Runner):
         """Carry out a step with several sets of arguments at the same time, on the flow's task runner."""
         futures = [self._task(step, arguments).submit() for arguments in many]
         try:
+            for future in as_completed(futures):  # so that the first error counts, whichever step raises it
+                future.result()
             return [future.result() for future in futures]
         except BaseException:
             stop()

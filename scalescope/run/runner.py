@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -99,6 +99,8 @@ class Runner:
         with ThreadPoolExecutor(len(many), thread_name_prefix=f"scalescope-{step.name}") as pool:
             futures = [pool.submit(copy_context().run, self.do, step, *arguments) for arguments in many]
             try:
+                for future in as_completed(futures):  # so that the first error counts, whichever step raises it
+                    future.result()
                 return [future.result() for future in futures]
             except BaseException:
                 stop()

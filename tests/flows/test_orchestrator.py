@@ -1,0 +1,326 @@
+"""Prefect as the library finds it: whether it is configured, the server of our own, and the form of a flow."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from prefect.settings import Settings
+from prefect.utilities.callables import parameter_schema
+
+from scalescope.model.parameters import declared
+from scalescope.run.parameters import RunParameters
+from scalescope_flows import scale_sweep, serving
+from scalescope_flows.orchestrator import PREFECT
+
+# ------------------------------------------------------------------ whether an API is configured
+
+URL = "http://127.0.0.1:9/api"
+PROFILES = f"""
+active = "cloud"
+[profiles.cloud]
+PREFECT_API_URL = "{URL}"
+[profiles.none]
+PREFECT_LOGGING_LEVEL = "DEBUG"
+"""
+ACTIVE_NONE = PROFILES.replace('"cloud"', '"none"', 1)
+PROFILES_FILE = "home/profiles.toml"
+
+CASES: dict[str, tuple[bool, dict[str, str], dict[str, str]]] = {
+    "nothing": (False, {}, {}),
+    "environment": (True, {"PREFECT_API_URL": URL}, {}),
+    "dotenv": (True, {}, {".env": f"PREFECT_API_URL={URL}\n"}),
+    "dotenv-quoted": (True, {}, {".env": f'# ours\nexport PREFECT_API_URL = "{URL}"  # of the team\n'}),
+    "dotenv-other": (False, {}, {".env": "#PREFECT_API_URL=http://x\nOTHER=1\n\nnot an assignment\n"}),
+    "prefect-toml": (True, {}, {"prefect.toml": f'[api]\nurl = "{URL}"\n'}),
+    "prefect-toml-other": (False, {}, {"prefect.toml": '[logging]\nlevel = "DEBUG"\n'}),
+    "pyproject": (True, {}, {"pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"\n'}),
+    "pyproject-other": (False, {}, {"pyproject.toml": '[project]\nname = "mine"\n'}),
+    "both-files": (
+        True,
+        {},
+        {"prefect.toml": '[logging]\nlevel = "DEBUG"\n', "pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"\n'},
+    ),
+    "profile": (True, {}, {PROFILES_FILE: PROFILES}),
+    "profile-without-url": (False, {}, {PROFILES_FILE: ACTIVE_NONE}),
+    "profile-of-variable": (True, {"PREFECT_PROFILE": "cloud"}, {PROFILES_FILE: ACTIVE_NONE}),
+    "profile-of-variable-without-url": (False, {"PREFECT_PROFILE": "none"}, {PROFILES_FILE: PROFILES}),
+    "profile-that-is-not-there": (False, {"PREFECT_PROFILE": "nobody"}, {PROFILES_FILE: PROFILES}),
+    "profiles-elsewhere": (True, {"PREFECT_PROFILES_PATH": "mine.toml"}, {"mine.toml": PROFILES}),
+    "profiles-elsewhere-by-dotenv": (
+        True,
+        {},
+        {".env": "PREFECT_PROFILES_PATH=mine.toml\n", "mine.toml": PROFILES},
+    ),
+    "profiles-elsewhere-by-file": (True, {}, {"prefect.toml": 'profiles_path = "mine.toml"\n', "mine.toml": PROFILES}),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, and no Prefect in the environment but a home."""
+    for name in os.environ:
+        if name.startswith("PREFECT_"):
+            monkeypatch.delenv(name)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_prefect_is_configured_where_prefect_finds_a_url(
+    case: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured, environ, files = CASES[case]
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    for name, text in files.items():
+        (project / name).write_text(text)
+    assert PREFECT.is_configured() is configured
+    assert (Settings().api.url is not None) is configured
+
+
+def test_an_empty_variable_is_no_prefect(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / PROFILES_FILE).write_text(PROFILES)
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    assert not PREFECT.is_configured()
+
+
+@pytest.mark.parametrize("name", [".env", "prefect.toml", "pyproject.toml", PROFILES_FILE])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"= [", b"api = 3\ntool = 4\nprofiles = 5\nactive = [6]\n"])
+def test_a_broken_file_is_left_to_prefect(project: Path, name: str, content: bytes) -> None:
+    (project / name).write_bytes(content)
+    assert not PREFECT.is_configured()
+
+
+def test_nobody_is_asked_for_prefect_itself(project: Path) -> None:
+    """Importing it takes seconds; a sweep on the command line must not."""
+    (project / PROFILES_FILE).write_text(PROFILES)
+    program = (
+        "import sys; from scalescope_flows.orchestrator import PREFECT; "
+        "sys.exit(not PREFECT.is_configured() or 'prefect' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# ------------------------------------------------------------------ a temporary server
+
+OWNER = """
+import json, sys
+from scalescope_flows import server
+mine = server.Server()
+print(json.dumps({"pid": mine.pid, **mine.client}), flush=True)
+mine.wait()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+GONE_WITHIN_S = 15.0
+NOBODY = "nobody"
+
+
+@dataclass
+class Owned:
+    """A server and the process that started it."""
+
+    owner: subprocess.Popen[str]
+    pid: int
+    url: str
+    secret: str
+    bound: bool
+
+    def ask(self, secret: str | None) -> int:
+        """The HTTP status of a harmless request."""
+        request = urllib.request.Request(f"{self.url}/flows/filter", b"{}", {"Content-Type": "application/json"})
+        if secret is not None:
+            request.add_header("Authorization", f"Basic {base64.b64encode(secret.encode()).decode()}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return int(reply.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+
+def accepts(url: str) -> bool:
+    """Whether a connection to its port is taken, even if nobody answers yet."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port), timeout=10):
+        return True
+
+
+@contextmanager
+def owned(home: Path) -> Iterator[Owned]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        env={**environ, "PREFECT_HOME": str(home)},
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout is not None
+    try:
+        told = json.loads(owner.stdout.readline())
+        bound = accepts(told["PREFECT_API_URL"])
+        assert owner.stdout.readline() == "ready\n"
+        yield Owned(owner, told["pid"], told["PREFECT_API_URL"], told["PREFECT_API_AUTH_STRING"], bound)
+    finally:
+        owner.kill()
+        owner.communicate()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Owned]]:
+    """Two, of two processes of one user; the second finds a database that is migrated."""
+    home = tmp_path_factory.mktemp("home")
+    with ExitStack() as stack:
+        yield [stack.enter_context(owned(home)) for _ in range(2)]
+
+
+@pytest.fixture(scope="module")
+def server(servers: list[Owned]) -> Owned:
+    return servers[0]
+
+
+def test_the_port_is_bound_before_anybody_is_told_of_it(servers: list[Owned]) -> None:
+    assert all(each.bound for each in servers)
+
+
+@pytest.mark.parametrize("secret", [None, "", "scalescope:guessed"])
+def test_a_stranger_is_refused(server: Owned, secret: str | None) -> None:
+    assert server.ask(secret) == 401
+
+
+def test_the_owner_is_answered(servers: list[Owned]) -> None:
+    assert [each.ask(each.secret) for each in servers] == [200, 200]
+
+
+def test_two_processes_have_servers_of_their_own(servers: list[Owned]) -> None:
+    one, other = servers
+    assert one.pid != other.pid
+    assert one.url != other.url
+    assert one.secret != other.secret
+    assert one.ask(other.secret) == other.ask(one.secret) == 401
+
+
+def test_the_server_is_one_process(server: Owned) -> None:
+    found = psutil.Process(server.pid)
+    assert found.ppid() == server.owner.pid
+    assert found.children(recursive=True) == []
+
+
+def test_only_this_machine_can_reach_it(server: Owned) -> None:
+    listening = [each for each in psutil.Process(server.pid).net_connections() if each.status == psutil.CONN_LISTEN]
+    assert [each.laddr.ip for each in listening] == ["127.0.0.1"]
+
+
+def test_no_command_line_shows_the_string(servers: list[Owned]) -> None:
+    for process in psutil.process_iter():
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        assert not any(each.secret in line for each in servers)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is /proc on Linux alone")
+def test_another_user_cannot_read_the_string(server: Owned) -> None:
+    environ = Path(f"/proc/{server.pid}/environ")
+    assert server.secret.encode() in environ.read_bytes()
+    assert environ.stat().st_mode & 0o777 == 0o400
+    if os.getuid() == 0:
+        assert as_nobody(lambda: environ.read_bytes()) == "PermissionError"
+        assert as_nobody(lambda: Path(f"/proc/{server.owner.pid}/environ").read_bytes()) == "PermissionError"
+
+
+def as_nobody(call: Callable[[], object]) -> str:
+    """Call something as a user without rights, in a process of its own; return the name of its error."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgid(pwd.getpwnam(NOBODY).pw_gid)
+            os.setuid(pwd.getpwnam(NOBODY).pw_uid)
+            call()
+            os.write(write, b"none")
+        except OSError as error:
+            os.write(write, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as pipe:
+        return pipe.read().decode()
+
+
+def test_it_ends_with_an_owner_that_is_killed(servers: list[Owned]) -> None:
+    one, other = servers
+    found = psutil.Process(other.pid)
+    other.owner.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs([found], timeout=GONE_WITHIN_S)
+    assert alive == []
+    assert one.ask(one.secret) == 200
+    assert serving.GRACE_S < GONE_WITHIN_S
+
+
+# ------------------------------------------------------------------ the form
+
+
+@pytest.fixture(scope="module")
+def form() -> dict[str, Any]:
+    """As `prefect deploy` makes it, and Prefect's UI shows it."""
+    return parameter_schema(scale_sweep).model_dump()
+
+
+def test_the_form_has_the_parameters_of_a_run_in_their_order(form: dict[str, Any]) -> None:
+    found = form["properties"]
+    assert list(found) == [each.name for each in declared(RunParameters)]
+    assert [each["position"] for each in found.values()] == list(range(len(found)))
+    assert form["required"] == ["workload"]
+
+
+@pytest.mark.parametrize("name", [each.name for each in declared(RunParameters)])
+def test_a_field_of_the_form_says_what_is_declared(form: dict[str, Any], name: str) -> None:
+    field = form["properties"][name]
+    [known] = [each for each in declared(RunParameters) if each.name == name]
+    assert field["title"] == known.title
+    assert field["title"][0].isupper()
+    assert "_" not in field["title"]
+    assert field["description"] == known.about.help
+    assert field.get("minimum") == known.about.minimum
+    assert field.get("maximum") == known.about.maximum
+    assert field.get("examples", []) == list(known.about.examples)
+    assert field.get("default") == known.default
+    assert ("default" in field) is not known.required
+
+
+def test_the_form_shows_bounds_and_examples(form: dict[str, Any]) -> None:
+    fields = form["properties"]
+    assert (fields["repeats"]["minimum"], fields["repeats"]["maximum"]) == (1, 1000)
+    assert fields["trial_timeout_s"]["title"] == "Time limit of a trial"
+    assert fields["workload"]["examples"] == ["futures-map", "my_job.py:run"]
+    assert fields["cluster"]["default"] == "simulated"
+
+
+def test_defaults_of_the_flow_are_those_of_a_run() -> None:
+    given = RunParameters(workload="futures-map")
+    for name, parameter in scale_sweep.parameters.properties.items():
+        if name != "workload":
+            assert parameter["default"] == getattr(given, name), name

@@ -1,0 +1,138 @@
+"""The structure of the code: which way imports go, and that what has a name can be found by it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+import pytest
+import yaml
+
+from scalescope import workloads
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.causes import sweeps
+from scalescope.model.cluster import KINDS
+from scalescope_flows import orchestrator
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("scalescope", "scalescope_flows", "scalescope_blocks")
+OUTSIDE = ("prefect", "scalescope_flows", "scalescope_blocks")
+DEPLOYMENTS = sorted((ROOT / "deployments").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    """What every module of the three packages imports directly, also inside of functions and for types alone."""
+    graph = grimp.build_graph(*PACKAGES, include_external_packages=True, cache_dir=None)
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+
+def circles(imports: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Strongly connected components of more than one module: what is left when all ends are cut off, again and again.
+
+    Cutting at both ends leaves circles and what lies between two of them; a component is what reaches itself.
+    """
+    left = {module: set(found) for module, found in imports.items()}
+    while ends := {module for module, found in left.items() if not found & left.keys()}:
+        left = {module: found for module, found in left.items() if module not in ends}
+    seen: set[str] = set()
+    for module in left:
+        if module not in seen:
+            component = {other for other in reached(module, left) if module in reached(other, left)}
+            seen |= component
+            if component:
+                yield sorted(component)
+
+
+def reached(start: str, imports: dict[str, set[str]]) -> set[str]:
+    """All modules to which imports lead from one; itself only where they lead back."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = imports.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def holds_code(module: str) -> bool:
+    """Whether there is more in it than its docstring."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return len(ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body) > 1
+
+
+def test_circles_are_noticed() -> None:
+    assert list(circles({"a": {"b"}, "b": {"c"}, "c": set()})) == []
+    assert list(circles({"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": set()})) == [["b", "c"]]
+    assert list(circles({"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": {"c"}})) == [["a", "b"], ["c", "d"]]
+
+
+def test_no_modules_import_each_other(imports: dict[str, set[str]]) -> None:
+    assert list(circles(imports)) == []
+
+
+def test_the_flows_are_prefect_and_nothing_else(imports: dict[str, set[str]]) -> None:
+    flows = {module: found for module, found in imports.items() if module.startswith("scalescope_flows")}
+    assert len(flows) > 10
+    strangers = {module for module in flows if holds_code(module) and "prefect" not in reached(module, flows)}
+    assert strangers == set()
+
+
+def test_the_library_knows_neither_prefect_nor_the_flows(imports: dict[str, set[str]]) -> None:
+    library = {module: found for module, found in imports.items() if module.partition(".")[0] == "scalescope"}
+    assert len(library) > 100
+    used = {(module, name) for module, found in library.items() for name in found if name.partition(".")[0] in OUTSIDE}
+    assert used == set()
+
+
+@pytest.mark.parametrize("workload", workloads.builtin(), ids=lambda workload: workload.name)
+def test_a_workload_is_described(workload: workloads.Workload) -> None:
+    assert workload.summary.endswith(".")
+    assert (workload.run.__doc__ or "").strip()
+    assert all(parameter.help.endswith(".") for parameter in workload.parameters)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cluster_kind_is_described(kind: str) -> None:
+    spec = KINDS[kind]
+    assert spec.kind == kind
+    assert not (spec.__doc__ or f"{spec.__name__}(").startswith(f"{spec.__name__}(")  # a dataclass writes that itself
+
+
+@pytest.mark.parametrize("cause", [*causes.CAUSES, *sweeps.ENTRIES], ids=lambda cause: cause.code)
+def test_a_cause_is_described(cause: sweeps.Entry) -> None:
+    assert all((cause.title, cause.needs, cause.ruled_out_by))
+    assert cause.remedy or cause.code == "healthy"
+
+
+@pytest.mark.parametrize("name", orchestrator.FLOWS)
+def test_a_flow_has_the_name_under_which_it_is_found(name: str) -> None:
+    flow = orchestrator.load(name)
+    assert flow.name == name
+    assert (flow.description or "").strip()
+
+
+@pytest.mark.parametrize("name", orchestrator.FLOWS)
+def test_a_flow_can_be_imported_from_the_package(name: str) -> None:
+    module, _, function = orchestrator.FLOWS[name].partition(".")
+    package = importlib.import_module("scalescope_flows")
+    assert getattr(package, function) is orchestrator.load(name)
+    assert getattr(importlib.import_module(f"scalescope_flows.{module}"), function) is orchestrator.load(name)
+    assert function in package.__all__
+
+
+@pytest.mark.parametrize("file", DEPLOYMENTS, ids=lambda file: file.stem)
+def test_a_deployment_is_of_one_of_the_flows(file: Path) -> None:
+    known = {f"scalescope_flows.{target}" for target in orchestrator.FLOWS.values()}
+    declared = yaml.safe_load(file.read_text(encoding="utf-8"))["deployments"]
+    assert declared
+    assert {each["entrypoint"] for each in declared} <= known
+
+
+def test_there_are_deployments() -> None:
+    assert [file.stem for file in DEPLOYMENTS] == ["local", "slurm"]
