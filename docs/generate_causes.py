@@ -1,53 +1,58 @@
-"""Writes `docs/causes.md` from the catalogue: `python docs/generate_causes.py`."""
+"""Writes `docs/causes.md` from the registry of causes: `python docs/generate_causes.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from scalescope.diagnosis.causes import CAUSES
-from scalescope.diagnosis.causes.base import SEVERE, WORTH_A_WORD, Entry
-from scalescope.diagnosis.causes.sweeps import ENTRIES
+from scalescope.analysis.worker_time import TITLES
+from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
+from scalescope.diagnosis.registry import NOTEWORTHY, SEVERE, Cause
+from scalescope.model.finding import Severity
 
 PAGE = Path(__file__).with_name("causes.md")
+HIGH, MEDIUM, LOW, INFO = (severity.word for severity in Severity)
 HEAD = f"""# Causes
 
-Every finding has one of these codes. Findings are ranked by severity and then by the worker time lost (`lost_s`, in
-thread-seconds; each function's docstring gives its formula). What loses less than {WORTH_A_WORD:.0%} of the worker
-time is not worth a word; from {SEVERE:.0%} on, a cause with a remedy is severe, and `scalescope sweep` exits with 1.
+Every finding has one of these codes. Findings are ranked by severity ({HIGH}, {MEDIUM}, {LOW}, {INFO}) and then by the
+worker time lost (`lost_s`, in thread-seconds; each function's docstring gives its formula). What loses less than
+{NOTEWORTHY:.0%} of the worker time is not named; from {SEVERE:.0%} on, a cause with a remedy is critical, and
+`scalescope sweep` exits with 1.
 
-This page is written by `docs/generate_causes.py`; change the catalogue in `scalescope/analysis/causes` instead.
+This page is written by `docs/generate_causes.py` from the declarations in `scalescope/diagnosis/causes`;
+[Adding a cause](adding-a-cause.md) says how to add one.
 """
-OF_TRIALS = """
+OF_TRIALS_HEAD = """
 ## What the records of a trial show
 
-A point has such a finding when at least half of its trials have it. Of the idle threads that it explains, the codes of
-the sweep below speak no more.
+A point has such a finding when at least half of its trials have it. The idle threads that it explains are not explained
+again by the codes of the sweep below.
 """
-OF_SWEEPS = """
+OF_SWEEPS_HEAD = """
 ## What only a sweep shows
 """
 
 
 def page() -> str:
-    """The page as the catalogue has it."""
-    return "".join([HEAD, OF_TRIALS, *_sections(CAUSES), OF_SWEEPS, *_sections(ENTRIES)])
+    """The page as the registry has it."""
+    return "".join([HEAD, OF_TRIALS_HEAD, *map(_section, OF_TRIALS), OF_SWEEPS_HEAD, *map(_section, OF_SWEEPS)])
 
 
-def _sections(entries: Iterable[Entry]) -> Iterable[str]:
-    for entry in entries:
-        rows = [
-            f"\n### `{entry.code}`: {entry.title}\n",
-            f"- **Needs**: {_sentence(entry.needs)}",
-            f"- **Ruled out by**: {_sentence(entry.ruled_out_by)}",
-        ]
-        rows += [f"- **Remedy**: {_sentence(entry.remedy)}"] if entry.remedy else []
-        rows += [f"- **More**: <{entry.link}>"] if entry.link else []
-        yield "\n".join(rows) + "\n"
+def _section(cause: Cause[object]) -> str:
+    said = {
+        "Needs": cause.needs,
+        "Ruled out by": cause.ruled_out_by,
+        "Explains worker time": ", ".join(TITLES[part] for part in cause.parts),
+        "Rules out": _codes(cause.rules_out),
+        "Remedy": cause.remedy,
+    }
+    rows = [f"- **{name}**: {text.rstrip('.')}." for name, text in said.items() if text]
+    rows += [f"- **More**: <{cause.link}>"] if cause.link else []
+    return "\n".join([f"\n### `{cause.code}`: {cause.title}\n", *rows]) + "\n"
 
 
-def _sentence(text: str) -> str:
-    return text.rstrip(".") + "."
+def _codes(codes: Iterable[str]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
 
 
 if __name__ == "__main__":

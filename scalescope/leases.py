@@ -67,12 +67,17 @@ def is_label(text: str) -> bool:
 
 
 def folder() -> Path:
-    """Where the leases of this user are kept, by the XDG base directory specification."""
+    """Where the leases of this user are kept."""
     if given := os.environ.get(VARIABLE, ""):
         return Path(os.path.abspath(os.path.expanduser(given)))
+    return state_folder() / "leases"
+
+
+def state_folder() -> Path:
+    """Where this package keeps what must outlive a process, by the XDG base directory specification."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
-    return root / "scalescope" / "leases"
+    return root / "scalescope"
 
 
 def intend(
@@ -136,18 +141,6 @@ def release(lease: Lease) -> None:
         ) from error
 
 
-def list_leases() -> list[Lease]:
-    """All leases of this user, the oldest first.
-
-    Raises:
-        StoreError: The folder or a lease cannot be read.
-    """
-    found, broken = read_all()
-    if broken:
-        raise broken[0]
-    return found
-
-
 def read_all() -> tuple[list[Lease], list[StoreError]]:
     """All leases of this user that can be read, the oldest first, and what is wrong with the others.
 
@@ -164,7 +157,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
         raise StoreError(
             f"the leases cannot be read: {error.strerror or error}",
             where=str(where),
-            next_step=f"mend the rights of that folder, or set {VARIABLE} to the right one",
+            next_step=f"fix the permissions of that folder, or set {VARIABLE} to another folder",
         ) from error
     for name in names:
         if not (name.endswith(_SUFFIX) and is_label(name.removesuffix(_SUFFIX))):
@@ -219,7 +212,7 @@ def _write(lease: Lease) -> None:
             f"a lease could not be written: {error.strerror or error}; so nothing was asked of {lease.backend}",
             where=str(path),
             cause="what is started outside is written down first, so that it can be found again if this process dies",
-            next_step=f"make room or mend the rights there, or set {VARIABLE} to a folder on another disk",
+            next_step=f"make room or fix the permissions there, or set {VARIABLE} to a folder on another disk",
         ) from error
 
 

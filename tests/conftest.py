@@ -13,15 +13,19 @@ import pytest
 
 from scalescope.analysis.measure import measure
 from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.records import TABLES
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
-from scalescope.studies import threshold
 from scalescope.studies.comparison import judge as comparison
-from scalescope.studies.release import search as release
+from scalescope.studies.release import judge as release
+from scalescope.studies.threshold import judge as threshold
+from scalescope.studies.threshold.question import Reading as ThresholdReading
+from scalescope.studies.threshold.question import ThresholdQuestion
+from scalescope.studies.threshold.search import further as further_values
 
 pytest_plugins = ["support.fake_driver", "support.round_trials", "support.small_records"]
 
@@ -180,7 +184,21 @@ def _measured(point: Point, repeat: int, value: float | None, **given: Any) -> T
     if value is None:
         return Trial(key, point, repeat, False, TrialState.INVALID, reason="lost a worker", **given)
     metrics = Metrics(
-        value, value, value, 1.0, 1.0, 1.0, 1.0, round(value), 1, 1, 1, 1.0, 1, dict.fromkeys(WORKER_TIME, 1.0)
+        makespan_s=value,
+        elapsed_s=value,
+        work_s=value,
+        span_s=1.0,
+        ideal_s=1.0,
+        efficiency=1.0,
+        schedule_quality=1.0,
+        parallelism=1.0,
+        tasks=round(value),
+        widest_stage=1,
+        workers_used=1,
+        peak_parallelism=1,
+        mean_parallelism=1.0,
+        peak_runnable=1,
+        worker_time_s=dict.fromkeys(WORKER_TIME, 1.0),
     )
     return Trial(key, point, repeat, False, TrialState.VALID, metrics=metrics, **given)
 
@@ -221,16 +239,16 @@ def threshold_study() -> Callable[..., Answered]:
     """Searches items from 50 to 400 for jumps of `tasks`, which a function of items and repeat gives."""
 
     def build(tasks: Callable[[int, int], float | None], *, workload: str = "mine", **design: Any) -> Answered:
-        question = threshold.Question(**{"low": 50, "high": 400, "metric": "tasks", "axis": "items", **design})
-        readings: list[threshold.Reading] = []
+        question = ThresholdQuestion(**{"low": 50, "high": 400, "metric": "tasks", "axis": "items", **design})
+        readings: list[ThresholdReading] = []
         trials: list[Trial] = []
-        while values := threshold.further(question, readings):
+        while values := further_values(question, readings):
             for value in values:
                 point = Point(300, 1, {"items": round(value)})
                 repeat = sum(trial.point == point for trial in trials)
                 trials.append(_measured(point, repeat, tasks(round(value), repeat)))
                 readings.append(
-                    threshold.Reading(value, None if trials[-1].metrics is None else trials[-1].metrics.tasks)
+                    ThresholdReading(value, None if trials[-1].metrics is None else trials[-1].metrics.tasks)
                 )
         found = threshold.judge(question, readings)
         asked = {"workload": workload, "params": {"seconds": 10}, "values": {"workers": 300}, **question.to_mapping()}
@@ -256,7 +274,7 @@ def release_study() -> Callable[..., Answered]:
             "metric": "tasks",
             **design,
         }
-        question = release.Question(labels=tuple(labels), **given)
+        question = release.ReleaseQuestion(labels=tuple(labels), **given)
         environments = [f"step-{place} = mypackage=={place}.0" for place in range(len(labels))]
         readings: list[release.Reading] = []
         trials: list[Trial] = []
@@ -282,7 +300,7 @@ def comparison_study() -> Callable[..., Answered]:
         a, b = {"partition_size": 1}, {"partition_size": 4}
         found, runs = [], {}
         for name, measured in pairs.items():
-            question = comparison.Question(
+            question = comparison.ComparisonQuestion(
                 name=name if len(pairs) > 1 else "", a="A (partition_size=1)", b="B (partition_size=4)"
             )
             found.append(comparison.judge(question, measured))

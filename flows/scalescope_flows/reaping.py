@@ -9,9 +9,9 @@ from typing import Any
 from prefect import get_run_logger
 from prefect.artifacts import create_table_artifact
 
-from scalescope import reaping
+from scalescope.clusters import reaping
+from scalescope.clusters.reaping import Fate, Reaped
 from scalescope.errors import ClusterError
-from scalescope.reaping import Fate, Reaped
 from scalescope_flows.declared import LocalFlow
 
 KEY = "scalescope-reap"

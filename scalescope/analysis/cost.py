@@ -7,18 +7,16 @@ trials is not in these sums.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import fields as dataclass_fields
+from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import Annotated
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.cluster import ClusterSpec
+from scalescope.model.parameters import Parameter, check, declared
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
-
-HERE = frozenset({"simulated", "virtual", "local"})
-"""Kinds of clusters whose workers are on this machine: they cost nothing but time."""
 
 DEFAULT = "default"
 
@@ -52,7 +50,7 @@ class Prices:
 
     def of(self, spec: ClusterSpec) -> float | None:
         """The price of a worker-hour there; the dearest of several partitions; None where it is not known."""
-        if spec.kind in HERE:
+        if spec.here:
             return 0.0
         names = [name for name in str(getattr(spec, "partition", "")).split(",") if name] or [spec.kind]
         known = [self.worker_hour.get(name, self.worker_hour.get(DEFAULT)) for name in names]
@@ -123,7 +121,7 @@ def cost(spec: ClusterSpec, point: Point, seconds: float, prices: Prices) -> Cos
         seconds: Real seconds.
         prices: Of worker-hours.
     """
-    if spec.kind in HERE:
+    if spec.here:
         return Cost(1, seconds)
     hours = point.workers * seconds / 3600
     per_job, job_workers = getattr(spec, "cores", 0), getattr(spec, "job_workers", 1)
@@ -174,15 +172,12 @@ class Budget:
     """What a sweep may cost; a limit that is None does not hold.
 
     Attributes:
-        core_hours: Hours of cores.
-        money: In the currency of the prices.
-        hours: Real hours.
         prices: Of worker-hours.
     """
 
-    core_hours: float | None = None
-    money: float | None = None
-    hours: float | None = None
+    core_hours: Annotated[float | None, Parameter("Hours of cores.", minimum=0)] = None
+    money: Annotated[float | None, Parameter("Money, in the currency of the price table.", minimum=0)] = None
+    hours: Annotated[float | None, Parameter("Hours of measuring.", minimum=0)] = None
     prices: Prices = field(default_factory=Prices)
 
     @classmethod
@@ -197,25 +192,22 @@ class Budget:
         Raises:
             InvalidField: A limit is unknown or no number from 0; or it is one of money, and a price is not known.
         """
-        given = fields.mapping("budget", data)
-        names = [item.name for item in dataclass_fields(cls) if item.name != "prices"]
-        fields.reject_unknown("budget", given, names)
-        limits = {name: fields.number(f"budget.{name}", value, minimum=0) for name, value in given.items()}
-        for spec in clusters if "money" in limits else ():
+        budget = check(cls, fields.mapping("budget", data), "budget")
+        for spec in clusters if budget.money is not None else ():
             if prices.of(spec) is None:
                 place = getattr(spec, "partition", "") or spec.kind
                 raise InvalidField(
                     "budget.money",
-                    limits["money"],
-                    f"only where a worker-hour of {place} has a price",
+                    budget.money,
+                    f"no limit of money, since a worker-hour of {place} has no price",
                     next_step="add it to the price table, or set budget.core_hours",
                 )
-        return cls(**limits, prices=prices)
+        return replace(budget, prices=prices)
 
     @property
     def limits(self) -> dict[str, float]:
         """Those that hold, as `from_mapping` takes them."""
-        given = {"core_hours": self.core_hours, "money": self.money, "hours": self.hours}
+        given = {each.name: getattr(self, each.name) for each in declared(Budget)}
         return {name: limit for name, limit in given.items() if limit is not None}
 
     def stops(self, sweep: Sweep, done: Sequence[Trial], planned: PlannedTrial) -> str:

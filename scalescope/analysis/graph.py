@@ -87,11 +87,6 @@ class Graph:
         """The node of each edge, beside `needs`; shape (edges,)."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
-    def dependents(self) -> tuple[Ints, Ints]:
-        """The other direction: offsets of shape (nodes + 1,), and the nodes that need each node's result."""
-        order = np.argsort(self.needs, kind="stable")
-        return _offsets(self.needs, len(self)), self.node[order]
-
     def restricted(self, kept: Bools) -> Graph:
         """The graph of some nodes, numbered anew in their order, with the edges between them."""
         number = np.cumsum(kept) - 1

@@ -23,11 +23,12 @@ import numpy as np
 
 from scalescope.analysis.scaling import WEAK, Fit, Floats, Interval, Model, compare, in_waves, interval_of
 from scalescope.analysis.summary import percent, plural, settings, varied
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
-from scalescope.model.trial import Metrics, Trial
+from scalescope.model.trial import Trial
 
 FEWEST = 5
-"""Distinct worker counts from which on a knee is looked for: a cap has two parameters, and points on both sides."""
+"""Distinct worker counts from which on a curve is fitted: a cap has two parameters, and points on both sides."""
 MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
 """A best model is taken to be none at all when its error exceeds 5 % and twice the spread of repeats; 10 % without
 repeats. Trials of one point spread by 2-5 % on a good machine."""
@@ -272,7 +273,7 @@ def of_series(series: Series, *, where: str = "") -> Knee:
     """Choose a model for one series, and say what follows."""
     counts = sorted(set(series.threads))
     if len(counts) < FEWEST:
-        line = f"No knee is looked for: {plural(len(counts), 'worker count')} measured, at least {FEWEST} are needed."
+        line = f"Too few worker counts to fit a curve: {len(counts)} measured, at least {FEWEST} are needed."
         return _without(series, where, line, (), _between(series, FEWEST - len(counts)))
     threads, speedup = _data(series)
     fits = compare(_models(series), threads, speedup)
@@ -280,7 +281,7 @@ def of_series(series: Series, *, where: str = "") -> Knee:
     limit = _tolerated(series)
     if best.error > limit:
         line = (
-            f"No knee can be given: no model fits the {len(counts)} worker counts "
+            f"No model fits the {len(counts)} worker counts "
             f"(`{best.model.name}` comes nearest, off by {percent(best.error)})."
         )
         return _without(series, where, line, fits, _where_off(series, best))
@@ -353,8 +354,8 @@ def _no_knee(series: Series, fit: Fit) -> str:
     if fit.model.name == "wave" and fit.k is not None:
         return f"{upto} grows in steps, as {plural(round(fit.k), 'equal task')} in waves would."
     if fit.model.name == "batch":
-        size = round(fit.shape["b"])
-        return f"{upto} is what batches of {plural(size, 'item')} give that each run on one {series.unit}."
+        batch = f"every batch of {plural(round(fit.shape['b']), 'item')} runs on one {series.unit}"
+        return f"No knee up to {plural(last, series.unit)}: {batch}, so more {series.unit}s alone change nothing."
     return f"{upto} still grows, ever slower."
 
 

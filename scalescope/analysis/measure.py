@@ -11,10 +11,10 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables
 from scalescope.analysis.worker_time import divide
-from scalescope.model.trial import Metrics
+from scalescope.model.metrics import Metrics
 
 
-def measure(tables: Tables, *, threads: int, elapsed_s: float) -> Metrics:
+def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempts | None = None) -> Metrics:
     """Compute what one trial measured.
 
     The makespan begins when the first task is known to the scheduler (`runnable`, or `assigned`) and ends with the last
@@ -22,18 +22,15 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float) -> Metrics:
     used; attempts that erred or were lost are worker time `lost`.
 
     Args:
-        tables: The records of the trial (`scalescope.model.records`): `tasks` and `workers` are read.
+        tables: All records of the trial (`scalescope.model.records`).
         threads: P, the threads asked for: workers × threads per worker.
         elapsed_s: The workload's call as its caller saw it, in seconds.
+        attempts: Of these tables, where they were read already.
 
     Raises:
         CaptureError: No task was recorded, none finished, or a column is missing: a measured nothing is never a result.
     """
-    return measure_attempts(Attempts.read(tables), threads=threads, elapsed_s=elapsed_s)
-
-
-def measure_attempts(attempts: Attempts, *, threads: int, elapsed_s: float) -> Metrics:
-    """Compute what one trial measured from attempts already read."""
+    attempts = attempts or Attempts.read(tables)
     useful = attempts.useful
     durations = (attempts.stop - attempts.start)[useful]
     work_s = float(durations.sum())
@@ -45,7 +42,8 @@ def measure_attempts(attempts: Attempts, *, threads: int, elapsed_s: float) -> M
         work_s=work_s,
         span_s=span_s,
         ideal_s=ideal_s,
-        efficiency=ideal_s / attempts.makespan,
+        efficiency=work_s / (threads * attempts.makespan),
+        schedule_quality=ideal_s / attempts.makespan,
         parallelism=work_s / span_s if span_s > 0 else 0.0,
         tasks=len(durations),
         widest_stage=max(Counter(_used(attempts.group, attempts)).values()),
@@ -84,17 +82,8 @@ class Stage:
     end_s: float
 
 
-def stages(tables: Tables) -> tuple[Stage, ...]:
-    """All stages of a trial, in the order in which they began.
-
-    Raises:
-        CaptureError: As `measure`.
-    """
-    return stages_of(Attempts.read(tables))
-
-
 def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
-    """All stages of attempts already read."""
+    """All stages of a trial, in the order in which they began."""
     useful = attempts.useful
     groups = dict(zip(_used(attempts.group, attempts), _used(attempts.prefix, attempts), strict=True))
     index = {group: i for i, group in enumerate(groups)}

@@ -12,12 +12,12 @@ What the record shows beside tasks is kept as it was:
   before and after are two phases, and the next begins when all of the last have ended, and the client's pause is over.
 
 What it cannot know: a scheduler or network that is saturated at more threads (it is too fast there), memory, placement
-(any thread may take any task), and attempts that failed (left out). So compare it with what was measured (`validate`).
+(any thread may take any task), and attempts that failed (left out). So compare it with what was measured (`errors`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heapreplace
 
@@ -41,7 +41,6 @@ class Replay:
         phase: Number of its phase, from 0.
         pauses: Seconds from the end of the phase before to the begin of each phase.
         group: Task group of each.
-        prefix: Task prefix of each.
     """
 
     seconds: Floats
@@ -52,7 +51,6 @@ class Replay:
     phase: Ints
     pauses: Floats
     group: Sequence[str]
-    prefix: Sequence[str]
 
     @classmethod
     def of(cls, attempts: Attempts, graph: Graph, *, overhead_s: float | None = None) -> Replay | None:
@@ -85,7 +83,6 @@ class Replay:
             phase=phase,
             pauses=pauses,
             group=[attempts.group[i] for i in useful.tolist()],
-            prefix=[attempts.prefix[i] for i in useful.tolist()],
         )
 
     def makespan(self, threads: int) -> float:
@@ -114,24 +111,23 @@ class Replay:
             raise InvalidField("factor", factor, "0 or more")
         return replace(self, seconds=self.seconds * factor)
 
-    def with_partitions(self, factor: float, *, prefixes: Collection[str] | None = None) -> Replay:
+    def with_partitions(self, factor: float) -> Replay:
         """The same work in `factor` times as many partitions per stage: tasks are split above 1, merged below.
 
         Only tasks of element-wise stages are split or merged: those that need nothing, or one task of such a stage,
         beside data shared by a whole stage. Tasks that bring several together (a reduction, a shuffle) stay as they
         are, and need all parts of what they needed. The record cannot tell whether a stage of a single task can be
-        split: say so with `prefixes`.
+        split; it is.
 
         Args:
             factor: Above 0. A stage of n tasks becomes round(n × factor), and at least one.
-            prefixes: Task prefixes of the stages concerned; all when None.
 
         Raises:
             InvalidField: The factor is not above 0.
         """
         if not factor > 0:
             raise InvalidField("factor", factor, "above 0")
-        return _Cells.of(self, factor, prefixes).repartitioned(self)
+        return _Cells.of(self, factor).repartitioned(self)
 
 
 def overhead(attempts: Attempts) -> float:
@@ -158,37 +154,18 @@ def overhead(attempts: Attempts) -> float:
     return float(np.maximum(np.median(gaps[attempts.useful[order]]), 0.0))
 
 
-@dataclass(frozen=True)
-class Validation:
-    """How far replays are from measurements.
+def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
+    """How far replays are from measurements: replayed / measured - 1, above 0 where the replay is too slow.
 
-    Attributes:
-        threads: Numbers of threads at which both are known, ascending.
-        replayed: Makespans in seconds.
+    Args:
+        replayed: Makespans in seconds by number of threads.
         measured: Likewise.
+
+    Returns:
+        By number of threads, of those at which both are known.
     """
-
-    threads: tuple[int, ...]
-    replayed: tuple[float, ...]
-    measured: tuple[float, ...]
-
-    @property
-    def errors(self) -> tuple[float, ...]:
-        """Replayed / measured - 1 for each; above 0 where the replay is too slow."""
-        return tuple(r / m - 1 for r, m in zip(self.replayed, self.measured, strict=True))
-
-    @property
-    def worst(self) -> float:
-        """The largest error by amount, with its sign."""
-        return max(self.errors, key=abs)
-
-
-def validate(replayed: Mapping[int, float], measured: Mapping[int, float]) -> Validation | None:
-    """Compare makespans in seconds by number of threads; None where no number has both, or nothing took any time."""
     both = sorted(threads for threads in replayed.keys() & measured.keys() if measured[threads] > 0)
-    if not both:
-        return None
-    return Validation(tuple(both), tuple(replayed[n] for n in both), tuple(measured[n] for n in both))
+    return {threads: replayed[threads] / measured[threads] - 1 for threads in both}
 
 
 # ---------------------------------------------------------------------- phases and schedules
@@ -288,7 +265,7 @@ class _Cells:
     parts: Ints
 
     @classmethod
-    def of(cls, replay: Replay, factor: float, prefixes: Collection[str] | None) -> _Cells:
+    def of(cls, replay: Replay, factor: float) -> _Cells:
         count, graph = len(replay.seconds), replay.graph
         group = _codes(replay.group)
         depth, origin = _elementwise(graph, group)
@@ -303,9 +280,7 @@ class _Cells:
         cell[order] = np.cumsum(begins) - 1
         place[order] = np.arange(count) - first[cell[order]]
         tasks = np.diff(np.append(first, count))
-        wanted = [prefixes is None or prefix in prefixes for prefix in replay.prefix]
-        chosen = ~alone & np.array(wanted)
-        parts = np.where(chosen[order][first], np.maximum(np.floor(tasks * factor + 0.5), 1), tasks).astype(np.int64)
+        parts = np.where(~alone[order][first], np.maximum(np.floor(tasks * factor + 0.5), 1), tasks).astype(np.int64)
         return cls(cell, place, tasks, parts)
 
     def repartitioned(self, replay: Replay) -> Replay:
@@ -330,7 +305,6 @@ class _Cells:
             delay=delay,
             phase=replay.phase[leader],
             group=[replay.group[i] for i in leader.tolist()],
-            prefix=[replay.prefix[i] for i in leader.tolist()],
         )
 
     def _seconds(self, seconds: Floats) -> Floats:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median, median_low
+from typing import Any
 
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
+from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metric, Metrics, Unit
 from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
-from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 
 CONFIDENCE = 0.95
+COMBINE: Mapping[Combine, Callable[[Sequence[Any]], Any]] = {
+    Combine.MEDIAN: median,
+    Combine.LOWER_MEDIAN: median_low,
+    Combine.MEAN: fmean,
+}
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,8 @@ class PointSummary:
         invalid: Trials that the machine spoilt.
         reasons: Why, most frequent first.
         warnings: About the quality of the capture, of all valid trials, each once.
-        metrics: Medians of the valid trials (of counts the lower one, so that it was measured); worker time as the
-            mean, so that it adds up; None without valid trials.
-        efficiency: Mean and interval, on the log scale and cut at 1; None without valid trials.
+        metrics: Of the valid trials, combined as each metric is declared; None without valid trials.
+        intervals: Mean and interval by name, of the metrics that are declared to have one.
     """
 
     point: Point
@@ -74,7 +80,7 @@ class PointSummary:
     reasons: tuple[Reason, ...] = ()
     warnings: tuple[str, ...] = ()
     metrics: Metrics | None = None
-    efficiency: Estimate | None = None
+    intervals: Mapping[str, Estimate] = field(default_factory=dict)
 
     def share(self, *parts: str) -> float:
         """The share of worker time in these parts of `WORKER_TIME`, from 0 to 1; 0 without valid trials."""
@@ -177,40 +183,41 @@ def _summary(trials: Sequence[Trial]) -> PointSummary:
         reasons=tuple(Reason(state, text, count) for (state, text), count in reasons.most_common()),
         warnings=tuple(dict.fromkeys(warning for trial in valid for warning in trial.warnings)),
         metrics=_typical(measured) if measured else None,
-        efficiency=_at_most_one(interval([metrics.efficiency for metrics in measured])) if measured else None,
+        intervals=_intervals(measured),
     )
 
 
-def _at_most_one(estimate: Estimate) -> Estimate:
-    """Cut the interval where efficiency ends; two noisy repeats alone would reach far beyond."""
-    if estimate.high is None or estimate.high <= 1:
-        return estimate
-    return replace(estimate, high=max(estimate.mean, 1.0))
+def _intervals(measured: Sequence[Metrics]) -> dict[str, Estimate]:
+    """Mean and interval of the metrics that are declared to have one; of a share it is cut at 1.
+
+    Two noisy repeats alone would reach far beyond.
+    """
+    found = {}
+    for metric in METRICS.values():
+        values = _values(measured, metric) if metric.interval else []
+        if values:
+            found[metric.name] = mean = interval(values)
+            if metric.unit is Unit.SHARE and mean.high is not None and mean.high > 1:
+                found[metric.name] = replace(mean, high=max(mean.mean, 1.0))
+    return found
 
 
 def _typical(measured: Sequence[Metrics]) -> Metrics:
-    def middle(read: Callable[[Metrics], float]) -> float:
-        return median(map(read, measured))
-
-    def count(read: Callable[[Metrics], int]) -> int:
-        return median_low(map(read, measured))
-
+    """Each metric combined over repeats as it is declared; worker time as the mean, so that it adds up."""
+    typical: dict[str, Any] = {}
+    for metric in METRICS.values():
+        values = _values(measured, metric)
+        typical[metric.name] = COMBINE[metric.combine](values) if values else None
     return Metrics(
-        makespan_s=middle(lambda m: m.makespan_s),
-        elapsed_s=middle(lambda m: m.elapsed_s),
-        work_s=middle(lambda m: m.work_s),
-        span_s=middle(lambda m: m.span_s),
-        ideal_s=middle(lambda m: m.ideal_s),
-        efficiency=middle(lambda m: m.efficiency),
-        parallelism=middle(lambda m: m.parallelism),
-        tasks=count(lambda m: m.tasks),
-        widest_stage=count(lambda m: m.widest_stage),
-        workers_used=count(lambda m: m.workers_used),
-        peak_parallelism=count(lambda m: m.peak_parallelism),
-        mean_parallelism=middle(lambda m: m.mean_parallelism),
-        peak_runnable=count(lambda m: m.peak_runnable),
+        **typical,
         worker_time_s={part: fmean(m.worker_time_s.get(part, 0.0) for m in measured) for part in WORKER_TIME},
     )
+
+
+def _values(measured: Sequence[Metrics], metric: Metric) -> list[Any]:
+    """The values of repeats, without those that could not be measured."""
+    found = (getattr(each, metric.name) for each in measured)
+    return [value for value in found if value is not None]
 
 
 def _comparable(value: Scalar) -> tuple[int, float, str]:

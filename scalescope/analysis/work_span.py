@@ -22,33 +22,21 @@ class WorkSpan:
 
     Attributes:
         work_s: T1, the sum of durations, in seconds.
-        span_s: T∞, the longest dependency path by durations, in seconds; from the graph where it is known.
-        recorded_span_s: The same as the recorder followed it on the scheduler (column `span`).
-        graph_known: Whether `span_s` comes from the graph.
-        useful_workers: Threads from which on the bound max(T1 / P, T∞) is less than 5 % above its limit T∞, however
-            many more are added: the smallest P with T1 / P < T∞ / 0.95. The bound knows nothing of waves: with tasks of
-            equal length ask `replay` which numbers below are as good.
+        span_s: T∞, the longest dependency path by durations, in seconds: from the graph where it is known, or else as
+            the recorder followed it on the scheduler.
     """
 
     work_s: float
     span_s: float
-    recorded_span_s: float
-    graph_known: bool
-    useful_workers: int
 
     @property
-    def parallelism(self) -> float:
-        """T1 / T∞; 0 when nothing took any time."""
-        return self.work_s / self.span_s if self.span_s > 0 else 0.0
+    def useful_workers(self) -> int:
+        """Threads from which on the bound max(T1 / P, T∞) is less than 5 % above its limit T∞, however many are added.
 
-    @property
-    def agrees(self) -> bool:
-        """Whether the two spans agree to 1 %; they differ when an attempt on the longest path had to be repeated."""
-        return abs(self.span_s - self.recorded_span_s) <= 0.01 * max(self.span_s, self.recorded_span_s)
-
-    def bound(self, threads: int) -> float:
-        """max(T1 / P, T∞) in seconds (Brent 1974): no schedule on P threads is shorter."""
-        return max(self.work_s / threads, self.span_s)
+        The smallest P with T1 / P < T∞ / 0.95. The bound knows nothing of waves: with tasks of equal length ask
+        `replay` which numbers below are as good.
+        """
+        return max(math.floor((1 - GAIN) * self.work_s / self.span_s) + 1, 1) if self.span_s > 0 else 1
 
 
 @dataclass(frozen=True)
@@ -115,16 +103,10 @@ class Profile:
 def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
     """T1 and T∞ of the attempts whose result was used."""
     seconds, used = _useful(attempts, graph)
+    if graph.known:
+        return WorkSpan(float(seconds.sum()), float((used.earliest(seconds) + seconds).max()))
     recorded = float(attempts.span[attempts.useful].max())
-    longest = float(seconds.max())
-    span = float((used.earliest(seconds) + seconds).max()) if graph.known else max(recorded, longest)
-    work = float(seconds.sum())
-    return WorkSpan(work, span, recorded, graph.known, _useful_workers(work, span))
-
-
-def _useful_workers(work_s: float, span_s: float) -> int:
-    """Threads from which on max(T1 / P, T∞) is less than 5 % above T∞, however many more are added."""
-    return max(math.floor((1 - GAIN) * work_s / span_s) + 1, 1) if span_s > 0 else 1
+    return WorkSpan(float(seconds.sum()), max(recorded, float(seconds.max())))
 
 
 def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
@@ -169,18 +151,6 @@ def profile(attempts: Attempts, *, points: int = POINTS) -> Profile:
         runnable=_thinned(_steps(attempts.runnable, attempts.stop, end), points),
         running=_thinned(_steps(attempts.start, attempts.stop, end), points),
     )
-
-
-def offered(attempts: Attempts, graph: Graph, *, points: int = POINTS) -> Steps | None:
-    """Tasks running over time if threads were unlimited and free: each starts when the last of its needs has ended.
-
-    Time begins at the trial's and ends with T∞. None where the graph is not known.
-    """
-    if not graph.known:
-        return None
-    seconds, used = _useful(attempts, graph)
-    start = used.earliest(seconds)
-    return _thinned(_steps(start, start + seconds, float((start + seconds).max())), points)
 
 
 def _thinned(steps: Steps, points: int) -> Steps:

@@ -40,23 +40,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Ints, Members, Tables
+from scalescope.analysis.attempts import Attempts, Floats, Ints, Members
 from scalescope.analysis.ledger import Chain, Clock, Events, integral, sums, unwanted
-from scalescope.model.trial import WORKER_TIME
-
-TITLES: dict[str, str] = {
-    "busy": "busy",
-    "transfer": "transfer",
-    "serialisation": "serialisation",
-    "spill": "spill to disk",
-    "paused": "paused",
-    "no_runnable_task": "no runnable task",
-    "not_assigned": "runnable, not assigned",
-    "late_start": "late start",
-    "lost": "lost",
-    "tail": "tail",
-}
-"""The parts as reports name them."""
+from scalescope.model.metrics import WORKER_TIME
 
 
 @dataclass(frozen=True)
@@ -89,21 +75,13 @@ class TimeSeries:
     parts: dict[str, Floats]
 
 
-def worker_time(tables: Tables, *, threads: int) -> WorkerTime:
+def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
     """Divide the worker time of one trial.
 
     Args:
-        tables: The records of the trial (`scalescope.model.records`).
+        attempts: What was recorded.
         threads: P, the threads asked for.
-
-    Raises:
-        CaptureError: There is nothing to measure.
     """
-    return divide(Attempts.read(tables), threads=threads)
-
-
-def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
-    """Divide the worker time of attempts already read."""
     cells = _divide(attempts, threads, np.array([0.0, attempts.makespan]))
     return WorkerTime((*attempts.addresses, ""), {part: seconds[:, 0] for part, seconds in cells.items()})
 

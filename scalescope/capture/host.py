@@ -57,23 +57,14 @@ def packages_digest(versions: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """Where the CPU time of the host went, as shares of all its CPUs.
+    """Where the CPU time of the host went, as shares of all its CPUs."""
 
-    Attributes:
-        ours: Used by our processes.
-        others: Used by all other processes and the kernel.
-        stolen: Taken by the hypervisor for other machines.
-        idle: Not used.
-        cpus: What the shares are of.
-        seconds: Length of the interval.
-    """
-
-    ours: float
-    others: float
-    stolen: float
-    idle: float
-    cpus: int
-    seconds: float
+    ours: float  # used by our processes
+    others: float  # used by all other processes and the kernel
+    stolen: float  # taken by the hypervisor for other machines
+    idle: float  # not used
+    cpus: int  # what the shares are of
+    seconds: float  # length of the interval
 
     def to_mapping(self) -> dict[str, float | int]:
         """As JSON carries it."""

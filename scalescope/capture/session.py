@@ -31,43 +31,25 @@ T = TypeVar("T")
 
 @dataclass
 class Recording:
-    """What became of the recording of one trial; complete when `Capture.trial` has been left.
+    """What became of the recording of one trial; complete when `Capture.trial` has been left."""
 
-    Attributes:
-        complete: Whether every task attempt is in the spool, by the scheduler's own count.
-        reason: Why not; empty when it is.
-        warnings: About the quality of the record, in sentences.
-        notes: What is not there because the cluster has it not, in sentences.
-        gpus: Memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked.
-        tasks: Attempts recorded: those finished, erred and lost.
-        finished: Attempts that gave a result.
-        erred: Attempts that raised, or whose task was given up.
-        lost: Attempts whose worker died, or that were called off.
-        t_begin: When recording began, in seconds on the scheduler's clock.
-        t_end: When the workload had returned, likewise.
-        clock_error_s: Largest impossible interval between times of the scheduler and of a worker, in seconds.
-        workers_left: Addresses of workers that left meanwhile.
-        received_bytes: Of task records, as sent by the scheduler.
-        spooled_bytes: Of the task table, as written.
-        files: Performance report and profile, where they were asked for.
-    """
-
-    complete: bool = False
-    reason: str = "the trial has not ended"
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    complete: bool = False  # whether every task attempt is in the spool, by the scheduler's own count
+    reason: str = "the trial has not ended"  # why not; empty when it is
+    warnings: list[str] = field(default_factory=list)  # about the quality of the record, in sentences
+    notes: list[str] = field(default_factory=list)  # what is not there because the cluster has it not, in sentences
+    # memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked
     gpus: dict[str, Any] = field(default_factory=dict)
-    tasks: int = 0
-    finished: int = 0
-    erred: int = 0
-    lost: int = 0
-    t_begin: float = 0.0
-    t_end: float = 0.0
-    clock_error_s: float = 0.0
-    workers_left: list[str] = field(default_factory=list)
-    received_bytes: int = 0
-    spooled_bytes: int = 0
-    files: dict[str, str] = field(default_factory=dict)
+    tasks: int = 0  # attempts recorded: those finished, erred and lost
+    finished: int = 0  # attempts that gave a result
+    erred: int = 0  # attempts that raised, or whose task was given up
+    lost: int = 0  # attempts whose worker died, or that were called off
+    t_begin: float = 0.0  # when recording began, in seconds on the scheduler's clock
+    t_end: float = 0.0  # when the workload had returned, likewise
+    clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
+    workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
+    received_bytes: int = 0  # of task records, as sent by the scheduler
+    spooled_bytes: int = 0  # of the task table, as written
+    files: dict[str, str] = field(default_factory=dict)  # performance report and profile, where they were asked for
 
 
 class Capture:

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.cluster import SimulatedSpec, VirtualSpec
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
@@ -39,11 +38,11 @@ AGAIN: list[dict[str, Any]] = [
 ]
 SIMULATED: dict[str, Any] = {
     "workload": "beam-pardo",
-    "cluster": SimulatedSpec.kind,
+    "cluster": "simulated",
     "points": [*POINTS, *({**point, **REMEDY} for point in POINTS), *AGAIN],
     "params": {"stages": 3},
 }
-REAL: dict[str, Any] = {**SIMULATED, "cluster": {"kind": VirtualSpec.kind, "hosts": 2}, "points": AGAIN}
+REAL: dict[str, Any] = {**SIMULATED, "cluster": {"kind": "virtual", "hosts": 2}, "points": AGAIN}
 
 Carry = Callable[[Mapping[str, Any]], "SweepRun"]
 """Carries a sweep out and returns its run."""

@@ -14,7 +14,9 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from scalescope import workloads
 from scalescope.driver.process import Driver
+from scalescope.environments.needs import name
 from scalescope.errors import ClusterError, ScalescopeError
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.limit import EmulationLimit
@@ -25,21 +27,13 @@ from scalescope.run import quiet
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was looked at."""
 
-    Attributes:
-        name: What.
-        purpose: What needs it.
-        works: Whether it does.
-        found: Version or measurement, or what is wrong and what helps.
-        essential: Whether nothing works without it.
-    """
-
-    name: str
-    purpose: str
-    works: bool
-    found: str
-    essential: bool = False
+    name: str  # what
+    purpose: str  # what needs it
+    works: bool  # whether it does
+    found: str  # version or measurement, or what is wrong and what helps
+    essential: bool = False  # whether nothing works without it
 
     @property
     def mark(self) -> str:
@@ -49,31 +43,56 @@ class Check:
 
 @dataclass(frozen=True)
 class Package:
-    """A distribution, a module of it or of ours that needs it, what for, and the extra that installs it."""
+    """A distribution, what for, the extra that installs it, and a module that needs it where that is not its own."""
 
     name: str
-    module: str
     purpose: str
     extra: str = ""
+    needed_by: str = ""
+
+    @property
+    def module(self) -> str:
+        """What is imported to see whether it works."""
+        return self.needed_by or self.name.replace("-", "_")
 
 
 ESSENTIAL = (
-    Package("distributed", "distributed", "all clusters"),
-    Package("prefect", "scalescope_flows.sweep", "flows, the command `sweep`"),
-    Package("sqlalchemy", "scalescope.store.store", "keeping results"),
-    Package("pyarrow", "pyarrow.parquet", "keeping raw records"),
+    Package("distributed", "all clusters"),
+    Package("prefect", "runs as Prefect flows", needed_by="scalescope_flows.sweep"),
+    Package("sqlalchemy", "keeping results", needed_by="scalescope.store.store"),
+    Package("pyarrow", "keeping raw records", needed_by="pyarrow.parquet"),
 )
-OPTIONAL = (
-    Package("apache-beam", "apache_beam", "workloads beam-pardo and beam-files", "beam"),
-    Package("numpy", "numpy", "workload array-matmul", "arrays"),
-    Package("pandas", "pandas", "workload dataframe-shuffle", "arrays"),
-    Package("torch", "torch", "beam-files on a GPU", "torch"),
-    Package("prefect-dask", "prefect_dask", "parallel clusters on Dask", "dask-runner"),
-    Package("psycopg", "psycopg", "stores in PostgreSQL", "postgresql"),
-    Package("dask-jobqueue", "dask_jobqueue", "clusters on Slurm and other batch systems", "slurm"),
-    Package("asyncssh", "asyncssh", "clusters over SSH", "ssh"),
-    Package("bokeh", "bokeh", "the report of a run; Dask's own performance report", "report"),
+OTHERS = (
+    Package("prefect-dask", "parallel clusters on Dask", "dask-runner"),
+    Package("psycopg", "stores in PostgreSQL", "postgresql"),
+    Package("bokeh", "the report of a run; Dask's own performance report", "report"),
 )
+"""What is neither a workload's nor a cluster's."""
+
+
+def optional() -> list[Package]:
+    """What only some need: as the workloads and the kinds of clusters declare it, and the others."""
+    return [*_of_workloads(), *_of_clusters(), *OTHERS]
+
+
+def _of_workloads() -> Iterator[Package]:
+    own = metadata.requires("scalescope") or []
+    with_us = {"dask", *(name(requirement) for requirement in own if "extra ==" not in requirement)}
+    users: dict[tuple[str, str], list[str]] = {}
+    for workload in workloads.builtin():
+        for package in workload.packages:
+            if package not in with_us:
+                users.setdefault((package, workload.extra), []).append(workload.name)
+    for (package, extra), names in sorted(users.items()):
+        yield Package(package, f"workloads: {', '.join(names)}", extra)
+    for workload in workloads.builtin():
+        for used in workload.uses:
+            yield Package(used.name, f"workloads: {workload.name} {used.purpose}", used.extra)
+
+
+def _of_clusters() -> Iterator[Package]:
+    yield Package("dask-jobqueue", "clusters on Slurm and other batch systems", "slurm")
+    yield Package("asyncssh", "clusters over SSH", "ssh")
 
 
 def all_checks() -> list[Check]:
@@ -82,7 +101,7 @@ def all_checks() -> list[Check]:
     return [
         Check("python", "everything", True, python, essential=True),
         *(_attempt(package.name, package.purpose, partial(_import, package), essential=True) for package in ESSENTIAL),
-        *(_installed(package) for package in OPTIONAL),
+        *(_installed(package) for package in optional()),
         _attempt("store", "keeping results", _store, essential=True),
         Check("cores", "clusters in real time, parallel clusters", True, _cores()),
         _attempt("simulated cluster", "sweeps in virtual time", partial(_cluster, "simulated"), essential=True),

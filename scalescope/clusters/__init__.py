@@ -1,4 +1,8 @@
-"""Where it runs: clusters of every kind behind one interface.
+"""Where it runs: clusters of every kind behind one interface, a folder for each kind.
+
+A folder has the modules `spec` (what it is asked for with; see `scalescope.model.cluster`), `cluster` (its class, named
+`CLUSTER`) and, if it leaves something outside this process, `reaper` (see `scalescope.clusters.reaping`). What several
+kinds share stands beside the folders, and in `jobqueue` for those whose workers are jobs.
 
 This module imports no cluster, and nothing but the standard library, so that the simulated cluster's clock can be
 installed before anything else is loaded.
@@ -7,7 +11,7 @@ installed before anything else is loaded.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import ClusterError
 
@@ -15,39 +19,32 @@ if TYPE_CHECKING:
     from scalescope.clusters.base import Cluster
     from scalescope.model.cluster import ClusterSpec
 
-_IMPLEMENTATIONS = {
-    "simulated": ("scalescope.clusters.simulated.cluster", "SimulatedCluster"),
-    "virtual": ("scalescope.clusters.virtual.cluster", "VirtualCluster"),
-    "local": ("scalescope.clusters.local", "LocalCluster"),
-    "slurm": ("scalescope.clusters.jobqueue.cluster", "SlurmCluster"),
-    "pbs": ("scalescope.clusters.jobqueue.cluster", "PbsCluster"),
-    "moab": ("scalescope.clusters.jobqueue.cluster", "MoabCluster"),
-    "lsf": ("scalescope.clusters.jobqueue.cluster", "LsfCluster"),
-    "sge": ("scalescope.clusters.jobqueue.cluster", "SgeCluster"),
-    "oar": ("scalescope.clusters.jobqueue.cluster", "OarCluster"),
-    "htcondor": ("scalescope.clusters.jobqueue.cluster", "HTCondorCluster"),
-    "ssh": ("scalescope.clusters.ssh", "SshCluster"),
-    "scheduler": ("scalescope.clusters.scheduler", "SchedulerCluster"),
-    "custom": ("scalescope.clusters.custom", "CustomCluster"),
-}
 
-
-def build(spec: ClusterSpec, seed: int = 0) -> Cluster:
+def build(spec: ClusterSpec, seed: int = 0) -> Cluster[Any]:
     """The cluster that `spec` describes, not yet open.
 
     Raises:
-        ClusterError: No implementation is known for its kind, or its packages cannot be imported.
+        UsageError: A package that it needs is not installed.
+        ClusterError: No implementation is known for its kind, or it cannot be imported.
     """
-    if spec.kind not in _IMPLEMENTATIONS:
-        raise ClusterError(f"there is no cluster of kind {spec.kind!r}", cause=f"known: {', '.join(_IMPLEMENTATIONS)}")
-    module, name = _IMPLEMENTATIONS[spec.kind]
+    from scalescope.model.cluster import kinds
+
+    if spec.kind not in kinds():
+        raise ClusterError(f"there is no cluster of kind {spec.kind!r}", cause=f"known: {', '.join(kinds())}")
+    spec.require()
+    where = module(type(spec), "cluster")
     try:
-        implementation: type[Cluster] = getattr(import_module(module), name)
+        implementation: type[Cluster[Any]] = import_module(where).CLUSTER
     except ImportError as error:
         raise ClusterError(
             f"clusters of kind {spec.kind!r} cannot be used in this environment",
-            where=module,
+            where=where,
             cause=str(error),
             next_step="install what is missing into the environment that the driver runs in",
         ) from error
     return implementation(spec, seed=seed)
+
+
+def module(spec: type[ClusterSpec], name: str) -> str:
+    """The full name of a module in the folder of a kind."""
+    return f"{spec.__module__.rpartition('.')[0]}.{name}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from scalescope.errors import ClusterError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -15,32 +19,38 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
+S = TypeVar("S", bound="ClusterSpec")
+"""What a cluster is asked for with."""
 
-class Cluster(ABC):
+
+class Cluster(ABC, Generic[S]):
     """A Dask cluster of one kind, owned by one driver process.
 
     The driver calls, in this order: `open`, then for every trial `scale` and `running`, at the end `close`. `close` may
     be called at any time, twice too.
 
     Attributes:
-        kind: As in its specification.
         shows: What a trial on it can show, one sentence.
         cannot_show: What it cannot show, one sentence.
         dask_config: Dask configuration that it needs in its process; what a point asks for comes on top.
         nannies: Whether every worker is a process of its own with a nanny, so that its log can outlive it.
     """
 
-    kind: ClassVar[str]
     shows: ClassVar[str]
     cannot_show: ClassVar[str]
     dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     nannies: ClassVar[bool] = False
 
-    def __init__(self, spec: ClusterSpec, *, seed: int = 0) -> None:
+    def __init__(self, spec: S, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
         self.report: Callable[[str], object] = _unheard
         """Called while `scale` waits, with a sentence that says for what; whoever runs the cluster may replace it."""
+
+    @property
+    def kind(self) -> str:
+        """As in its specification."""
+        return self.spec.kind
 
     @abstractmethod
     def open(self) -> None:
@@ -79,6 +89,11 @@ class Cluster(ABC):
             "cannot_show": self.cannot_show,
         }
 
+    def _not_open(self) -> ClusterError:
+        return ClusterError(
+            f"the {self.kind} cluster is not open", next_step="call `open` first; it may have been closed"
+        )
+
     def losses(self) -> str:
         """Why workers were lost during the last trial, as far as the cluster knows; empty when none was."""
         return ""
@@ -98,6 +113,34 @@ class Cluster(ABC):
         import time
 
         return time.time()
+
+
+class LogTail(logging.Handler):
+    """Keeps the first lines of the last records of a logger, from level INFO on, whatever of it is shown.
+
+    Args:
+        name: Of the logger.
+        most: Lines.
+        keep: Which records; by default all.
+    """
+
+    def __init__(self, name: str, most: int, keep: Callable[[logging.LogRecord], bool] = lambda record: True) -> None:
+        super().__init__(logging.INFO)
+        self.lines: deque[str] = deque(maxlen=most)
+        self._logger = logging.getLogger(name)
+        self.addFilter(keep)
+
+    def attach(self) -> None:
+        """Begin."""
+        self._logger.addHandler(self)
+
+    def detach(self) -> None:
+        """Keep no more; what is kept stays."""
+        self._logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record."""
+        self.lines.append(record.getMessage().strip().partition("\n")[0])
 
 
 def _unheard(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What clusters whose scheduler is somewhere else share: waiting for their workers, and saying what went wrong."""
+"""What clusters whose scheduler is somewhere else share: a client that watches it, and waiting for its workers."""
 
 from __future__ import annotations
 
@@ -7,33 +7,64 @@ from collections.abc import Mapping
 
 import distributed
 
+from scalescope.clusters.base import Cluster, S
+from scalescope.errors import WorkersMissing
+
 POLL_S = 0.1
 
 Workers = Mapping[str, int]
 """Address -> threads."""
 
 
-def census(client: distributed.Client) -> Workers:
-    """The workers that the scheduler of a client knows."""
-    return {str(address): int(threads) for address, threads in client.nthreads().items()}
+class ObservedCluster(Cluster[S]):
+    """A cluster whose scheduler is in another process, and is watched through a client."""
 
+    def __init__(self, spec: S, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._observer: distributed.Client | None = None
+        self._present: Workers = {}
 
-def until(client: distributed.Client, workers: int, threads: int, timeout_s: float) -> Workers | None:
-    """Wait until there are exactly these workers; returns None then, else those that there are when time is up."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = census(client)
-        if list(found.values()) == [threads] * workers:
-            return None
-        if time.monotonic() > deadline:
-            return found
-        time.sleep(POLL_S)
+    def _open(self) -> distributed.Client:
+        """The watching client.
 
+        Raises:
+            ClusterError: The cluster is not open.
+        """
+        if self._observer is None:
+            raise self._not_open()
+        return self._observer
 
-def described(workers: Workers) -> str:
-    """How many workers of how many threads, in words: `3 workers of 2 threads`."""
-    threads = " or ".join(str(number) for number in sorted(set(workers.values())))
-    return f"{len(workers)} workers" + (f" of {threads} threads" if threads else "")
+    def _disconnect(self) -> None:
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.close()
+
+    def _wait(self, workers: int, threads: int, timeout_s: float) -> bool:
+        """Wait until there are exactly these workers; whether there are in time, in seconds."""
+        client, deadline = self._open(), time.monotonic() + timeout_s
+        while True:
+            self._present = {str(address): int(number) for address, number in client.nthreads().items()}
+            if list(self._present.values()) == [threads] * workers:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+
+    def _others(
+        self, who: str, workers: int, threads: int, after_s: float, *, where: str, cause: str, next_step: str
+    ) -> WorkersMissing:
+        """The error that says that it has other workers than asked for."""
+        return WorkersMissing(
+            f"{who} has {self._described()} after {after_s:g} s, where {workers} of {threads} are asked for",
+            where=where,
+            cause=cause,
+            next_step=next_step,
+        )
+
+    def _described(self) -> str:
+        """Its workers in words: `3 workers of 2 threads`."""
+        threads = " or ".join(str(number) for number in sorted(set(self._present.values())))
+        return f"{len(self._present)} workers" + (f" of {threads} threads" if threads else "")
 
 
 def root_cause(error: BaseException) -> str:

@@ -1,18 +1,25 @@
-"""One trial as the causes see it: what was asked for, what became of it, and its records."""
+"""One trial as its causes see it: what was asked for, what became of it, and its records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
-from scalescope.analysis.attempts import Attempts, Tables
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Floats, Tables
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import WorkerTime, divide
+from scalescope.diagnosis.registry import NOTEWORTHY, Cause, severity_of
 from scalescope.errors import CaptureError
-from scalescope.model.trial import Metrics, Trial
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.metrics import Metrics
+from scalescope.model.trial import Trial
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,13 @@ class Observation:
         return self.trial.point.threads
 
     @property
+    def measured(self) -> Attempts:
+        """The attempts of a trial that has some; for causes that are only asked where there are any."""
+        if self.attempts is None:
+            raise ValueError(f"trial {self.trial.key} has no attempts")
+        return self.attempts
+
+    @property
     def metrics(self) -> Metrics | None:
         """What the trial measured."""
         return self.trial.metrics
@@ -65,13 +79,25 @@ class Observation:
 
     def share(self, *parts: str) -> float:
         """The share of worker time in these parts, from 0 to 1."""
+        return self.share_of(self.seconds(*parts))
+
+    def share_of(self, lost_s: float) -> float:
+        """The share of worker time in so many thread-seconds; 0 where nothing was measured."""
         whole = 0.0 if self.attempts is None else self.threads * self.attempts.makespan
-        return self.seconds(*parts) / whole if whole > 0 else 0.0
+        return lost_s / whole if whole > 0 else 0.0
+
+    def noteworthy(self, *parts: str) -> bool:
+        """Whether so much worker time is in these parts that a cause may lie there."""
+        return self.share(*parts) >= NOTEWORTHY
 
     def column(self, table: str, name: str) -> Sequence[Any]:
         """A column of a table; empty where it was not recorded."""
         column: Sequence[Any] = self.tables.get(table, {}).get(name, ())
         return column
+
+    def numbers(self, table: str, name: str) -> Floats:
+        """A column of numbers, such as seconds or bytes; empty where it was not recorded."""
+        return np.asarray(self.column(table, name), dtype=np.float64)
 
     def events(self, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
         """Time and message of the structured events of one topic whose message is an object."""
@@ -83,3 +109,67 @@ class Observation:
         )
         found = [(float(when), json.loads(message)) for name, when, message in rows if name == topic]
         return [(when, message) for when, message in found if isinstance(message, dict)]
+
+
+@dataclass(eq=False, kw_only=True)
+class TrialCause(Cause[Observation]):
+    """A cause that the records of a single trial can show.
+
+    Attributes:
+        without_attempts: Whether it is looked for in trials without recorded attempts, too.
+    """
+
+    without_attempts: bool = False
+
+    def look(self, observation: Observation) -> Finding | None:
+        """The finding of this cause in a trial, if it has one."""
+        return self.find(observation) if self.without_attempts or observation.attempts is not None else None
+
+    def finding(
+        self,
+        observation: Observation,
+        lost_s: float,
+        summary: str,
+        remedy: str,
+        *evidence: Evidence,
+        confidence: float,
+        severity: Severity | None = None,
+        link: str = "",
+    ) -> Finding:
+        """A finding of this cause in a trial; the rest is as `Finding` has it.
+
+        Args:
+            observation: The trial.
+            lost_s: Worker time lost to it, in thread-seconds.
+            summary: One whole sentence.
+            remedy: The option or line to change, without a full stop.
+            evidence: What it rests on.
+            confidence: From 0 to 1.
+            severity: By default according to the share of worker time lost.
+            link: By default that of the declaration.
+        """
+        return Finding(
+            self.code,
+            severity or severity_of(observation.share_of(lost_s)),
+            summary,
+            remedy,
+            evidence,
+            confidence,
+            lost_s=lost_s,
+            link=link or self.link,
+        )
+
+
+def once(compute: Callable[[Observation], T]) -> Callable[[Observation], T]:
+    """Compute something for each trial once, as `functools.cached_property` does: several causes look at it."""
+    name = f"{compute.__module__}.{compute.__qualname__}"
+
+    @wraps(compute)
+    def computed(observation: Observation) -> T:
+        kept: dict[str, Any] = vars(observation)
+        if name not in kept:
+            kept[name] = compute(observation)
+        value: T = kept[name]
+        return value
+
+    return computed

@@ -18,29 +18,17 @@ MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
 
 @dataclass
 class Attempt:
-    """What is known of a trial so far.
+    """What is known of a trial so far."""
 
-    Attributes:
-        problem: What the machine did wrong.
-        raised: What the workload did wrong, in a sentence.
-        changes: Which workers were lost or came during the trial.
-        missing: Why the capture is incomplete.
-        error: `type`, `message` and `traceback` of the first exception.
-        elapsed_s: The workload's call, in seconds on the cluster's clock.
-        result: What it returned.
-        warnings: About the quality of the capture.
-        facts: For readers of the result.
-    """
-
-    problem: str = ""
-    raised: str = ""
-    changes: str = ""
-    missing: str = ""
-    error: dict[str, str] | None = None
-    elapsed_s: float | None = None
-    result: Any = None
-    warnings: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""  # what the machine did wrong
+    raised: str = ""  # what the workload did wrong, in a sentence
+    changes: str = ""  # which workers were lost or came during the trial
+    missing: str = ""  # why the capture is incomplete
+    error: dict[str, str] | None = None  # `type`, `message` and `traceback` of the first exception
+    elapsed_s: float | None = None  # the workload's call, in seconds on the cluster's clock
+    result: Any = None  # what it returned
+    warnings: list[str] = field(default_factory=list)  # about the quality of the capture
+    facts: dict[str, Any] = field(default_factory=dict)  # for readers of the result
 
 
 def judge(attempt: Attempt) -> tuple[TrialState, str]:

@@ -70,30 +70,18 @@ T = TypeVar("T", Ready, Opened, TrialDone)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
+    """What came of a trial."""
 
-    Attributes:
-        state: What it is worth.
-        reason: Why it is not valid; empty when it is.
-        started_at: Wall clock in UTC, ISO 8601.
-        real_s: Real seconds that it took.
-        elapsed_s: The workload's call in seconds on the cluster's clock; None when it did not return.
-        warnings: About the quality of the capture.
-        facts: What the driver knows of it.
-        spool: Folder of its raw records (`records.spool` in the format of `scalescope.model.spool`).
-        result: What the workload returned.
-        error: `type`, `message` and `traceback` of what was raised, if anything was.
-    """
-
-    state: TrialState
-    reason: str
-    started_at: str
-    real_s: float
-    elapsed_s: float | None
-    warnings: tuple[str, ...]
-    facts: Mapping[str, Any]
-    spool: Path
-    result: Any = None
+    state: TrialState  # what it is worth
+    reason: str  # why it is not valid; empty when it is
+    started_at: str  # wall clock in UTC, ISO 8601
+    real_s: float  # real seconds that it took
+    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it did not return
+    warnings: tuple[str, ...]  # about the quality of the capture
+    facts: Mapping[str, Any]  # what the driver knows of it
+    spool: Path  # folder of its raw records (`records.spool` in the format of `scalescope.model.spool`)
+    result: Any = None  # what the workload returned
+    # `type`, `message` and `traceback` of what was raised, if anything was
     error: Mapping[str, str] | None = field(default=None)
 
 

@@ -45,27 +45,17 @@ class Open(Message):
 
 @dataclass(frozen=True)
 class RunTrial(Message):
-    """Run one trial on the open cluster.
-
-    Attributes:
-        key: Identity within its sweep.
-        point: What to run (`Point.to_mapping`).
-        repeat: From 0.
-        warmup: Whether it is one.
-        workload: Reference of the workload.
-        timeout_s: Real seconds after which it is stopped.
-        spool: Folder for its raw records; it exists.
-        options: What else to record, as keyword arguments of `Capture.trial`.
-    """
+    """Run one trial on the open cluster."""
 
     kind: ClassVar[str] = "trial"
-    key: str
-    point: Mapping[str, Any]
-    repeat: int
-    warmup: bool
-    workload: str
-    timeout_s: float
-    spool: str
+    key: str  # identity within its sweep
+    point: Mapping[str, Any]  # what to run (`Point.to_mapping`)
+    repeat: int  # from 0
+    warmup: bool  # whether it is one
+    workload: str  # reference of the workload
+    timeout_s: float  # real seconds after which it is stopped
+    spool: str  # folder for its raw records; it exists
+    # what else to record, as keyword arguments of `Capture.trial`
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -122,34 +112,20 @@ class Progress(Message):
 
 @dataclass(frozen=True)
 class TrialDone(Message):
-    """How a trial went.
-
-    Attributes:
-        key: As in the request.
-        state: `valid`, `failed` or `invalid`.
-        reason: Why it is not valid.
-        error: `type`, `message` and `traceback` of what was raised, if anything was.
-        started_at: Wall clock in UTC, ISO 8601.
-        real_s: Real seconds that the trial took, capture included.
-        elapsed_s: The workload's call in seconds on the cluster's clock; null when it did not return.
-        warnings: About the quality of the capture.
-        facts: What a reader of the result must know.
-        result: What the workload returned.
-        ending: The driver ends after this reply.
-    """
+    """How a trial went."""
 
     kind: ClassVar[str] = "trial"
-    key: str
-    state: str
-    reason: str
-    error: Mapping[str, Any] | None
-    started_at: str
-    real_s: float
-    elapsed_s: float | None
-    warnings: tuple[str, ...]
-    facts: Mapping[str, Any]
-    result: Any = None
-    ending: bool = False
+    key: str  # as in the request
+    state: str  # `valid`, `failed` or `invalid`
+    reason: str  # why it is not valid
+    error: Mapping[str, Any] | None  # `type`, `message` and `traceback` of what was raised, if anything was
+    started_at: str  # wall clock in UTC, ISO 8601
+    real_s: float  # real seconds that the trial took, capture included
+    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; null when it did not return
+    warnings: tuple[str, ...]  # about the quality of the capture
+    facts: Mapping[str, Any]  # what a reader of the result must know
+    result: Any = None  # what the workload returned
+    ending: bool = False  # the driver ends after this reply
 
 
 @dataclass(frozen=True)

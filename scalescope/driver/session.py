@@ -75,7 +75,7 @@ class Session:
         self._enter = enter
         self._packages = packages
         self._request: Open | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: Cluster[Any] | None = None
         self._config: dict[str, Any] = {}
         self._opened = ExitStack()
         self._capture: Capture | None = None
@@ -179,7 +179,7 @@ class Session:
         attempt.changes = "; ".join(part for part in (lost, cluster.losses()) if part)
         attempt.facts["cluster"] = cluster.facts()
 
-    def _prepare(self, point: Point) -> Cluster:
+    def _prepare(self, point: Point) -> Cluster[Any]:
         """Have a cluster with the point's configuration and workers, and be connected to it."""
         if self._cluster is None or self._config != dict(point.dask_config):
             self._open(dict(point.dask_config))

@@ -29,25 +29,15 @@ _SHOWN_TEXT = 200
 
 @dataclass(frozen=True)
 class Built:
-    """An environment that a driver can be started in.
+    """An environment that a driver can be started in."""
 
-    Attributes:
-        environment: What was asked for.
-        python: Path of its interpreter.
-        python_version: Of that, such as 3.11.7.
-        packages: Version of every distribution installed, by normalised name.
-        digest: Of `packages`, as trials record it.
-        fresh: Whether it was built for this.
-        seconds: Real seconds that it took to have it.
-    """
-
-    environment: Environment
-    python: str
-    python_version: str
-    packages: dict[str, str]
-    digest: str
-    fresh: bool
-    seconds: float
+    environment: Environment  # what was asked for
+    python: str  # path of its interpreter
+    python_version: str  # of that, such as 3.11.7
+    packages: dict[str, str]  # version of every distribution installed, by normalised name
+    digest: str  # of `packages`, as trials record it
+    fresh: bool  # whether it was built for this
+    seconds: float  # real seconds that it took to have it
 
 
 def ensure(environment: Environment, *, says: Callable[[str], None] = lambda text: None) -> Built:

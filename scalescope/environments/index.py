@@ -33,15 +33,10 @@ print(json.dumps(importlib.metadata.metadata(sys.argv[1]).get_all("Project-URL")
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a package that uv would install here.
+    """A release of a package that uv would install here."""
 
-    Attributes:
-        package: Normalised name.
-        version: As the index spells it.
-    """
-
-    package: str
-    version: str
+    package: str  # normalised name
+    version: str  # as the index spells it
 
     @property
     def requirement(self) -> str:

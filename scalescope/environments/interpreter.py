@@ -33,19 +33,12 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that a driver can run on.
+    """A Python that a driver can run on."""
 
-    Attributes:
-        python: Its path.
-        version: Of Python, such as 3.11.7.
-        packages: Version of every distribution installed, by normalised name.
-        digest: Of `packages`, as trials record it.
-    """
-
-    python: str
-    version: str
-    packages: dict[str, str]
-    digest: str
+    python: str  # its path
+    version: str  # of Python, such as 3.11.7
+    packages: dict[str, str]  # version of every distribution installed, by normalised name
+    digest: str  # of `packages`, as trials record it
 
 
 def look(python: str) -> Interpreter:

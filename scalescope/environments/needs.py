@@ -14,21 +14,13 @@ DRIVER = "distributed"
 
 @dataclass(frozen=True)
 class Need:
-    """A package without which, or with too new a version of which, an old release does not work.
+    """A package without which, or with too new a version of which, an old release does not work."""
 
-    Attributes:
-        package: The old release's.
-        before: The first release that works without this; each was found by trying the releases around it.
-        name: What it needs.
-        below: The version from which on that does not do.
-        install: Whether to install it; else its version is only limited where something else wants it.
-    """
-
-    package: str
-    before: str
-    name: str
-    below: str
-    install: bool = False
+    package: str  # the old release's
+    before: str  # the first release that works without this; each was found by trying the releases around it
+    name: str  # what it needs
+    below: str  # the version from which on that does not do
+    install: bool = False  # whether to install it; else its version is only limited where something else wants it
 
     @property
     def requirement(self) -> str:

@@ -22,29 +22,17 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an environment is, as it is kept in its folder.
+    """What an environment is, as it is kept in its folder."""
 
-    Attributes:
-        text: Its canonical text.
-        python_version: Of its interpreter.
-        packages: Everything installed, with versions, by normalised name.
-        digest: Of `packages`.
-        resolved: What uv resolved the requirements to, as lines that would install the same again.
-        added: Requirements that were added because old releases do not name them.
-        created: In UTC, ISO 8601.
-        size: Bytes; files that it shares with uv's own cache count.
-        uv: Version of uv.
-    """
-
-    text: str
-    python_version: str
-    packages: dict[str, str]
-    digest: str
-    resolved: list[str]
-    added: list[str]
-    created: str
-    size: int
-    uv: str
+    text: str  # its canonical text
+    python_version: str  # of its interpreter
+    packages: dict[str, str]  # everything installed, with versions, by normalised name
+    digest: str  # of `packages`
+    resolved: list[str]  # what uv resolved the requirements to, as lines that would install the same again
+    added: list[str]  # requirements that were added because old releases do not name them
+    created: str  # in UTC, ISO 8601
+    size: int  # bytes; files that it shares with uv's own cache count
+    uv: str  # version of uv
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -64,42 +52,25 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Cached:
-    """An environment in the cache.
+    """An environment in the cache."""
 
-    Attributes:
-        text: Its canonical text.
-        path: Its folder.
-        size: Bytes; files that it shares with uv's own cache count.
-        python_version: Of its interpreter.
-        packages: How many are installed.
-        created: When it was built, in UTC, ISO 8601.
-        last_used: When it was last asked for, in seconds since the epoch.
-        in_use: Whether a living process uses it.
-    """
-
-    text: str
-    path: Path
-    size: int
-    python_version: str
-    packages: int
-    created: str
-    last_used: float
-    in_use: bool
+    text: str  # its canonical text
+    path: Path  # its folder
+    size: int  # bytes; files that it shares with uv's own cache count
+    python_version: str  # of its interpreter
+    packages: int  # how many are installed
+    created: str  # when it was built, in UTC, ISO 8601
+    last_used: float  # when it was last asked for, in seconds since the epoch
+    in_use: bool  # whether a living process uses it
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed from the cache.
+    """What was removed from the cache."""
 
-    Attributes:
-        removed: Canonical texts; empty text for what was not whole.
-        in_use: Canonical texts of those that would have been, but are in use.
-        freed: Bytes that the file system has back; what uv's own cache has as well is not among them.
-    """
-
-    removed: tuple[str, ...]
-    in_use: tuple[str, ...]
-    freed: int
+    removed: tuple[str, ...]  # canonical texts; empty text for what was not whole
+    in_use: tuple[str, ...]  # canonical texts of those that would have been, but are in use
+    freed: int  # bytes that the file system has back; what uv's own cache has as well is not among them
 
 
 def folder() -> Path:

@@ -29,22 +29,15 @@ _REQUIREMENT = re.compile(rf"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[([A-Za-z0-9._,-]*
 
 @dataclass(frozen=True)
 class Environment:
-    """The software that a trial runs with. Make one with `parse`.
+    """The software that a trial runs with. Make one with `parse`."""
 
-    Attributes:
-        text: The canonical text form without the name: equal for the same environment, however it was written. Empty
-            for the present one.
-        name: What the user calls it; may be empty, and is no part of its identity.
-        python: Path of its interpreter; empty unless the environment was named by one.
-        python_version: Version of Python asked for, such as 3.11; empty for that of the present one.
-        requirements: What is to be installed, normalised and sorted.
-    """
-
+    # The canonical text form without the name: equal for the same environment, however it was written. Empty for the
+    # present one.
     text: str = ""
-    name: str = ""
-    python: str = ""
-    python_version: str = ""
-    requirements: tuple[str, ...] = ()
+    name: str = ""  # what the user calls it; may be empty, and is no part of its identity
+    python: str = ""  # path of its interpreter; empty unless the environment was named by one
+    python_version: str = ""  # version of Python asked for, such as 3.11; empty for that of the present one
+    requirements: tuple[str, ...] = ()  # what is to be installed, normalised and sorted
 
     @property
     def present(self) -> bool:

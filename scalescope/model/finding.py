@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from scalescope.model.mapping import Mapped
+
+RENAMED: Mapping[str, str] = {"poisonous-task": "worker-killing-task"}
+"""Codes of findings that older versions used, and what they are called now."""
+
+
+def current_code(code: str) -> str:
+    """The present name of a code of a finding."""
+    return RENAMED.get(code, code)
 
 
 class Severity(StrEnum):
@@ -15,6 +24,16 @@ class Severity(StrEnum):
     MEDIUM = "medium"
     LOW = "low"
     INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return tuple(Severity).index(self)
+
+    @property
+    def word(self) -> str:
+        """What people call it."""
+        return ("Critical", "Warning", "Minor", "Information")[self.rank]
 
 
 @dataclass(frozen=True)
@@ -33,7 +52,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Mapped):
     """One cause, as a sentence that a person can act on.
 
     Attributes:
@@ -58,21 +77,12 @@ class Finding:
     lost_s: float = 0.0
     link: str = ""
 
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
+    def rank(self) -> tuple[int, float, float]:
+        """Sorts findings, the worst first: by severity, then by worker time lost, then by confidence."""
+        return self.severity.rank, -self.lost_s, -self.confidence
 
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> Finding:
-        """The inverse of `to_mapping`."""
-        return cls(
-            **{
-                **data,
-                "severity": Severity(data["severity"]),
-                "evidence": tuple(Evidence(**item) for item in data["evidence"]),
-                "points": tuple(data["points"]),
-            }
-        )
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", current_code(self.code))  # of a finding that an older version stored
 
 
 @dataclass(frozen=True)

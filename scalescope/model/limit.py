@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from scalescope.model.mapping import Mapped
 
 TOLERANCE = 0.10
 """Largest share of a task's duration that emulating all workers at once may add."""
 
 
 @dataclass(frozen=True)
-class EmulationLimit:
+class EmulationLimit(Mapped):
     """How much work of its own a host does per emulated task, and what follows.
 
     When W workers start or end a task of T seconds together, the host needs W × `seconds_per_task` for the bookkeeping
     of all of them. What this adds to the makespan stays below `tolerance` × T while
     W ≤ tolerance × T / seconds_per_task.
-
-    Attributes:
-        seconds_per_task: Real seconds that scheduler and workers need for an empty task, all processes together.
-        tolerance: Largest relative error that is accepted.
     """
 
-    seconds_per_task: float
-    tolerance: float = TOLERANCE
+    seconds_per_task: float  # real seconds that scheduler and workers need for an empty task, all processes together
+    tolerance: float = TOLERANCE  # largest relative error that is accepted
 
     def shortest_task_s(self, workers: int) -> float:
         """Shortest task, in seconds, that this many workers can be emulated with."""
         return workers * self.seconds_per_task / self.tolerance
-
-    def most_workers(self, task_s: float) -> int:
-        """Most workers that can be emulated with tasks of this length."""
-        return int(self.tolerance * task_s / self.seconds_per_task)
 
     def sentence(self, workers: int) -> str:
         """For people."""
@@ -51,12 +43,3 @@ class EmulationLimit:
             f"{tasks * self.seconds_per_task:.2g} s, {share:.0%} of a makespan of {makespan_s:.2g} s "
             f"(at most {self.tolerance:.0%} is trusted); take longer or fewer tasks, or the simulated cluster"
         )
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
-
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> EmulationLimit:
-        """The inverse of `to_mapping`."""
-        return cls(**data)

@@ -4,61 +4,45 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalescope.errors import InvalidField
+from scalescope.model.mapping import from_mapping, to_mapping
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class RecordedTask:
-    """One task.
+    """One task."""
 
-    Attributes:
-        stage: Number of its task group.
-        seconds: How long it computed.
-        needs: Numbers of the tasks whose results it needs; all smaller than its own.
-        allowed: Workers to which a restriction confined it; 0 when any may run it.
-        submission: Number of the submission that it came with.
-    """
-
-    stage: int
-    seconds: float
-    needs: tuple[int, ...] = ()
-    allowed: int = 0
-    submission: int = 0
+    stage: int  # number of its task group
+    seconds: float  # how long it computed
+    needs: tuple[int, ...] = ()  # numbers of the tasks whose results it needs; all smaller than its own
+    allowed: int = 0  # workers to which a restriction confined it; 0 when any may run it
+    submission: int = 0  # number of the submission that it came with
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One `submit`, `map` or `compute` of a client.
+    """One `submit`, `map` or `compute` of a client."""
 
-    Attributes:
-        after: The submission whose results were there when this one was sent, so that the client may have waited for
-            them; -1 for none.
-        pause_s: Seconds from then, or from the submission before if that was later, to this one.
-    """
-
+    # the submission whose results were there when this one was sent, so that the client may have waited for them; -1
+    # for none
     after: int = -1
-    pause_s: float = 0.0
+    pause_s: float = 0.0  # seconds from then, or from the submission before if that was later, to this one
 
 
 @dataclass(frozen=True)
 class RecordedGraph:
-    """What a trial ran.
+    """What a trial ran."""
 
-    Attributes:
-        stages: Name of each task group.
-        tasks: In the order in which they were submitted, and those of one submission in that in which they started.
-        submissions: In their order.
-    """
-
-    stages: tuple[str, ...]
+    stages: tuple[str, ...]  # name of each task group
+    # in the order in which they were submitted, and those of one submission in that in which they started
     tasks: tuple[RecordedTask, ...]
-    submissions: tuple[Submission, ...] = (Submission(),)
+    submissions: tuple[Submission, ...] = (Submission(),)  # in their order
 
     def first(self, tasks: int) -> RecordedGraph:
         """The graph of the first so many tasks; none of them needs one that is left out."""
@@ -68,16 +52,12 @@ class RecordedGraph:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, **to_mapping(self)}
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> RecordedGraph:
         """The inverse of `to_mapping`."""
-        return cls(
-            tuple(data["stages"]),
-            tuple(RecordedTask(**{**task, "needs": tuple(task["needs"])}) for task in data["tasks"]),
-            tuple(Submission(**submission) for submission in data["submissions"]),
-        )
+        return from_mapping(cls, data)
 
     @classmethod
     def read(cls, path: str) -> RecordedGraph:
@@ -91,7 +71,7 @@ class RecordedGraph:
             if data["format"] != FORMAT:
                 raise ValueError(f"it has format {data['format']}, not {FORMAT}")
             return cls.from_mapping(data)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, InvalidField) as error:
             raise InvalidField(
                 "params.graph",
                 path,

@@ -82,4 +82,8 @@ TABLES: dict[str, dict[str, str]] = {
 }
 """Columns per table; a type is an `array.array` type code, or `str`."""
 
+REQUIRED: dict[str, tuple[str, ...]] = {"tasks": ("key", "worker", "start", "stop", "status"), "workers": ("worker",)}
+"""Columns that every version has recorded. Others may be missing in older records, and are then zeros or empty texts:
+no time, no seconds, no bytes, unknown."""
+
 STATUS_FINISHED, STATUS_ERRED, STATUS_LOST = 0, 1, 2

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import fields, parameters
-from scalescope.model.cluster import KINDS, ClusterSpec, SimulatedSpec, cluster_spec
+from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
+from scalescope.model.mapping import from_mapping
 from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
@@ -95,7 +96,7 @@ class Point:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Point:
         """The inverse of `to_mapping`."""
-        return cls(**data)
+        return from_mapping(cls, data)
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ class Sweep:
     """Axes and repeats over one workload on one cluster: the fields of `SweepParameters`, checked."""
 
     workload: str
-    cluster: ClusterSpec = field(default_factory=SimulatedSpec)
+    cluster: ClusterSpec = field(default_factory=lambda: cluster_spec("simulated"))
     axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     points: tuple[Mapping[str, Scalar], ...] = ()
     params: Mapping[str, Scalar] = field(default_factory=dict)
@@ -376,8 +377,8 @@ class Sweep:
 
 
 def _cluster(where: str, kind: object) -> str:
-    if kind and not (isinstance(kind, str) and kind in KINDS):
-        raise InvalidField(where, kind, fields.suggest(str(kind), KINDS))
+    if kind and not (isinstance(kind, str) and kind in kinds()):
+        raise InvalidField(where, kind, fields.suggest(str(kind), kinds()))
     return str(kind)
 
 

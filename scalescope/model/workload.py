@@ -12,61 +12,67 @@ from scalescope.model.fields import Scalar
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One parameter of a workload.
+class WorkloadParameter:
+    """One parameter of a workload, as it is read off the signature of its function."""
 
-    Attributes:
-        name: As the function spells it.
-        default: Used when a sweep does not give it.
-        help: One sentence; units in words.
-        kind: `int`, `float`, `str`, `bool`, or `any` where the function does not say.
-        minimum: Smallest number allowed.
-        choices: The only values allowed, where there are few.
-        optional: Whether `None` is allowed.
-        required: Whether a sweep must give it (there is no default).
-    """
-
-    name: str
-    default: Scalar = None
-    help: str = ""
-    kind: str = "any"
-    minimum: float | None = None
+    name: str  # as the function spells it
+    default: Scalar = None  # used when a sweep does not give it
+    help: str = ""  # one sentence; units in words
+    kind: str = "any"  # `int`, `float`, `str`, `bool`, or `any` where the function does not say
+    minimum: float | None = None  # smallest number allowed
+    maximum: float | None = None  # largest number allowed
+    # the only values allowed, where there are few; where the kind is `int`, words besides numbers
     choices: tuple[Scalar, ...] = ()
-    optional: bool = False
-    required: bool = False
+    optional: bool = False  # whether `None` is allowed
+    required: bool = False  # whether a sweep must give it (there is no default)
 
     def check(self, value: object, *, section: str = "params") -> Scalar:
         """Return `value` as this parameter takes it, or raise `InvalidField`."""
         where = f"{section}.{self.name}"
         if value is None and self.optional:
             return None
+        if self.kind == "int":
+            return self._whole_number(where, value)
         if self.choices:
             return fields.choice(where, value, self.choices)
-        if self.kind == "int":
-            return fields.integer(where, value, minimum=None if self.minimum is None else int(self.minimum))
         if self.kind == "float":
-            return fields.number(where, value, minimum=self.minimum)
+            return fields.number(where, value, minimum=self.minimum, maximum=self.maximum)
         if self.kind == "str":
             return "" if value == self.default == "" else fields.text(where, value)
         if self.kind == "bool":
             return fields.boolean(where, value)
         return fields.scalar(where, value)
 
+    def _whole_number(self, where: str, value: object) -> Scalar:
+        if isinstance(value, str) and value in self.choices:
+            return value
+        low, high = (None if bound is None else int(bound) for bound in (self.minimum, self.maximum))
+        try:
+            return fields.integer(where, value, minimum=low, maximum=high)
+        except InvalidField as error:
+            if not self.choices:
+                raise
+            words = ["null"] * self.optional + [repr(word) for word in self.choices]
+            raise InvalidField(where, value, f"{error.allowed}, or {' or '.join(words)}") from None
+
 
 @dataclass(frozen=True)
 class Simpler:
-    """A cheaper workload that hands the scheduler the same graph.
+    """A cheaper workload that hands the scheduler the same graph."""
 
-    Attributes:
-        workload: Its name.
-        without: What it does without, such as `file I/O`.
-        params: From the parameters of a trial of this workload, and its recorded work T1 in seconds, the parameters of
-            the other.
-    """
-
-    workload: str
-    without: str
+    workload: str  # its name
+    without: str  # what it does without, such as `file I/O`
+    # from the parameters of a trial of this workload, and its recorded work T1 in seconds, the parameters of the other
     params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class OptionalPackage:
+    """A distribution that a workload uses where it is installed, what for, and the extra that installs it."""
+
+    name: str
+    extra: str
+    purpose: str
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ class Workload:
         run: `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None.
         parameters: All that `run` takes besides the client.
         packages: Distributions it needs besides `distributed`.
+        extra: The extra of Scalescope that installs them; empty where they come with Scalescope itself.
+        uses: Distributions that it can do without.
         modules: Modules that the text of its own module imports, at its top or in its functions.
         modelled: Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is
             charged and a trial is reproducible to the last bit.
@@ -90,13 +98,15 @@ class Workload:
     version: int
     summary: str
     run: Callable[..., Any] = field(compare=False, repr=False)
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[WorkloadParameter, ...] = ()
     packages: tuple[str, ...] = ()
+    extra: str = ""
+    uses: tuple[OptionalPackage, ...] = ()
     modules: tuple[str, ...] = ()
     modelled: bool = False
     simpler: tuple[Simpler, ...] = ()
 
-    def parameter(self, name: str) -> Parameter | None:
+    def parameter(self, name: str) -> WorkloadParameter | None:
         """The parameter of that name, or None."""
         return next((parameter for parameter in self.parameters if parameter.name == name), None)
 

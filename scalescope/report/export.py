@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +12,10 @@ from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import rows
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_list, markdown_text, to_mappings
+from scalescope.report.table import to_markdown as table_markdown
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever a key of `to_json` changes its meaning or goes."""
 
 
@@ -39,15 +39,7 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
 
 def to_rows(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> list[dict[str, str]]:
     """The table of points as the terminal shows it, one mapping of headings to cells per point; safe as HTML."""
-    summaries = summarise(trials)
-    shown = rows.columns(summaries)
-    return [
-        {
-            html.escape(column.title): html.escape(cell)
-            for column, cell in zip(shown, rows.cells(summary, shown), strict=True)
-        }
-        for summary in summaries
-    ]
+    return to_mappings(rows.points_table(summarise(trials))[0])
 
 
 def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
@@ -56,17 +48,17 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
     blocks = [
         f"**{markdown_text(verdict.line)}**",
         _table(summaries),
-        _items("Scaling", [f"{title}: {line}" for title, line in rows.knees(sweep, trials)]),
+        markdown_list("Scaling", [f"{title}: {line}" for title, line in rows.knees(sweep, trials)]),
         _worker_time(summaries, verdict),
-        _items(
+        markdown_list(
             "Also found",
             [
-                f"{finding.severity}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
+                f"{finding.severity.word}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
                 for finding in verdict.findings[1:]
             ],
         ),
-        _items("Trials that do not count", rows.reasons(summaries)),
-        _items("Quality of the capture", rows.warnings(summaries)),
+        markdown_list("Excluded trials", rows.reasons(summaries)),
+        markdown_list("Quality of the capture", rows.warnings(summaries)),
         "\n\n".join(markdown_text(line) for line in rows.cluster_lines(sweep, trials)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -75,11 +67,8 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
 def _table(summaries: Sequence[PointSummary]) -> str:
     if not summaries:
         return ""
-    shown = rows.columns(summaries)
-    lines = [[column.title for column in shown], *(rows.cells(summary, shown) for summary in summaries)]
-    text = ["| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines]
-    text.insert(1, "|" + " ---: |" * len(shown))
-    return "\n".join(text) + f"\n\n{markdown_text(rows.legend(shown))}"
+    table, legend = rows.points_table(summaries)
+    return f"{table_markdown(table)}\n\n{markdown_text(legend)}"
 
 
 def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:
@@ -89,9 +78,3 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:
     parts = ", ".join(f"{part.title} {part.percent} %" for part in rows.worker_time_parts(point.metrics))
     where = label(point.point, varied(summary.point for summary in summaries))
     return f"**Worker time** at {markdown_text(where)}: {parts}."
-
-
-def _items(title: str, items: Sequence[str]) -> str:
-    if not items:
-        return ""
-    return f"**{title}**\n\n" + "\n".join(f"- {markdown_text(item)}" for item in items)

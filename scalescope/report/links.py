@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalescope.model.study import Study
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_text
 from scalescope.store.store import SweepRun
 from scalescope.store.studies import is_study
 

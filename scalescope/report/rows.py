@@ -1,10 +1,8 @@
-"""The numbers of a report as cells of a table: one place for the terminal, JSON, Markdown and Prefect's tables."""
+"""The contents of a report, as texts and tables that the terminal, JSON, Markdown, Prefect and the page show alike."""
 
 from __future__ import annotations
 
-import html
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,21 +13,17 @@ from scalescope.analysis.summary import (
     PointSummary,
     label,
     order,
-    percent,
     plural,
     settings,
     summarise,
     varied,
 )
-from scalescope.analysis.worker_time import TITLES
-from scalescope.diagnosis.verdict import cause_of
-from scalescope.model.fields import Scalar
+from scalescope.diagnosis.causes.structure import structure_of
 from scalescope.model.finding import Severity, Verdict
+from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, Metric, Metrics, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import WORKER_TIME, Metrics, Trial
-
-MISSING = "–"
-"""A cell without a number."""
+from scalescope.model.trial import Trial
+from scalescope.report.table import MISSING, Column, Table, fitting, legend
 
 
 class Run(Protocol):
@@ -48,67 +42,49 @@ class Run(Protocol):
         """The answer; None while there is none."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the table of points.
-
-    Attributes:
-        key: Name in rows for programs; its unit is part of it.
-        title: Heading for people, short.
-        help: What it is, for a legend.
-        value: Reads the number from a row, None where there is none.
-        show: How it is written.
-        rank: The higher, the sooner it is left out where the terminal is narrow; 0 never is.
-    """
-
-    key: str
-    title: str
-    help: str
-    value: Callable[[PointSummary], Any]
-    show: Callable[[Any], str]
-    rank: int = 0
-
-
-def columns(summaries: Sequence[PointSummary]) -> tuple[Column, ...]:
+def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ...]:
     """The columns that say something about these points: what all share is left out."""
-    names = varied(summary.point for summary in summaries)
-    has_items = any(summary.point.items is not None for summary in summaries)
-    spoilt = any(summary.failed or summary.invalid for summary in summaries)
-    repeated = any(summary.valid > 1 for summary in summaries)
-    found = [Column("workers", "workers", "workers asked for", lambda row: row.point.workers, _count)]
-    if has_items:
-        found.append(Column("items", "items", "items of the workload", lambda row: row.point.items, _count))
-    found += [Column(name, name, "parameter", _setting(name), _scalar) for name in names]
-    found += MEASURED
-    if spoilt or repeated:
-        found.append(Column("valid", "valid", "trials that count, of those run", _valid, str))
+    found = [Column[PointSummary]("workers", "workers", lambda row: row.point.workers, count)]
+    if any(summary.point.items is not None for summary in summaries):
+        found.append(Column("items", "items", lambda row: row.point.items, count))
+    found += [Column(name, name, _setting(name)) for name in varied(summary.point for summary in summaries)]
+    found += MEASURED.values()
+    if any(summary.failed or summary.invalid or summary.valid > 1 for summary in summaries):
+        found.append(Column("valid", "valid", _valid))
     return tuple(found)
 
 
-def cells(summary: PointSummary, shown: Iterable[Column]) -> list[str]:
-    """One row of the table as text."""
-    return [column.show(column.value(summary)) for column in shown]
+def points_table(
+    summaries: Sequence[PointSummary], *, width: int | None = None, most: int | None = None
+) -> tuple[Table, str]:
+    """The table of points and its legend, for all kinds of reports.
 
-
-def legend(shown: Iterable[Column]) -> str:
-    """What the headings mean that do not say so themselves."""
-    named = ("partitions", "workers_used", "peak_parallelism", "mean_parallelism", "ideal_s", "efficiency", "busy")
-    return "; ".join(f"{column.title}: {column.help}" for column in shown if column.key in named)
+    Args:
+        summaries: A row for each.
+        width: Characters to fit into, by short headings and fewer columns; None: all.
+        most: Rows at most; None: all.
+    """
+    kept = summaries[:most]
+    shown = columns(summaries) if width is None else fitting(columns(summaries), kept, width)
+    left_out = "" if len(kept) == len(summaries) else f"Shown are the first {len(kept):,} of {len(summaries):,} points."
+    cells = ([column.cell(summary) for column in shown] for summary in kept)
+    heads = [column.title for column in shown]
+    return Table.of("What was measured, a row per point", heads, cells, labels=0, notice=left_out), legend(shown)
 
 
 def row(summary: PointSummary) -> dict[str, Any]:
-    """One row for programs: all columns, unrounded, with all metrics."""
-    mean = summary.efficiency
+    """One row for programs: all metrics, unrounded; of those with an interval the mean and its ends."""
+    measured = dict.fromkeys(METRICS) if summary.metrics is None else numbers(summary.metrics)
+    for name, mean in summary.intervals.items():
+        measured |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high}
     return {
         "id": summary.point.id,
         "point": summary.point.to_mapping(),
         "workers": summary.point.workers,
         "threads": summary.point.threads,
         "items": summary.point.items,
-        **{column.key: column.value(summary) for column in MEASURED},
-        "efficiency": None if mean is None else mean.mean,
-        "efficiency_low": None if mean is None else mean.low,
-        "efficiency_high": None if mean is None else mean.high,
+        **measured,
+        "partitions": measured["widest_stage"],
         "valid": summary.valid,
         "failed": summary.failed,
         "invalid": summary.invalid,
@@ -117,7 +93,7 @@ def row(summary: PointSummary) -> dict[str, Any]:
         ],
         "warnings": list(summary.warnings),
         "metrics": None if summary.metrics is None else summary.metrics.to_mapping(),
-        "cause": cause_of(summary).value,
+        "cause": structure_of(summary) or "none",
     }
 
 
@@ -170,7 +146,7 @@ def worker_time_parts(metrics: Metrics) -> tuple[Part, ...]:
     seconds = {part: metrics.worker_time_s.get(part, 0.0) for part in WORKER_TIME}
     percents = apportion(list(seconds.values()), 100)
     return tuple(
-        Part(name, TITLES[name], value, percent)
+        Part(name, PARTS[name].title, value, percent)
         for (name, value), percent in zip(seconds.items(), percents, strict=True)
         if value > 0
     )
@@ -303,10 +279,8 @@ def seconds(value: float | None) -> str:
     return f"{value:.{min(max(2 - math.floor(math.log10(value)), 0), 6)}f}"
 
 
-def estimate(value: Estimate | None) -> str:
+def estimate(value: Estimate) -> str:
     """A mean from 0 to 1 and its interval: `0.52 (0.49–0.55)`; without one where all repeats agree."""
-    if value is None:
-        return MISSING
     if value.low is None or value.high is None or value.exact:
         return f"{value.mean:.2f}"
     return f"{value.mean:.2f} ({value.low:.2f}–{value.high:.2f})"
@@ -332,27 +306,31 @@ def warnings(summaries: Sequence[PointSummary]) -> list[str]:
     return list(dict.fromkeys(warning for summary in summaries for warning in summary.warnings))
 
 
-def markdown_text(text: object) -> str:
-    """Text that neither Markdown nor HTML can misread, on one line."""
-    flat = html.escape(" ".join(str(text).split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", flat)
-
-
 def _shortened(text: str, lines: int = 6, limit: int = 600) -> str:
     kept = "\n".join((text.strip() or "no reason given").splitlines()[:lines])
     return kept if len(kept) <= limit else kept[: limit - 1] + "…"
 
 
-def _count(value: int | None) -> str:
-    return MISSING if value is None else f"{value:,}"
+def count(value: float) -> str:
+    """A whole number as it is, another one with a digit after the point where that says something."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _scalar(value: Scalar) -> str:
-    return MISSING if value is None else str(value)
+def size(value: float) -> str:
+    """Bytes with three digits that count: `12.5 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:,.3g} TiB"
 
 
-def _parallelism(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+WRITTEN: Mapping[Unit, Callable[[float], str]] = {
+    Unit.SECONDS: seconds,
+    Unit.SHARE: lambda value: f"{value:.2f}",
+    Unit.BYTES: size,
+}
+"""How numbers of a unit are written; all others are counts."""
 
 
 def _setting(name: str) -> Callable[[PointSummary], Any]:
@@ -363,31 +341,15 @@ def _valid(row: PointSummary) -> str:
     return f"{row.valid}/{row.valid + row.failed + row.invalid}"
 
 
-def _busy(row: PointSummary) -> float | None:
-    return None if row.metrics is None else row.share("busy")
+def _column(metric: Metric) -> Column[PointSummary]:
+    def value(row: PointSummary) -> Any:
+        if metric.interval:
+            return row.intervals.get(metric.name)
+        return None if row.metrics is None else getattr(row.metrics, metric.name)
+
+    show = estimate if metric.interval else WRITTEN.get(metric.unit, count)
+    return Column(metric.name, metric.title, value, show, metric.short, metric.legend, metric.rank or 0)
 
 
-def _percent(value: float | None) -> str:
-    return MISSING if value is None else percent(value)
-
-
-def _metric(read: Callable[[Metrics], Any]) -> Callable[[PointSummary], Any]:
-    return lambda row: None if row.metrics is None else read(row.metrics)
-
-
-MEASURED = (
-    Column("tasks", "tasks", "tasks that ran", _metric(lambda m: m.tasks), _count, 2),
-    Column("partitions", "parts", "tasks of the widest stage", _metric(lambda m: m.widest_stage), _count),
-    Column("workers_used", "used", "workers that ran a task", _metric(lambda m: m.workers_used), _count),
-    Column("peak_parallelism", "peak", "most tasks at once", _metric(lambda m: m.peak_parallelism), _count, 3),
-    Column(
-        "mean_parallelism", "mean", "tasks at once on average", _metric(lambda m: m.mean_parallelism), _parallelism, 4
-    ),
-    Column("makespan_s", "time s", "makespan", _metric(lambda m: m.makespan_s), seconds),
-    Column("ideal_s", "ideal s", "max(T1/P, T∞)", _metric(lambda m: m.ideal_s), seconds, 1),
-    Column(
-        "efficiency", "efficiency", "ideal / time of the graph as it was built", lambda row: row.efficiency, estimate
-    ),
-    Column("parallelism", "T1/T∞", "parallelism of the graph", _metric(lambda m: m.parallelism), _parallelism, 5),
-    Column("busy", "busy", "share of worker time", _busy, _percent),
-)
+MEASURED = {metric.name: _column(metric) for metric in METRICS.values() if metric.rank is not None}
+"""The columns of metrics in the table of points, by name."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from rich import box
-from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from scalescope.analysis.summary import Estimate, PointSummary, label, settings, summarise, varied
 from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
 from scalescope.report import rows
+from scalescope.report.table import Column, Table, fitting, to_terminal
 
 MARKS: dict[Severity, tuple[str, str]] = {
     Severity.HIGH: ("✗", "bold red"),
@@ -40,8 +41,8 @@ INKS = {
 """A character and a colour for each part of worker time: the bar can be read without colours."""
 REASONS_SHOWN = 10
 KNEES_SHOWN = 6
-_GAP = 2
-"""Spaces between two columns, as `_table` sets them."""
+COMPARED = {"makespan_s": 0, "workers_used": 0, "efficiency": 1}
+"""Metrics that are shown of two runs side by side, with their ranks (`Column.rank`)."""
 
 
 def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: int | None = None) -> Group:
@@ -61,7 +62,7 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
         _scaling(sweep, trials),
         _worker_time(summaries, verdict, width),
         _other_findings(verdict),
-        _listed("Trials that do not count", rows.reasons(summaries), "red"),
+        _listed("Excluded trials", rows.reasons(summaries), "red"),
         _listed("Quality of the capture", rows.warnings(summaries), "yellow"),
         _cluster(sweep, trials),
     ]
@@ -86,22 +87,36 @@ def render_comparison(left: rows.Run, right: rows.Run, labels: tuple[str, str], 
         width: Columns to fit into; None takes those of the terminal.
     """
     comparison = rows.compare(left, right)
-    pairs, points = comparison.pairs, [pair.point for pair in comparison.pairs]
-    columns = [
-        _Cells("workers", [f"{point.workers:,}" for point in points]),
-        _Cells("items", [rows.MISSING if point.items is None else f"{point.items:,}" for point in points]),
+    columns: list[Column[rows.Pair]] = [
+        Column("workers", "workers", lambda pair: pair.point.workers, rows.count),
+        Column("items", "items", lambda pair: pair.point.items, rows.count),
     ]
-    columns += [_Cells(name, [str(settings(point).get(name)) for point in points]) for name in comparison.names]
-    measured = {column.key: column for column in rows.MEASURED}
-    for side, summaries in (("A", [pair.left for pair in pairs]), ("B", [pair.right for pair in pairs])):
-        for key, rank in (("makespan_s", 0), ("workers_used", 0), ("busy", 1)):
-            column = measured[key]
-            columns.append(_Cells(f"{side} {column.title}", [_cell(column, found) for found in summaries], rank))
-        means = [Estimate(found.efficiency.mean) if found and found.efficiency else None for found in summaries]
-        columns.append(_Cells(f"{side} eff.", [rows.estimate(mean) for mean in means], 2))
-    columns.append(_Cells("speed-up", [rows.speedup(pair.speedup) for pair in pairs]))
-    table = _table(columns, width or Console().width)
-    return Group(Text(f"A: {labels[0]}"), Text(f"B: {labels[1]}"), Text(), table)
+    columns += [Column(name, name, partial(_setting, name)) for name in comparison.names]
+    columns += [
+        _of_side(side, attribute, name) for side, attribute in (("A", "left"), ("B", "right")) for name in COMPARED
+    ]
+    columns.append(Column("speedup", "speed-up", lambda pair: pair.speedup, rows.speedup))
+    shown = fitting(columns, comparison.pairs, width or Console().width)
+    cells = ([column.cell(pair) for column in shown] for pair in comparison.pairs)
+    table = Table.of("Two runs side by side", [column.title for column in shown], cells, labels=0)
+    return Group(Text(f"A: {labels[0]}"), Text(f"B: {labels[1]}"), Text(), to_terminal(table))
+
+
+def _setting(name: str, pair: rows.Pair) -> Scalar:
+    return settings(pair.point).get(name)
+
+
+def _of_side(side: str, attribute: str, name: str) -> Column[rows.Pair]:
+    """A column of the table of points for one of the two runs; of an interval the mean."""
+    column = rows.MEASURED[name]
+
+    def value(pair: rows.Pair) -> Any:
+        summary: PointSummary | None = getattr(pair, attribute)
+        found = None if summary is None else column.value(summary)
+        return Estimate(found.mean) if isinstance(found, Estimate) else found
+
+    title, short = f"{side} {column.title}", f"{side} {column.short or column.title}"
+    return Column(f"{side}_{name}", title, value, column.show, short, rank=COMPARED[name])
 
 
 # ------------------------------------------------------------------ blocks
@@ -127,15 +142,13 @@ def _finding(finding: Finding) -> list[RenderableType]:
 def _points(summaries: Sequence[PointSummary], width: int) -> list[RenderableType]:
     if not summaries:
         return []
-    columns = rows.columns(summaries)
-    table = [_Cells(column.title, [_cell(column, summary) for summary in summaries], column.rank) for column in columns]
-    kept = {cells.title for cells in _fitting(table, width)}
-    notes = [rows.legend(column for column in columns if column.title in kept)]
-    repeated = [summary.efficiency for summary in summaries if summary.efficiency and summary.valid > 1]
+    table, legend = rows.points_table(summaries, width=width)
+    notes = [legend]
+    repeated = [mean for summary in summaries if summary.valid > 1 for mean in summary.intervals.values()]
     if repeated:
-        exact = all(estimate.exact for estimate in repeated)
+        exact = all(mean.exact for mean in repeated)
         notes.append("repeats agree exactly" if exact else "in brackets: 95 % interval over repeats")
-    return [_table(table, width), Text("; ".join(notes), style="dim")]
+    return [to_terminal(table), Text("; ".join(notes), style="dim")]
 
 
 def _scaling(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
@@ -174,47 +187,9 @@ def _cluster(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
 # ------------------------------------------------------------------ pieces
 
 
-def _cell(column: rows.Column, summary: PointSummary | None) -> str:
-    return rows.MISSING if summary is None else rows.cells(summary, [column])[0]
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """A column as text; the higher its rank, the sooner it is left out."""
-
-    title: str
-    texts: Sequence[str]
-    rank: int = 0
-
-    @property
-    def width(self) -> int:
-        return max(map(cell_len, (self.title, *self.texts)))
-
-
-def _fitting(columns: Sequence[_Cells], width: int) -> list[_Cells]:
-    """The columns that fit side by side; those of the highest rank go first, together."""
-    shown = list(columns)
-    while sum(column.width + _GAP for column in shown) - _GAP > width:
-        rank = max(column.rank for column in shown)
-        if rank == 0:
-            break
-        shown = [column for column in shown if column.rank != rank]
-    return shown
-
-
-def _table(columns: Sequence[_Cells], width: int) -> Table:
-    shown = _fitting(columns, width)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for column in shown:
-        table.add_column(column.title, justify="right", no_wrap=True)
-    for texts in zip(*(column.texts for column in shown), strict=True):
-        table.add_row(*map(Text, texts))
-    return table
-
-
-def _hanging(mark: str, text: Text) -> Table:
+def _hanging(mark: str, text: Text) -> Grid:
     """Text that wraps beside its mark, not below it."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid = Grid.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=1)
     grid.add_column(overflow="fold")
     grid.add_row(Text(mark, style=text.style), text)

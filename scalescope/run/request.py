@@ -90,6 +90,8 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
     storage = parameters.check(Storage, parameters.part(Storage, given))
     workload = workloads.load(sweep.workload)
     plan = sweep.plan(workload)
+    for cluster in sweep.clusters(planned.point for planned in plan if not planned.point.environment):
+        cluster.require()
     locate(storage.store)
     _check_parallel(sweep, plan, execution.parallel_clusters)
     return Request(

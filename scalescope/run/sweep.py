@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope import environments
-from scalescope.analysis.cost import HERE, estimate
+from scalescope.analysis.cost import estimate
 from scalescope.analysis.summary import plural
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
@@ -25,7 +25,7 @@ from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.report import export, html, links
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_text
 from scalescope.run import prices, quiet
 from scalescope.run.drivers import Drivers, may_start, shielded, stop
 from scalescope.run.parameters import Reported
@@ -296,7 +296,7 @@ def carry_out(request: Request, store: Store, runner: Runner) -> Done:
     run, waiting = begin(request, store)
     plan = whole_plan(request, store.finished(run.id))
     clusters = request.sweep.clusters(planned.point for planned in request.plan)
-    if waiting and (request.budget is not None or not HERE.issuperset(cluster.kind for cluster in clusters)):
+    if waiting and (request.budget is not None or not all(cluster.here for cluster in clusters)):
         runner.tell(Progress(0, 0, f"Estimate: {expected_cost(request, waiting, store)}", notable=True))
     ended_early = ""
     try:

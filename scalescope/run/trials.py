@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.measure import measure_attempts
+from scalescope.analysis.attempts import Attempts, Tables
+from scalescope.analysis.measure import measure as metrics_of
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import (
@@ -129,13 +129,13 @@ def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[T
     except CaptureError as error:
         trial = _spoilt(trial, str(error))
     if attempts is not None and elapsed_s is not None:
-        trial = _measured(trial, attempts, elapsed_s)
+        trial = _measured(trial, tables, attempts, elapsed_s)
     return replace(trial, findings=causes.find(Observation(trial, tables, attempts))), tables
 
 
-def _measured(trial: Trial, attempts: Attempts, elapsed_s: float) -> Trial:
+def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float) -> Trial:
     """The trial with its metrics; invalid where this host cannot emulate that."""
-    metrics = measure_attempts(attempts, threads=trial.point.threads, elapsed_s=elapsed_s)
+    metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
     if limit := trial.facts["cluster"].get("limit"):
         trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))

@@ -12,9 +12,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.leases import MARK
@@ -111,10 +110,6 @@ class Job:
     def has_ended(self) -> bool:
         """Whether it will never run again."""
         return self.state in ENDED
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
 
 
 # ------------------------------------------------------------------ running commands

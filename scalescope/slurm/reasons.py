@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scalescope.clusters.jobqueue.reach import UNREACHABLE_STATUS
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.jobs import Job, is_lost
 
@@ -33,77 +32,57 @@ class Meaning:
 # ------------------------------------------------------------------ jobs that wait
 
 
-_NEVER: tuple[tuple[str, Meaning], ...] = (
+_NEVER: tuple[tuple[str, str, str], ...] = (
     (
         r"PartitionTimeLimit",
-        Meaning(
-            "its time limit is above that of the partition",
-            "`sinfo -o '%P %l'` shows the limits; lower `cluster.walltime`, or set another `cluster.partition`",
-        ),
+        "its time limit is above that of the partition",
+        "`sinfo -o '%P %l'` shows the limits; lower `cluster.walltime`, or set another `cluster.partition`",
     ),
     (
         r"PartitionNodeLimit",
-        Meaning(
-            "it asks for more nodes than a job may have in the partition",
-            "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job",
-        ),
+        "it asks for more nodes than a job may have in the partition",
+        "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job",
     ),
     (
         r"PartitionDown|PartitionInactive",
-        Meaning(
-            "the partition is closed and starts no jobs",
-            "`sinfo` and `scontrol show partition` show its state; set another `cluster.partition`, or ask the "
-            "administrators when it opens",
-        ),
+        "the partition is closed and starts no jobs",
+        "`sinfo` and `scontrol show partition` show its state; set another `cluster.partition`, or ask the "
+        "administrators when it opens",
     ),
     (
         r"DependencyNeverSatisfied",
-        Meaning(
-            "it depends on a job that failed or was cancelled",
-            "look for --dependency in `cluster.directives_add`, and take it out",
-        ),
+        "it depends on a job that failed or was cancelled",
+        "look for --dependency in `cluster.directives_add`, and take it out",
     ),
     (
         r"JobHeld|requeued held|RESV_DEL_HOLD|held state",
-        Meaning(
-            "it is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
-            "`scontrol release JOB` lets it go if you held it; else ask the administrators",
-        ),
+        "it is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
+        "`scontrol release JOB` lets it go if you held it; else ask the administrators",
     ),
     (
         r"InvalidAccount|InvalidQOS|QOSNotAllowed|AssociationNotFound",
-        Meaning(
-            "the account or QOS does not exist, or you may not use it here",
-            "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set `cluster.account` "
-            "and `cluster.qos`",
-        ),
+        "the account or QOS does not exist, or you may not use it here",
+        "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set `cluster.account` "
+        "and `cluster.qos`",
     ),
     (
         r"not permitted to use this partition",
-        Meaning(
-            "your account, group or QOS may not use the partition",
-            "`scontrol show partition` shows AllowAccounts, AllowGroups and AllowQos; set `cluster.account` or another "
-            "`cluster.partition`",
-        ),
+        "your account, group or QOS may not use the partition",
+        "`scontrol show partition` shows AllowAccounts, AllowGroups and AllowQos; set `cluster.account` or another "
+        "`cluster.partition`",
     ),
     (
         r"BadConstraints",
-        Meaning(
-            "no node has what it asks for",
-            "`sinfo -o '%P %f %G %m %c'` shows what nodes have; change `cluster.constraint` and what a job asks for",
-        ),
+        "no node has what it asks for",
+        "`sinfo -o '%P %f %G %m %c'` shows what nodes have; change `cluster.constraint` and what a job asks for",
     ),
     (
         r"PerJobLimit|Max(Cpu|GRES|Mem|Node|TRES)\w*PerJob|MaxWallDuration|MaxCpuMinutesPerJob|TimeLimit|Min\w*(NotSatisfied|PerJob)",
-        Meaning(
-            "one job alone asks for more, or less, than the account or QOS allows a job",
-            "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits; change what one job asks "
-            "for",
-        ),
+        "one job alone asks for more, or less, than the account or QOS allows a job",
+        "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits; change what one job asks for",
     ),
 )
 _ONLY_IF_NODES_ARE_LOST = re.compile(r"DOWN, DRAINED|ReqNodeNotAvail|UnavailableNodes|NodeDown", re.IGNORECASE)
-_MAINTENANCE = re.compile(r"maint|reserv", re.IGNORECASE)
 
 _WAITING: tuple[tuple[str, str], ...] = (
     (r"^$", "Slurm has not looked at it yet"),
@@ -128,7 +107,7 @@ def never(reason: str) -> Meaning | None:
     """
     if needs_nodes(reason):
         return None
-    return next((meaning for pattern, meaning in _NEVER if re.search(pattern, reason)), None)
+    return next((Meaning(cause, step) for pattern, cause, step in _NEVER if re.search(pattern, reason)), None)
 
 
 def needs_nodes(reason: str) -> bool:
@@ -155,82 +134,62 @@ def waiting(reason: str) -> str:
 # ------------------------------------------------------------------ jobs that ended
 
 
-_TEXTS: tuple[tuple[str, Meaning], ...] = (
+_TEXTS: tuple[tuple[str, str, str], ...] = (
     (
         r"scalescope: \S+ cannot reach the scheduler",
-        Meaning(
-            "the node cannot open a connection to the scheduler: wrong network interface, or a firewall between them",
-            "set `cluster.interface` to a network that this host and the nodes share (`ip -brief address` lists them)",
-        ),
+        "the node cannot open a connection to the scheduler: wrong network interface, or a firewall between them",
+        "set `cluster.interface` to a network that this host and the nodes share (`ip -brief address` lists them)",
     ),
     (
         r"Exceeded job memory limit|oom[-_ ]kill|Out Of Memory|MemoryError|Cannot allocate memory|killed by SIGKILL",
-        Meaning(
-            "it used more memory than it had asked for",
-            "raise `cluster.memory_mb`, or give each worker less to hold",
-        ),
+        "it used more memory than it had asked for",
+        "raise `cluster.memory_mb`, or give each worker less to hold",
     ),
     (
         r"No module named '?(dask|distributed|psutil|scalescope)\b",
-        Meaning(
-            "the interpreter of the workers lacks Dask: on the nodes it is another one than here",
-            "install the environment on a file system that the nodes share, or activate it in `cluster.prologue`",
-        ),
+        "the interpreter of the workers lacks Dask: on the nodes it is another one than here",
+        "install the environment on a file system that the nodes share, or activate it in `cluster.prologue`",
     ),
     (
         r"ModuleNotFoundError|ImportError|cannot open shared object file",
-        Meaning(
-            "something that the worker imports is not installed on the nodes",
-            "activate the right environment in `cluster.prologue`, or load the module that brings the library",
-        ),
+        "something that the worker imports is not installed on the nodes",
+        "activate the right environment in `cluster.prologue`, or load the module that brings the library",
     ),
     (
         r"is not a valid network interface|interface .*(does not|doesn't) have|doesn't have an IPv4 address",
-        Meaning(
-            "the nodes have no network interface of that name",
-            "`srun ip -brief address` lists those of a node; set `cluster.interface`",
-        ),
+        "the nodes have no network interface of that name",
+        "`srun ip -brief address` lists those of a node; set `cluster.interface`",
     ),
     (
         r"no such option|unrecognized arguments|invalid value for|unexpected extra argument|Usage: .*dask",
-        Meaning(
-            "the worker does not know an argument: its version of Dask may be another one",
-            "compare the versions here and on the nodes, and look at the text that `scalescope job-script` shows",
-        ),
+        "the worker does not know an argument: its version of Dask may be another one",
+        "compare the versions here and on the nodes, and look at the text that `scalescope job-script` shows",
     ),
     (
         r"Timed out trying to connect|Connection refused|No route to host|Network is unreachable|failed during .*Nanny"
         r"|Name or service not known|Scheduler was unable|Could not connect",
-        Meaning(
-            "the worker did not reach the scheduler: wrong network interface, a firewall between them, or the "
-            "scheduler has ended",
-            "set `cluster.interface` to a network that this host and the nodes share (`ip -brief address` lists them)",
-        ),
+        "the worker did not reach the scheduler: wrong network interface, a firewall between them, or the "
+        "scheduler has ended",
+        "set `cluster.interface` to a network that this host and the nodes share (`ip -brief address` lists them)",
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED|SSLError|\[SSL",
-        Meaning(
-            "worker and scheduler do not trust each other's certificates",
-            "the folder of the certificates must be on a file system that the nodes share, and their clocks right",
-        ),
+        "worker and scheduler do not trust each other's certificates",
+        "the folder of the certificates must be on a file system that the nodes share, and their clocks right",
     ),
     (
         r"No space left on device|Disk quota exceeded",
-        Meaning(
-            "a disk of the node, or a quota, is full",
-            "set `cluster.local_directory` to a folder with room, and look at the quota of the log directory",
-        ),
+        "a disk of the node, or a quota, is full",
+        "set `cluster.local_directory` to a folder with room, and look at the quota of the log directory",
     ),
     (
         r"Permission denied|Read-only file system|PermissionError",
-        Meaning(
-            "the worker may not write, or not execute, something on the node",
-            "the path is in the text above; check it on the node with `srun ls -ld PATH`",
-        ),
+        "the worker may not write, or not execute, something on the node",
+        "the path is in the text above; check it on the node with `srun ls -ld PATH`",
     ),
 )
 _EXITS: dict[str, Meaning] = {
-    f"{UNREACHABLE_STATUS}:0": _TEXTS[0][1],
+    "97:0": Meaning(*_TEXTS[0][1:]),
     "96:0": Meaning(
         "Slurm gave the job fewer GPUs than it has workers",
         "set `cluster.gpus` to the workers of a job, and look at `cluster.directives_skip`",
@@ -313,9 +272,9 @@ def ended(job: Job, error_text: str, nodes: Mapping[str, tuple[str, str]] | None
             may_return=True,
         )
     if job.outcome in ("FAILED", "OUT_OF_MEMORY"):
-        for pattern, meaning in _TEXTS:
+        for pattern, cause, step in _TEXTS:
             if re.search(pattern, error_text, re.IGNORECASE):
-                return meaning
+                return Meaning(cause, step)
         if meaning_of_exit := _EXITS.get(job.exit_code):
             return meaning_of_exit
         if job.reason == "JobLaunchFailure":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from scalescope.errors import StoreError
@@ -35,6 +36,21 @@ def dumps(value: object) -> str:
 def loads(text: str | bytes) -> Any:
     """The inverse of `dumps`."""
     return json.loads(text, object_hook=_unmark)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Stands in a row for JSON that is damaged, so that the other rows can be read."""
+
+    problem: str
+
+
+def loads_any(text: str | bytes) -> Any:
+    """As `loads`, but `Unreadable` for what is no JSON."""
+    try:
+        return loads(text)
+    except ValueError as error:
+        return Unreadable(str(error))
 
 
 def clean(text: str) -> str:

@@ -14,7 +14,7 @@ from scalescope.store.location import redact
 FULL = ("The disk, or this user's share of it, is full.", "Free space there and start the same command again.")
 FAULTY = (
     "The disk is full or failing, or a limit on the size of files was reached (`ulimit -f`).",
-    "Mend that and start the same command again.",
+    "Fix that and start the same command again.",
 )
 READ_ONLY = ("This user may not write there.", "Correct the permissions, or choose another store (SCALESCOPE_STORE).")
 CLOSED = (

@@ -24,7 +24,7 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
 from scalescope.errors import StoreError
-from scalescope.model.records import TABLES
+from scalescope.model.records import REQUIRED, TABLES
 from scalescope.store.codec import clean
 from scalescope.store.failures import explain
 from scalescope.store.location import redact
@@ -77,16 +77,28 @@ def names(address: str) -> tuple[str, ...]:
 def read(address: str, table: str) -> dict[str, NDArray[Any] | list[str]]:
     """One table of a trial: a numpy array per column of numbers, a list per column of text.
 
+    It has the columns of `TABLES`: of those that an older version did not record, zeros or empty texts.
+
     Raises:
         StoreError: It is not there, or damaged.
     """
     with _explained(f"read the records of {table!r}", address):
         fs, root = fsspec.core.url_to_fs(address)
         content = pq.read_table(io.BytesIO(fs.cat_file(f"{root}/{table}{SUFFIX}")))
-    return {
-        name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
-        for name, column in zip(content.column_names, content.columns, strict=True)
-    }
+    if missing := [name for name in REQUIRED.get(table, ()) if name not in content.column_names]:
+        raise StoreError(
+            f"The records of {table!r} have no column {', '.join(missing)}",
+            where=redact(address),
+            cause="The file is damaged, or another program wrote it.",
+        )
+    return {name: _column(content, name, kind) for name, kind in TABLES[table].items()}
+
+
+def _column(content: pa.Table, name: str, kind: str) -> NDArray[Any] | list[str]:
+    if name not in content.column_names:
+        return [""] * content.num_rows if kind == "str" else np.zeros(content.num_rows, dtype=kind)
+    column = content[name]
+    return column.to_pylist() if kind == "str" else column.to_numpy()  # type: ignore[no-any-return]
 
 
 def _encode(name: str, columns: Columns, address: str) -> bytes:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model.finding import Finding, Verdict
+from scalescope.model.metrics import METRICS, Metrics
 from scalescope.model.sweep import Point, digest
-from scalescope.model.trial import Metrics, Trial, TrialState
-from scalescope.store.codec import clean
-from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, TrialRow
+from scalescope.model.trial import Trial, TrialState
+from scalescope.store.codec import Unreadable, clean
+from scalescope.store.schema import Base, EnvironmentRow, FindingRow, PointRow, RunRow, StudyRow, TrialRow
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
+Named = TypeVar("Named", "RunRow", "StudyRow")
 
 INTERRUPTED = "interrupted"
 """A fact that is true of a trial that was stopped from outside: it is shown, and run again on resume."""
@@ -22,7 +31,7 @@ STEP_OF = "step_of"
 PACKAGES = "packages"
 """A fact that, where it is a whole list of packages, is kept once for all trials that share it."""
 
-_METRIC_COLUMNS = [column for column in Metrics.__dataclass_fields__ if column in TrialRow.__table__.columns]
+METRIC_COLUMNS = tuple(name for name in METRICS if name in TrialRow.__table__.columns)
 
 
 def split_packages(facts: Mapping[str, Any]) -> tuple[dict[str, Any], EnvironmentRow | None]:
@@ -54,7 +63,7 @@ def trial_row(run_id: str, trial: Trial, *, saved_at: datetime, records: str) ->
     """The row of a trial, without its environment."""
     facts, environment = split_packages(trial.facts)
     metrics = trial.metrics
-    columns = {name: _finite(getattr(metrics, name)) for name in _METRIC_COLUMNS} if metrics else {}
+    columns = {name: _finite(getattr(metrics, name)) for name in METRIC_COLUMNS} if metrics else {}
     return TrialRow(
         run_id=run_id,
         key=trial.key,
@@ -78,22 +87,78 @@ def trial_row(run_id: str, trial: Trial, *, saved_at: datetime, records: str) ->
 
 
 def trial(row: TrialRow, *, records: str) -> Trial:
-    """The trial of a row, with the full address of its records."""
-    return Trial(
-        key=row.key,
-        point=Point.from_mapping(row.point.spec),
-        repeat=row.repeat,
-        warmup=row.warmup,
-        state=TrialState(row.state),
-        reason=row.reason,
-        metrics=Metrics.from_mapping(row.metrics) if row.metrics is not None else None,
-        started_at=row.started_at,
-        real_s=row.real_s,
-        facts=join_packages(row),
-        warnings=tuple(row.warnings),
-        findings=tuple(map(Finding.from_mapping, row.findings)),
-        records=records,
-    )
+    """The trial of a row, with the full address of its records.
+
+    Raises:
+        StoreError: The row cannot be read.
+    """
+    with reading(f"trial {row.key} of run {row.run_id}", row, row.point, row.environment):
+        return Trial(
+            key=row.key,
+            point=Point.from_mapping(row.point.spec),
+            repeat=row.repeat,
+            warmup=row.warmup,
+            state=TrialState(row.state),
+            reason=row.reason,
+            metrics=Metrics.from_mapping(row.metrics) if row.metrics is not None else None,
+            started_at=row.started_at,
+            real_s=row.real_s,
+            facts=join_packages(row),
+            warnings=tuple(row.warnings),
+            findings=tuple(map(Finding.from_mapping, row.findings)),
+            records=records,
+        )
+
+
+@contextmanager
+def reading(what: str, *rows: Base | None) -> Iterator[None]:
+    """Read rows of the database into the model.
+
+    Raises:
+        StoreError: There is JSON in them that is damaged, or something that no version of the model knows.
+    """
+    try:
+        for row in rows:
+            for column in row.__table__.columns if row is not None else ():
+                if isinstance(value := getattr(row, column.key), Unreadable):
+                    raise ValueError(f"column {column.name}: {value.problem}")
+        yield
+    except (InvalidField, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"Could not read {what}: {error}",
+            cause="Its row in the database is damaged, or a newer Scalescope wrote it.",
+            next_step="Restore the database from a backup, or do without it.",
+        ) from error
+
+
+def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
+    """What can be read of some rows; a warning names each of the others."""
+    result = []
+    for row in found:
+        try:
+            result.append(read(row))
+        except StoreError as error:
+            logger.warning("%s\nIt is left out.", error)
+    return result
+
+
+def one_of(found: Sequence[Named], reference: str, what: str, where: str) -> Named | None:
+    """The row with this id, or the only one whose id begins with it; None where there is no row.
+
+    Raises:
+        UsageError: There are several.
+    """
+    exact = [row for row in found if row.id == reference]
+    if len(found) > 1 and not exact:
+        text = f"Several {what} begin with {reference!r}: {listed(found)}"
+        raise UsageError(text, where=where, next_step="Give more of the id.")
+    return next(iter(exact or found), None)
+
+
+def listed(found: Iterable[RunRow | StudyRow]) -> str:
+    """The ids of five rows, and dots for more."""
+    ids = [row.id for row in found]
+    return ", ".join(ids[:5] + ["..."] * (len(ids) > 5))
 
 
 def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
@@ -120,11 +185,12 @@ def verdict(row: RunRow) -> Verdict | None:
     """The verdict of a run, where there is one."""
     if row.verdict is None:
         return None
-    names = Finding.__dataclass_fields__
-    return Verdict(
-        row.verdict,
-        tuple(Finding.from_mapping({name: getattr(finding, name) for name in names}) for finding in row.findings),
-    )
+    return Verdict(row.verdict, tuple(readable(row.findings, _finding)))
+
+
+def _finding(row: FindingRow) -> Finding:
+    with reading(f"finding {row.position} of run {row.run_id}", row):
+        return Finding.from_mapping({name: getattr(row, name) for name in Finding.__dataclass_fields__})
 
 
 def _finite(value: float | int) -> float | int | None:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest revision in `migrations/versions`."""
 
 VERSION_TABLE = "scalescope_version"
@@ -154,7 +154,10 @@ class PointRow(Base):
 
 
 class TrialRow(Base):
-    """One measured run of a point. The main metrics are columns too, to be queried; seconds unless named otherwise."""
+    """One measured run of a point.
+
+    All its metrics are in `metrics`; those of the first versions are columns too, to be queried.
+    """
 
     __tablename__ = "trials"
 
@@ -175,6 +178,7 @@ class TrialRow(Base):
     span_s: Mapped[float | None]
     ideal_s: Mapped[float | None]
     efficiency: Mapped[float | None]
+    schedule_quality: Mapped[float | None]
     parallelism: Mapped[float | None]
     mean_parallelism: Mapped[float | None]
     peak_parallelism: Mapped[int | None] = mapped_column(BigInteger)

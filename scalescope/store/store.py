@@ -26,7 +26,7 @@ from scalescope.model.trial import Trial
 from scalescope.owner import Owner
 from scalescope.store import records as record_files
 from scalescope.store import rows
-from scalescope.store.codec import clean, dumps, loads
+from scalescope.store.codec import clean, dumps, loads_any
 from scalescope.store.failures import explained
 from scalescope.store.location import Location, holds_password, locate, redact
 from scalescope.store.migrate import upgrade
@@ -229,7 +229,7 @@ class Store:
             .options(selectinload(TrialRow.point), selectinload(TrialRow.environment))
         )
         with self._session("read the trials") as session:
-            return {row.key: self._trial(row) for row in session.scalars(statement)}
+            return {trial.key: trial for trial in rows.readable(session.scalars(statement), self._trial)}
 
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
         """Make a trial durable: when this returns, neither a crash nor a power cut loses it.
@@ -252,9 +252,8 @@ class Store:
         if tables:
             with self._session("save a trial") as session:  # look first: records must not be written twice
                 self._owned_run(session, run_id)
-                row = session.get(TrialRow, (run_id, trial.key))
-                if row and not row.interrupted:
-                    return self._trial(row)
+                if saved := self._saved(session.get(TrialRow, (run_id, trial.key))):
+                    return saved
             address = f"{self._root}/{quote(run_id, safe='')}/{quote(trial.key, safe='')}"
             record_files.write(address, tables)
         return self._save_row(run_id, trial, address)
@@ -320,7 +319,7 @@ class Store:
         if own:
             statement = statement.where(RunRow.study_id.is_(None))
         with self._session("read the runs") as session:
-            return [self._run(row) for row in session.scalars(statement)]
+            return rows.readable(session.scalars(statement), self._run)
 
     def run(self, reference: str = "latest") -> SweepRun:
         """One run.
@@ -341,15 +340,9 @@ class Store:
             elif reference:
                 prefix = RunRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(_newest_runs().where(prefix).limit(6)).all()
-            exact = [row for row in found if row.id == reference]
-            if exact or len(found) == 1:
-                return self._run((exact or found)[0])
-            others = found or session.scalars(_newest_runs().limit(6)).all()
-            ids = ", ".join([row.id for row in others][:5] + ["..."] * (len(others) > 5))
-        if found:
-            raise UsageError(
-                f"Several runs begin with {reference!r}: {ids}", where=self.where, next_step="Give more of the id."
-            )
+            if row := rows.one_of(found, reference, "runs", self.where):
+                return self._run(row)
+            ids = rows.listed(session.scalars(_newest_runs().limit(6)))
         if ids:
             raise UsageError(
                 f"There is no run {reference!r}", where=self.where, next_step=f"There are: {ids}; or `latest`."
@@ -384,8 +377,8 @@ class Store:
         with self._transaction("save a trial") as session:
             self._owned_run(session, run_id, renew=True)  # its lock keeps other savers of this run out
             row = session.get(TrialRow, (run_id, trial.key))
-            if row and not row.interrupted:
-                return self._trial(row)
+            if saved := self._saved(row):
+                return saved
             if row:
                 session.delete(row)
                 session.flush()
@@ -417,21 +410,26 @@ class Store:
     def _run(self, row: RunRow) -> SweepRun:
         owner = Owner(row.host, row.pid, row.process_started)
         killed = row.state == RunState.RUNNING and _is_abandoned(owner, row.heartbeat_at, datetime.now(UTC))
-        return SweepRun(
-            id=row.id,
-            sweep=Sweep.from_mapping(row.spec),
-            workload_version=row.workload_version,
-            state=RunState.STOPPED if killed else RunState(row.state),
-            planned=row.planned,
-            trials=tuple(self._trial(trial) for trial in row.trials),
-            verdict=rows.verdict(row),
-            created_at=row.created_at.isoformat(),
-            started_at=row.started_at.isoformat(),
-            finished_at=row.finished_at.isoformat() if row.finished_at else "",
-            facts=rows.join_packages(row),
-            study=row.study_id or "",
-            where=self.where,
-        )
+        with rows.reading(f"run {row.id}", row, row.environment):
+            return SweepRun(
+                id=row.id,
+                sweep=Sweep.from_mapping(row.spec),
+                workload_version=row.workload_version,
+                state=RunState.STOPPED if killed else RunState(row.state),
+                planned=row.planned,
+                trials=tuple(rows.readable(row.trials, self._trial)),
+                verdict=rows.verdict(row),
+                created_at=row.created_at.isoformat(),
+                started_at=row.started_at.isoformat(),
+                finished_at=row.finished_at.isoformat() if row.finished_at else "",
+                facts=rows.join_packages(row),
+                study=row.study_id or "",
+                where=self.where,
+            )
+
+    def _saved(self, row: TrialRow | None) -> Trial | None:
+        """A trial that is not to be saved again: it was not interrupted, and can be read."""
+        return None if row is None or row.interrupted else next(iter(rows.readable([row], self._trial)), None)
 
     def _trial(self, row: TrialRow) -> Trial:
         address = row.records
@@ -513,7 +511,7 @@ def _engine(location: Location) -> Engine:
         engine = create_engine(
             location.url,
             json_serializer=dumps,
-            json_deserializer=loads,
+            json_deserializer=loads_any,
             connect_args={"timeout": LOCK_TIMEOUT_S},
         )
         event.listen(engine, "connect", _configure_sqlite)
@@ -523,7 +521,7 @@ def _engine(location: Location) -> Engine:
         return create_engine(
             location.url,
             json_serializer=dumps,
-            json_deserializer=loads,
+            json_deserializer=loads_any,
             pool_pre_ping=True,
             connect_args={} if "connect_timeout" in location.url.query else {"connect_timeout": 10},
         )

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import func, select
@@ -14,6 +15,7 @@ from sqlalchemy.orm import Session
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
+from scalescope.store import rows
 from scalescope.store.codec import clean
 from scalescope.store.schema import RunRow, StudyRow
 
@@ -97,7 +99,7 @@ class Studies:
         """
         with self._read("read the studies") as session:
             newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc()).limit(limit)
-            return [self._study(session, row) for row in session.scalars(newest)]
+            return rows.readable(session.scalars(newest), partial(self._study, session))
 
     def get(self, reference: str) -> Study:
         """One study.
@@ -117,14 +119,8 @@ class Studies:
             else:
                 begins = StudyRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(newest.where(begins).limit(6)).all()
-            exact = [row for row in found if row.id == reference]
-            if exact or len(found) == 1:
-                return self._study(session, (exact or found)[0])
-        if found:
-            ids = ", ".join(row.id for row in found)
-            raise UsageError(
-                f"Several studies begin with {reference!r}: {ids}", where=self._where, next_step="Give more of the id."
-            )
+            if row := rows.one_of(found, reference, "studies", self._where):
+                return self._study(session, row)
         raise UsageError(
             f"There is no study {reference!r}", where=self._where, next_step="`scalescope show --list` lists them."
         )
@@ -140,20 +136,21 @@ class Studies:
 
     def _study(self, session: Session, row: StudyRow) -> Study:
         runs = select(RunRow.id).where(RunRow.study_id == row.id).order_by(RunRow.created_at, RunRow.id)
-        return Study(
-            id=row.id,
-            kind=StudyKind(row.kind),
-            question=row.question,
-            runs=tuple(session.scalars(runs)),
-            line=row.line,
-            result=row.result,
-            alarm=row.alarm,
-            follows=row.follows,
-            followed_by=_following(session, row.id),
-            created_at=row.created_at.isoformat(),
-            finished_at=row.finished_at.isoformat() if row.finished_at else "",
-            where=self._where,
-        )
+        with rows.reading(f"study {row.id}", row):
+            return Study(
+                id=row.id,
+                kind=StudyKind(row.kind),
+                question=row.question,
+                runs=tuple(session.scalars(runs)),
+                line=row.line,
+                result=row.result,
+                alarm=row.alarm,
+                follows=row.follows,
+                followed_by=_following(session, row.id),
+                created_at=row.created_at.isoformat(),
+                finished_at=row.finished_at.isoformat() if row.finished_at else "",
+                where=self._where,
+            )
 
 
 def is_study(reference: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scalescope.analysis.summary import plural, summarise
@@ -17,24 +17,16 @@ from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report.rows import worst_point
-from scalescope.run import request, syntax
+from scalescope.run import request
 from scalescope.run.request import Growth, Request
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import Store, SweepRun
-
-MINUTES = 60.0
-"""Budget of a study unless another is given."""
+from scalescope.studies.parameters import StudyParameters
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a study.
-
-    Attributes:
-        line: It in one sentence.
-        result: All of it, as JSON carries it.
-        alarm: Whether it is bad news, or there is none.
-    """
+    """What came of a study: a sentence, all of it as JSON carries it, and whether it is bad news, or there is none."""
 
     line: str
     result: Mapping[str, Any]
@@ -78,7 +70,7 @@ class Base:
     store: str = field(default="", repr=False)
     records: str = ""
     follows: str = ""
-    minutes: float = MINUTES
+    minutes: float = StudyParameters.minutes
 
     @property
     def workload(self) -> str:
@@ -109,13 +101,12 @@ class Base:
         return {**self.sweep, "values": dict(self.values)}
 
 
-def base(given: Mapping[str, Any], store: str = "", records: str = "") -> Base:
-    """Check what all trials of a study share; what is not given is taken from a run, at its worst point.
+def base(given: Mapping[str, Any], asked: StudyParameters, store: str = "", records: str = "") -> Base:
+    """What all trials of a study share; what is not given is taken from a run, at its worst point.
 
     Args:
-        given: Parameters of the study's flow: `workload`, `params`, `cluster`, `environment`, `seed`,
-            `trial_timeout_s`; `values` of axes; `run`, a finished one: its id, the beginning of it, or latest;
-            `minutes`.
+        given: The parameters as they were given: a question that is asked again must have the same digest.
+        asked: The same, checked.
         store: Address of the store.
         records: Address of the raw records.
 
@@ -124,26 +115,21 @@ def base(given: Mapping[str, Any], store: str = "", records: str = "") -> Base:
         UsageError: There is no such run.
         StoreError: The store refuses.
     """
-    values = fields.mapping("values", given.get("values", {}))
-    checked = {name: fields.scalar(f"values.{name}", value) for name, value in values.items()}
-    sweep = {name: given[name] for name in _OWN if given.get(name) not in (None, "", {})}
+    values = {name: fields.scalar(f"values.{name}", value) for name, value in given.get("values", {}).items()}
+    sweep = {name: given.get(name, getattr(asked, name, "")) for name in (*_TAKEN, "params")}
+    sweep = {name: value for name, value in sweep.items() if value not in ("", {})}
     follows = ""
-    if run := given.get("run"):
+    if asked.run:
         with Store.open(store, records) as opened:
-            found = opened.run(fields.text("run", run))
+            found = opened.run(asked.run)
         taken = found.sweep.to_mapping()
         if sweep.get("workload", taken["workload"]) == taken["workload"]:
-            checked = {
-                **_worst_values(found, {*checked, *fields.mapping("params", sweep.get("params", {}))}),
-                **checked,
-            }
+            values = {**_worst_values(found, {*values, *asked.params}), **values}
             sweep = {**{name: taken[name] for name in _TAKEN if name in taken}, **sweep}
         follows = found.id
-    minutes = fields.number("minutes", given.get("minutes", MINUTES), minimum=0.01, maximum=7 * 24 * 60)
-    return Base(sweep, checked, store, records, follows, minutes)
+    return Base(sweep, values, store, records, follows, asked.minutes)
 
 
-_OWN = ("workload", "params", "cluster", "environment", "seed", "trial_timeout_s")
 _TAKEN = ("workload", "cluster", "environment", "seed", "trial_timeout_s")
 
 
@@ -151,7 +137,7 @@ def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
     """The values of the point that a run has most to say of, but for those that are given."""
     worst = worst_point(summarise(run.trials), run.verdict)
     if worst is None:
-        raise InvalidField("run", run.id, "a run with valid trials", next_step="give --workload instead")
+        raise InvalidField("run", run.id, "a run with valid trials", next_step="give a workload instead")
     if ITEMS_PER_WORKER in given:
         given = {*given, ITEMS}
     return {name: value for name, value in worst.point.values.items() if name not in given}
@@ -172,35 +158,10 @@ def because(trials: Sequence[Trial]) -> str:
     return f" {plural(len(spoilt), 'trial')} had no result{where}: {reason.rstrip('.')}."
 
 
-def axis(name: str, values: object) -> list[Scalar]:
-    """The values of an axis: one, a list, or a range such as 50..400 or 50..400:10.
-
-    Raises:
-        InvalidField: They are none of these.
-    """
-    if isinstance(values, str):
-        return syntax.axis(name, values)
-    if isinstance(values, list | tuple):
-        return [fields.scalar(f"axes.{name}[{i}]", value) for i, value in enumerate(values)]
-    return [fields.scalar(f"axes.{name}", values)]
-
-
-def deadline(minutes: float) -> Callable[[], bool]:
-    """Whether so many minutes have passed since now."""
+def timed(request: Request, grow: Growth, minutes: float) -> Request:
+    """A sweep that grows until so many minutes, from now on, have passed."""
     end = time.monotonic() + 60 * minutes
-    return lambda: time.monotonic() >= end
-
-
-def timed(grow: Growth, minutes: float) -> Growth:
-    """Growth that ends when so many minutes, from now on, have passed."""
-    over = deadline(minutes)
-    return lambda done: () if over() else grow(done)
-
-
-def turn(done: Sequence[Trial], point: Point, asked: Mapping[str, int]) -> int:
-    """Which trial of a point comes next, from 0."""
-    tried = [trial.repeat for trial in done if trial.point.id == point.id and not trial.warmup]
-    return len(tried) + asked.get(point.id, 0)
+    return replace(request, grow=lambda done: () if time.monotonic() >= end else grow(done))
 
 
 def is_noisy(sweep: Sweep, points: Sequence[Point]) -> bool:

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from scalescope.model.cluster import KINDS
+from scalescope.model.cluster import kinds
 from scalescope.model.parameters import Parameter
-
-MAX_MINUTES = 7 * 24 * 60
 
 
 def workload_names() -> tuple[str, ...]:
@@ -19,19 +17,49 @@ def workload_names() -> tuple[str, ...]:
     return tuple(workload.name for workload in workloads.builtin())
 
 
+WORKLOAD = Parameter(
+    "What to run, as for a sweep. Empty: the workload of the run.",
+    option=("--workload", "-w"),
+    metavar="NAME",
+    suggestions=workload_names,
+)
+ENVIRONMENT = Parameter(
+    "Software to run it with: requirements, or the path of a Python interpreter, as for a sweep.",
+    option=("--environment", "-e"),
+    metavar="REQUIREMENTS",
+    examples=("apache-beam==2.50.0 dask[distributed]==2023.9.1",),
+)
+RUN = Parameter(
+    "A finished run that gives whatever is not given, at its worst point: its id, the beginning of it, or latest.",
+    metavar="[RUN]",
+    syntax="argument",
+)
+METRIC = Parameter(
+    "A number that is measured (tasks, workers_used, makespan_s, efficiency, ...), or a term such as workers_used / "
+    "workers.",
+    option=("--metric", "-m"),
+    metavar="NUMBER",
+)
+MINUTES = Parameter(
+    "Minutes after which no further trial is begun; what was found by then is still given.",
+    minimum=0.01,
+    maximum=7 * 24 * 60,
+)
+SMALLEST_EFFECT = Parameter(
+    "Differences up to it are called the same, as a share: 0.03 is 3 %.", minimum=0, maximum=0.99
+)
+
+
+def named(help: str, *option: str, example: Mapping[str, Any]) -> Parameter:
+    """A mapping of names to single values."""
+    return Parameter(help, option=option, metavar="NAME=VALUE", syntax="values", examples=(example,))
+
+
 @dataclass(frozen=True, kw_only=True)
 class OneWorkload:
     """Of studies of one workload."""
 
-    workload: Annotated[
-        str,
-        Parameter(
-            "What to run, as for a sweep. Empty: the workload of the run.",
-            option=("--workload", "-w"),
-            metavar="NAME",
-            suggestions=workload_names,
-        ),
-    ] = ""
+    workload: Annotated[str, WORKLOAD] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +68,7 @@ class AtPoint:
 
     values: Annotated[
         Mapping[str, Any],
-        Parameter(
-            "The point to measure: a value for each axis.",
-            option=("--axis", "-a"),
-            metavar="NAME=VALUE",
-            syntax="values",
-            examples=({"workers": 200, "items": 199},),
-        ),
+        named("The point to measure: a value for each axis.", "--axis", "-a", example={"workers": 200, "items": 199}),
     ] = field(default_factory=dict)
 
 
@@ -56,13 +78,7 @@ class StudyParameters:
 
     params: Annotated[
         Mapping[str, Any],
-        Parameter(
-            "Workload parameters that hold for all trials.",
-            option=("--param", "-p"),
-            metavar="NAME=VALUE",
-            syntax="values",
-            examples=({"seconds": 1},),
-        ),
+        named("Workload parameters that hold for all trials.", "--param", "-p", example={"seconds": 1}),
     ] = field(default_factory=dict)
     cluster: Annotated[
         str | dict[str, Any],
@@ -71,35 +87,12 @@ class StudyParameters:
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="cluster",
-            suggestions=lambda: tuple(KINDS),
+            suggestions=lambda: tuple(kinds()),
         ),
     ] = ""
-    environment: Annotated[
-        str,
-        Parameter(
-            "Software to run it with: requirements, or the path of a Python interpreter, as for a sweep.",
-            option=("--environment", "-e"),
-            metavar="REQUIREMENTS",
-            examples=("apache-beam==2.50.0 dask[distributed]==2023.9.1",),
-        ),
-    ] = ""
-    run: Annotated[
-        str,
-        Parameter(
-            "A finished run that gives whatever is not given, at its worst point: its id, the beginning of it, or "
-            "latest.",
-            metavar="[RUN]",
-            syntax="argument",
-        ),
-    ] = ""
-    minutes: Annotated[
-        float,
-        Parameter(
-            "Minutes after which no further trial is begun; what was found by then is still given.",
-            minimum=0.01,
-            maximum=MAX_MINUTES,
-        ),
-    ] = 60.0
+    environment: Annotated[str, ENVIRONMENT] = ""
+    run: Annotated[str, RUN] = ""
+    minutes: Annotated[float, MINUTES] = 60.0
     seed: Annotated[
         int,
         Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1),

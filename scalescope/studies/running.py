@@ -6,14 +6,11 @@ call; they differ in the runner that carries out its steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import scalescope.studies.comparison.study
-import scalescope.studies.release.study
-import scalescope.studies.threshold.study
 from scalescope.model import parameters
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
@@ -25,22 +22,10 @@ from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.sweep import JUDGE_TIMEOUT_S, carry_out, where_report
 from scalescope.run.syntax import names_block, names_store
 from scalescope.store.store import Store, SweepRun
+from scalescope.studies import STUDIES
 from scalescope.studies.inquiry import Answer, Inquiry
 from scalescope.studies.report import export, headline
 from scalescope.studies.report.html import write_study
-
-FLOWS = {
-    StudyKind.THRESHOLD: "find-threshold",
-    StudyKind.RELEASE: "find-release",
-    StudyKind.COMPARISON: "compare",
-}
-"""Names of the flows, and of the commands."""
-
-ASK: dict[StudyKind, Callable[[Mapping[str, Any], str, str], Inquiry]] = {
-    StudyKind.THRESHOLD: scalescope.studies.threshold.study.ask,
-    StudyKind.RELEASE: scalescope.studies.release.study.ask,
-    StudyKind.COMPARISON: scalescope.studies.comparison.study.ask,
-}
 
 
 @dataclass(frozen=True)
@@ -76,10 +61,7 @@ def check(kind: StudyKind, given: Mapping[str, Any]) -> None:
         ScalescopeError: The first thing that is wrong.
     """
     rest, kept = _split(given)
-    if kind is StudyKind.RELEASE:
-        scalescope.studies.release.study.check_early(rest, kept.store)
-    else:
-        ASK[kind](rest, kept.store, "")
+    STUDIES[kind].check(rest, kept.store)
 
 
 def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None = None) -> StudyResult:
@@ -102,7 +84,7 @@ def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None =
     address, records = orchestrator.needed().store(kept.store) if names_store(kept.store) else (kept.store, "")
     if names_block(cluster := rest.get("cluster")):
         rest["cluster"] = orchestrator.needed().cluster(str(cluster))
-    inquiry = ASK[kind](rest, address, records)
+    inquiry = STUDIES[kind].ask(rest, address, records)
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
     with Store.open(address, records) as store:
         study = store.studies.begin(inquiry.kind, inquiry.question, follows=inquiry.follows, fresh=kept.fresh)

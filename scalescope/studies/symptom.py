@@ -6,19 +6,21 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
 from scalescope.model.fields import suggest
-from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.finding import Finding, Severity, Verdict, current_code
+from scalescope.model.metrics import METRICS, WORKER_TIME, Metrics, numbers
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 
-NUMBERS = tuple(field.name for field in fields(Metrics) if field.name != "worker_time_s")
-NAMES = ("workers", "threads", "items", *NUMBERS, *WORKER_TIME)
+NAMES = ("workers", "threads", "items", *METRICS, *WORKER_TIME)
 """What a comparison may name: the point, the metrics of a trial, and shares of worker time from 0 to 1."""
+LARGER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.larger_is_better) | {"busy"}
+"""Numbers of which more is better; of all others less is."""
 
 _COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,
@@ -60,7 +62,7 @@ class FindingSymptom:
     """A finding that the trial alone must have.
 
     Attributes:
-        code: Of the finding.
+        code: Of the finding, as it was given: it may be one of an older version.
         severity: It must be at least as severe as this.
         state: Of the trial: what ends workers makes trials invalid, but a trial that something else spoilt proves
             nothing.
@@ -71,16 +73,22 @@ class FindingSymptom:
     state: TrialState = TrialState.VALID
 
     @property
+    def present_code(self) -> str:
+        """The code as it is called now."""
+        return current_code(self.code)
+
+    @property
     def words(self) -> str:
         """For people."""
-        least = "" if self.severity is Severity.INFO else f", severity {self.severity} or worse"
-        return f"finding {self.code}{least}"
+        formerly = "" if self.present_code == self.code else f" (formerly {self.code})"
+        least = "" if self.severity is Severity.INFO else f", {self.severity.word} or worse"
+        return f"finding {self.present_code}{formerly}{least}"
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:
         """Whether a trial has it."""
         order = list(Severity)
         return trial.state is self.state and any(
-            finding.code == self.code and order.index(finding.severity) <= order.index(self.severity)
+            finding.code == self.present_code and order.index(finding.severity) <= order.index(self.severity)
             for finding in diagnose(sweep, [trial]).findings
         )
 
@@ -161,7 +169,7 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
     """
     accusing = [finding for finding in verdict.findings if finding.code != "healthy"]
     if code:
-        found = [finding for finding in accusing if finding.code == code]
+        found = [finding for finding in accusing if finding.code == current_code(code)]
         known = sorted({finding.code for finding in accusing})
         if not found:
             raise InvalidField("finding", code, f"a finding of this run, {suggest(code, known)}")
@@ -171,7 +179,7 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
             "finding",
             code or None,
             "a run with a finding; this one is healthy",
-            next_step="name what you do not like, such as --metric 'efficiency < 0.9'",
+            next_step="specify a condition, such as --metric 'efficiency < 0.9'",
         )
     return accusing[0]
 
@@ -223,11 +231,11 @@ def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial])
 
 
 def numbers_of(point: Point, metrics: Metrics) -> dict[str, float]:
-    """What `NAMES` stand for at one trial; without `items` where the workload has none."""
+    """What `NAMES` stand for at one trial: NaN where it was not measured, no `items` where the workload has none."""
     total = sum(metrics.worker_time_s.values())
     shares = {part: metrics.worker_time_s.get(part, 0.0) / total if total > 0 else 0.0 for part in WORKER_TIME}
     items: Mapping[str, float] = {} if point.items is None else {"items": point.items}
-    measured = {name: float(getattr(metrics, name)) for name in NUMBERS}
+    measured = {name: math.nan if value is None else value for name, value in numbers(metrics).items()}
     return {"workers": point.workers, "threads": point.threads, **items, **measured, **shares}
 
 
@@ -251,7 +259,7 @@ def _numbers(text: str, tree: ast.expr, trial: Trial) -> dict[str, float]:
     """What the names of an expression stand for at a trial."""
     numbers = numbers_of(trial.point, _measured(trial))
     if missing := _names(tree) - set(numbers):
-        raise InvalidField("metric", text, f"parameters of the workload; it has no {min(missing)!r}")
+        raise InvalidField("metric", text, f"what the workload has; this workload has no {min(missing)!r}")
     return numbers
 
 

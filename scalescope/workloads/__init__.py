@@ -1,4 +1,4 @@
-"""What is run: importable functions `run(client, **params)` with metadata.
+"""What is run: importable functions `run(client, **params)` with metadata, each the `WORKLOAD` of a module here.
 
 Importing this package needs the standard library and `distributed` alone; a workload imports its own packages when it
 runs.
@@ -6,37 +6,31 @@ runs.
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+from importlib.util import find_spec
+
 from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.workload import Workload
-from scalescope.workloads import (
-    array_matmul,
-    bag_map,
-    beam_files,
-    beam_pardo,
-    dataframe_shuffle,
-    futures_map,
-    replay,
-    tree_reduce,
-)
+from scalescope.workloads._common import not_installed
 from scalescope.workloads.references import FORMS, load_function
 
-_BUILTIN = (
-    futures_map.WORKLOAD,
-    bag_map.WORKLOAD,
-    beam_pardo.WORKLOAD,
-    beam_files.WORKLOAD,
-    array_matmul.WORKLOAD,
-    dataframe_shuffle.WORKLOAD,
-    tree_reduce.WORKLOAD,
-)
-_NEEDS_A_FILE = (replay.WORKLOAD,)
-"""Can be loaded by name, but not run without a file that another command writes."""
+
+def _found() -> dict[str, Workload]:
+    """The workloads of this package's modules by name, in its order; those with an underscore are no workloads."""
+    names = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    modules = [import_module(f"{__name__}.{name}") for name in names]
+    found: list[Workload] = [module.WORKLOAD for module in modules if hasattr(module, "WORKLOAD")]
+    return {workload.name: workload for workload in sorted(found, key=lambda workload: workload.name)}
+
+
+_KNOWN = _found()
 
 
 def builtin() -> tuple[Workload, ...]:
-    """The workloads that come with Scalescope and run as they are."""
-    return _BUILTIN
+    """The workloads that come with Scalescope and run as they are: those that need no file of another command."""
+    return tuple(workload for workload in _KNOWN.values() if not any(each.required for each in workload.parameters))
 
 
 def load(reference: str) -> Workload:
@@ -52,15 +46,25 @@ def load(reference: str) -> Workload:
     reference = fields.text("workload", reference)
     if ":" in reference:
         return load_function(reference)
-    known = {workload.name: workload for workload in (*_BUILTIN, *_NEEDS_A_FILE)}
-    if reference in known:
-        return known[reference]
+    if reference in _KNOWN:
+        return _KNOWN[reference]
     raise InvalidField(
         "workload",
         reference,
-        fields.suggest(reference, known),
+        fields.suggest(reference, _KNOWN),
         next_step=f"`scalescope workloads` lists the built-in ones; a function of your own is {FORMS}",
     )
 
 
-__all__ = ["builtin", "load"]
+def check_installed(workload: Workload) -> None:
+    """Refuse a workload whose packages are not installed in the present environment; nothing is imported.
+
+    Raises:
+        UsageError: One is missing; the next step is what installs it.
+    """
+    for package in workload.packages:
+        if find_spec(package.replace("-", "_")) is None:
+            raise not_installed(workload.name, package, workload.extra, f"there is no package {package}")
+
+
+__all__ = ["Workload", "builtin", "check_installed", "load"]

@@ -6,11 +6,12 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.errors import UsageError
-from scalescope.model.workload import Parameter, Workload
-from scalescope.workloads._common import partition_parameters, require, root_logger_kept
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import Workload
+from scalescope.workloads._common import require, root_logger_kept
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -19,9 +20,12 @@ CLIENT_NAME = "scalescope-beam"
 """Of Beam's own client: tells it from ours in the scheduler's log, and when it is to be closed."""
 
 
-def beam_partition_parameters() -> tuple[Parameter, Parameter]:
-    """Beam's own partition options as parameters."""
-    return partition_parameters("Beam's rule (since 2.63, 128 items in each)")
+BeamPartitions = Annotated[
+    int | Literal["items"] | None,
+    Parameter(
+        "Partitions, or 'items' for one per item; null takes Beam's rule (since 2.63, 128 items in each).", minimum=1
+    ),
+]
 
 
 def run_pipeline(
@@ -42,10 +46,8 @@ def run_pipeline(
         UsageError: Beam is not installed, or too old for a partition option that is given.
     """
     with root_logger_kept():
-        beam = require("apache_beam", workload=workload, distribution="apache-beam", extra="beam")
-        runner = require(
-            "apache_beam.runners.dask.dask_runner", workload=workload, distribution="apache-beam", extra="beam"
-        )
+        beam = require("apache_beam", workload=workload, extra="beam")
+        runner = require("apache_beam.runners.dask.dask_runner", workload=workload, extra="beam")
     flags = [
         f"--dask_client_address={client.scheduler.address}",
         f"--dask_client_name={CLIENT_NAME}",

@@ -1,26 +1,25 @@
-"""What several workloads need."""
+"""What several workloads share: imports on demand, sleeping maps, partitions, checks of results."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import sys
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UsageError, WrongAnswer
-from scalescope.model import fields
-from scalescope.model.fields import Scalar
-from scalescope.model.workload import Parameter
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import WorkloadParameter
 
 PER_ITEM = "items"
 """The value of `npartitions` that means as many partitions as items."""
 
 
-def require(module: str, *, workload: str, distribution: str, extra: str) -> Any:
+def require(module: str, *, workload: str, extra: str) -> Any:
     """Import what a workload needs.
 
     Raises:
@@ -29,20 +28,27 @@ def require(module: str, *, workload: str, distribution: str, extra: str) -> Any
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise UsageError(
-            f"workload {workload!r} needs {distribution}, which cannot be imported: {error}",
-            where=sys.executable,
-            cause=f"{distribution} is not installed in this environment, or not completely",
-            next_step=f'add {distribution} to that environment; in the present one, pip install "scalescope[{extra}]"',
-        ) from error
+        package = module.partition(".")[0].replace("_", "-")
+        raise not_installed(workload, package, extra, f"it cannot be imported: {error}") from error
+
+
+def not_installed(workload: str, package: str, extra: str, cause: str) -> UsageError:
+    """The error of a workload whose package is not there."""
+    install = f'pip install "scalescope[{extra}]"' if extra else f"pip install {package}"
+    return UsageError(
+        f"workload {workload!r} needs {package}, which is not installed in this environment, or not completely",
+        where=sys.executable,
+        cause=cause,
+        next_step=f"{install} in the environment that Scalescope runs in; add {package} to any other",
+    )
 
 
 @contextmanager
 def root_logger_kept() -> Iterator[None]:
     """Hold while packages are imported that log on the root logger, as Beam does.
 
-    The root logger would get a handler by that, for good, which prints all that distributed, Prefect and others say
-    once more. What is said meanwhile goes to the handlers that there are.
+    Otherwise the root logger would be given a handler for good, which prints again all that distributed, Prefect and
+    others log. What is logged meanwhile goes to the handlers that there are.
     """
     handler = logging.NullHandler()
     logging.getLogger().addHandler(handler)
@@ -83,40 +89,20 @@ def check_same(workload: str, got: Iterable[Any], expected: Iterable[Any]) -> No
             raise wrong(workload, f"result {index} is {one!r} instead of {other!r}")
 
 
-@dataclass(frozen=True)
-class PartitionCount(Parameter):
-    """A number of partitions, `items` for one partition per item, or null for the library's own rule."""
-
-    def check(self, value: object, *, section: str = "params") -> Scalar:
-        """Return `value`, or raise `InvalidField`."""
-        if value is None or value == PER_ITEM:
-            return None if value is None else PER_ITEM
-        where = f"{section}.{self.name}"
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidField(where, value, f"a whole number, at least 1, {PER_ITEM!r} (one each), or null")
-        return fields.integer(where, value, minimum=1)
+def pass_on(value: int, seconds: float, token: str = "") -> int:
+    """One item of a map: sleep, and count the stage. `token` makes the key of a task that of this run alone."""
+    time.sleep(seconds)
+    return value + 1
 
 
-def partition_parameters(rule: str) -> tuple[Parameter, Parameter]:
-    """`npartitions` and `partition_size`; `rule` says in words what happens without them."""
-    return (
-        PartitionCount(
-            "npartitions",
-            None,
-            f"Partitions, or {PER_ITEM!r} for one per item; null takes {rule}.",
-            "any",
-            minimum=1,
-            optional=True,
-        ),
-        Parameter(
-            "partition_size",
-            None,
-            "Items per partition, instead of npartitions; null takes the same rule.",
-            "int",
-            minimum=1,
-            optional=True,
-        ),
-    )
+def check_stages(workload: str, results: Sequence[int], *, items: int, stages: int) -> None:
+    """Every stage has added one to every item (`pass_on`)."""
+    check_same(workload, results, range(stages, items + stages))
+
+
+PartitionSize = Annotated[
+    int | None, Parameter("Items per partition, instead of npartitions; null takes the same rule.", minimum=1)
+]
 
 
 def partitions(items: int, npartitions: int | str | None, partition_size: int | None) -> dict[str, int]:
@@ -127,8 +113,10 @@ def partitions(items: int, npartitions: int | str | None, partition_size: int | 
     """
     if npartitions is not None and partition_size is not None:
         raise InvalidField("params.partition_size", partition_size, f"null, since npartitions is {npartitions!r}")
-    for parameter, value in zip(partition_parameters(""), (npartitions, partition_size), strict=True):
-        parameter.check(value)
+    count = WorkloadParameter("npartitions", kind="int", minimum=1, choices=(PER_ITEM,), optional=True)
+    size = WorkloadParameter("partition_size", kind="int", minimum=1, optional=True)
+    count.check(npartitions)
+    size.check(partition_size)
     if npartitions is not None:
         return {"npartitions": max(items, 1) if npartitions == PER_ITEM else int(npartitions)}
     return {} if partition_size is None else {"partition_size": partition_size}

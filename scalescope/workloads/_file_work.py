@@ -50,7 +50,7 @@ def sum_of_square(factor: Any) -> float:
 def _torch_with_gpu(*, needed: bool) -> Any:
     """Torch, or None where it cannot use a GPU and need not."""
     try:
-        torch = require("torch", workload=BEAM_FILES, distribution="torch", extra="torch")
+        torch = require("torch", workload=BEAM_FILES, extra="torch")
     except UsageError:
         if needed:
             raise
@@ -59,8 +59,7 @@ def _torch_with_gpu(*, needed: bool) -> Any:
         return torch
     if needed:
         raise UsageError(
-            f"workload {BEAM_FILES!r} was asked to compute on a GPU, and torch {torch.__version__} sees none on this "
-            "worker",
+            f"workload {BEAM_FILES!r} was asked for a GPU, and torch {torch.__version__} sees none on this worker",
             where="params.device",
             cause="a worker without a GPU, or a torch built without CUDA",
             next_step="take device auto or cpu, or workers with a GPU",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from scalescope.model.workload import Parameter, Workload
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
 from scalescope.workloads._common import fresh, require, wrong
 
 if TYPE_CHECKING:
@@ -13,7 +15,13 @@ if TYPE_CHECKING:
 NAME = "array-matmul"
 
 
-def run(client: Client, *, items: int = 4, chunk: int = 256, seed: int = 0) -> dict[str, Any]:
+def run(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Blocks along each side of the matrices.", minimum=1)] = 4,
+    chunk: Annotated[int, Parameter("Rows, and columns, of a block of 8-byte numbers.", minimum=1)] = 256,
+    seed: Annotated[int, Parameter("Seed of the random matrices.", minimum=0)] = 0,
+) -> dict[str, Any]:
     """Multiply two square matrices of `items` x `items` blocks, and check the product by Freivalds' method.
 
     `items` squared blocks of the product, each the sum of `items` products of blocks.
@@ -21,8 +29,8 @@ def run(client: Client, *, items: int = 4, chunk: int = 256, seed: int = 0) -> d
     Raises:
         WrongAnswer: The product, applied to a vector, is not what its factors give.
     """
-    da = require("dask.array", workload=NAME, distribution="dask", extra="arrays")
-    np = require("numpy", workload=NAME, distribution="numpy", extra="arrays")
+    da = require("dask.array", workload=NAME, extra="arrays")
+    np = require("numpy", workload=NAME, extra="arrays")
     token = fresh()
 
     def random(which: int, dimensions: int) -> Any:
@@ -65,10 +73,7 @@ WORKLOAD = Workload(
     version=1,
     summary="dask.array product of two matrices: compute, and blocks that travel between workers.",
     run=run,
-    parameters=(
-        Parameter("items", 4, "Blocks along each side of the matrices.", "int", minimum=1),
-        Parameter("chunk", 256, "Rows, and columns, of a block of 8-byte numbers.", "int", minimum=1),
-        Parameter("seed", 0, "Seed of the random matrices.", "int", minimum=0),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("dask", "numpy"),
+    extra="arrays",
 )

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scalescope.model.workload import Parameter, Workload
-from scalescope.workloads._common import check_same, fresh, partition_parameters, partitions, require
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
+from scalescope.workloads._common import PartitionSize, check_stages, fresh, partitions, pass_on, require
 
 if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "bag-map"
+RULE = "one item each up to 100 items, about 100 partitions from then on"
+check = partial(check_stages, NAME)
 
 
 def run(
     client: Client,
     *,
-    items: int = 100,
-    seconds: float = 1.0,
-    stages: int = 1,
-    npartitions: int | str | None = None,
-    partition_size: int | None = None,
+    items: Annotated[int, Parameter("Items of the bag.", minimum=0)] = 100,
+    seconds: Annotated[float, Parameter("Seconds that each item sleeps in each stage.", minimum=0)] = 1.0,
+    stages: Annotated[int, Parameter("Maps, one after another.", minimum=1)] = 1,
+    npartitions: Annotated[
+        int | Literal["items"] | None,
+        Parameter(f"Partitions, or 'items' for one per item; null takes dask's rule ({RULE}).", minimum=1),
+    ] = None,
+    partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
     """Map sleeping functions over a bag; dask fuses the stages of a partition into one task.
 
@@ -30,7 +36,7 @@ def run(
         InvalidField: Both npartitions and partition_size are given.
         WrongAnswer: An item did not go through every stage once.
     """
-    db = require("dask.bag", workload=NAME, distribution="dask", extra="arrays")
+    db = require("dask.bag", workload=NAME, extra="")
     bag = db.from_sequence(range(items), **partitions(items, npartitions, partition_size))
     token = fresh()
     for _ in range(stages):
@@ -39,28 +45,12 @@ def run(
     return {"items": items, "stages": stages, "partitions": bag.npartitions}
 
 
-def pass_on(value: int, seconds: float, token: str) -> int:
-    """One item: sleep, and count the stage. `token` makes the task's key that of this run alone."""
-    time.sleep(seconds)
-    return value + 1
-
-
-def check(results: Sequence[int], *, items: int, stages: int) -> None:
-    """Every stage adds one to every item."""
-    check_same(NAME, results, range(stages, items + stages))
-
-
 WORKLOAD = Workload(
     name=NAME,
     version=1,
     summary="dask.bag.from_sequence and maps that sleep: how a bag divides items into partitions.",
     run=run,
-    parameters=(
-        Parameter("items", 100, "Items of the bag.", "int", minimum=0),
-        Parameter("seconds", 1.0, "Seconds that each item sleeps in each stage.", "float", minimum=0),
-        Parameter("stages", 1, "Maps, one after another.", "int", minimum=1),
-        *partition_parameters("dask's rule (one item each up to 100 items, about 100 partitions from then on)"),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("dask",),
     modelled=True,
 )

@@ -9,20 +9,21 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.errors import InvalidField
 from scalescope.model.fields import Scalar
-from scalescope.model.workload import Parameter, Simpler, Workload
-from scalescope.workloads._beam import beam_partition_parameters, run_pipeline
-from scalescope.workloads._common import check_same, fresh, partitions, require, wrong
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import OptionalPackage, Simpler, Workload
+from scalescope.workloads import signatures
+from scalescope.workloads._beam import BeamPartitions, run_pipeline
+from scalescope.workloads._common import PartitionSize, check_same, fresh, partitions, require, wrong
 from scalescope.workloads._file_work import BEAM_FILES, matrix, result_path, sum_of_square
 
 if TYPE_CHECKING:
     from distributed import Client
 
 NAME = BEAM_FILES
-DEVICES = ("auto", "cpu", "cuda")
 TOLERANCE = 1e-3
 """Relative; single precision adds up, and a GPU may use a shorter mantissa (TF32: 10 bits)."""
 
@@ -30,13 +31,20 @@ TOLERANCE = 1e-3
 def run(
     client: Client,
     *,
-    items: int = 100,
-    kib: int = 64,
-    size: int = 256,
-    device: str = "auto",
-    directory: str | None = None,
-    npartitions: int | str | None = None,
-    partition_size: int | None = None,
+    items: Annotated[int, Parameter("Files.", minimum=0)] = 100,
+    kib: Annotated[int, Parameter("Size of each file in KiB.", minimum=1)] = 64,
+    size: Annotated[int, Parameter("Rows, and columns, of the matrix that is squared for each file.", minimum=1)] = 256,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")
+    ] = "auto",
+    directory: Annotated[
+        str | None,
+        Parameter(
+            "Folder for the files, seen by the client and every worker; null is this machine's temporary folder."
+        ),
+    ] = None,
+    npartitions: BeamPartitions = None,
+    partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
     """Write files, send them through a pipeline, compare what came out, and remove them.
 
@@ -46,7 +54,7 @@ def run(
         WrongAnswer: A file was not processed, or its result is false.
     """
     chosen = partitions(items, npartitions, partition_size)
-    require("numpy", workload=NAME, distribution="numpy", extra="arrays")
+    require("numpy", workload=NAME, extra="arrays")
     if directory is not None and not Path(directory).is_dir():
         raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
     folder = Path(tempfile.mkdtemp(prefix="scalescope-beam-files-", dir=directory)).resolve()
@@ -115,20 +123,9 @@ WORKLOAD = Workload(
     version=1,
     summary="Apache Beam on Dask over files: read, multiply matrices on CPU or GPU, write.",
     run=run,
-    parameters=(
-        Parameter("items", 100, "Files.", "int", minimum=0),
-        Parameter("kib", 64, "Size of each file in KiB.", "int", minimum=1),
-        Parameter("size", 256, "Rows, and columns, of the matrix that is squared for each file.", "int", minimum=1),
-        Parameter("device", "auto", "What computes: auto is a GPU where torch sees one.", "str", choices=DEVICES),
-        Parameter(
-            "directory",
-            None,
-            "Folder for the files, seen by the client and every worker; null is this machine's temporary folder.",
-            "str",
-            optional=True,
-        ),
-        *beam_partition_parameters(),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("apache-beam", "dask", "numpy"),
+    extra="beam",
+    uses=(OptionalPackage("torch", "torch", "computes on a GPU"),),
     simpler=(Simpler("beam-pardo", "file I/O and matrix products (it sleeps as long as they took)", sleeping),),
 )

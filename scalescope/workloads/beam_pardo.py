@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from scalescope.model.workload import Parameter, Workload
-from scalescope.workloads._beam import beam_partition_parameters, run_pipeline
-from scalescope.workloads._common import check_same, fresh, partitions
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
+from scalescope.workloads._beam import BeamPartitions, run_pipeline
+from scalescope.workloads._common import PartitionSize, check_same, fresh, partitions
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -18,11 +20,11 @@ NAME = "beam-pardo"
 def run(
     client: Client,
     *,
-    items: int = 100,
-    seconds: float = 10.0,
-    stages: int = 3,
-    npartitions: int | str | None = None,
-    partition_size: int | None = None,
+    items: Annotated[int, Parameter("Elements of the pipeline.", minimum=0)] = 100,
+    seconds: Annotated[float, Parameter("Seconds that each element sleeps in each stage.", minimum=0)] = 10.0,
+    stages: Annotated[int, Parameter("ParDo stages, one after another.", minimum=1)] = 3,
+    npartitions: BeamPartitions = None,
+    partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
     """Create elements and let each sleep in every stage (apache/beam#26669).
 
@@ -55,12 +57,8 @@ WORKLOAD = Workload(
     version=1,
     summary="Apache Beam on Dask: Create and ParDo stages that sleep, as in apache/beam#26669.",
     run=run,
-    parameters=(
-        Parameter("items", 100, "Elements of the pipeline.", "int", minimum=0),
-        Parameter("seconds", 10.0, "Seconds that each element sleeps in each stage.", "float", minimum=0),
-        Parameter("stages", 3, "ParDo stages, one after another.", "int", minimum=1),
-        *beam_partition_parameters(),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("apache-beam", "dask"),
+    extra="beam",
     modelled=True,
 )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scalescope.model.workload import Parameter, Workload
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
 from scalescope.workloads._common import fresh, require, wrong
 
 if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "dataframe-shuffle"
-METHODS = ("p2p", "tasks")
 
 
 def run(
-    client: Client, *, items: int = 16, rows: int = 10_000, groups: int = 1_000, method: str = "p2p"
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Partitions.", minimum=1)] = 16,
+    rows: Annotated[int, Parameter("Rows of each partition, of 16 bytes.", minimum=1)] = 10_000,
+    groups: Annotated[int, Parameter("Different keys.", minimum=1)] = 1_000,
+    method: Annotated[Literal["p2p", "tasks"], Parameter("How dask shuffles: between workers, or in tasks.")] = "p2p",
 ) -> dict[str, Any]:
     """Shuffle a data frame by a key, and sum up each partition.
 
@@ -24,9 +30,9 @@ def run(
     """
     import dask
 
-    for module, distribution in (("pandas", "pandas"), ("pyarrow", "pyarrow")):
-        require(module, workload=NAME, distribution=distribution, extra="arrays")
-    dd = require("dask.dataframe", workload=NAME, distribution="dask", extra="arrays")
+    for module in ("pandas", "pyarrow"):
+        require(module, workload=NAME, extra="arrays")
+    dd = require("dask.dataframe", workload=NAME, extra="arrays")
     with client.as_current(), dask.config.set({"dataframe.shuffle.method": method}):
         arguments = {"rows": rows, "groups": groups, "token_of_run": fresh()}
         empty = partition(0, rows=0, groups=groups, token_of_run="")
@@ -72,11 +78,7 @@ WORKLOAD = Workload(
     version=1,
     summary="dask.dataframe shuffle by a key: all-to-all transfer.",
     run=run,
-    parameters=(
-        Parameter("items", 16, "Partitions.", "int", minimum=1),
-        Parameter("rows", 10_000, "Rows of each partition, of 16 bytes.", "int", minimum=1),
-        Parameter("groups", 1_000, "Different keys.", "int", minimum=1),
-        Parameter("method", "p2p", "How dask shuffles: between workers, or in tasks.", "str", choices=METHODS),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("dask", "pandas", "pyarrow"),
+    extra="arrays",
 )

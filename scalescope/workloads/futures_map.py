@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
-from scalescope.model.workload import Parameter, Workload
-from scalescope.workloads._common import check_same
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
+from scalescope.workloads._common import check_stages, pass_on
 
 if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "futures-map"
+check = partial(check_stages, NAME)
 
 
-def run(client: Client, *, items: int = 100, seconds: float = 1.0, stages: int = 1) -> dict[str, Any]:
+def run(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Futures of each stage.", minimum=0)] = 100,
+    seconds: Annotated[float, Parameter("Seconds that each task sleeps.", minimum=0)] = 1.0,
+    stages: Annotated[
+        int, Parameter("Stages; each is one task per item, after that of the stage before.", minimum=1)
+    ] = 1,
+) -> dict[str, Any]:
     """Map sleeping functions over items, every stage over the futures of the one before.
 
     Raises:
@@ -28,27 +39,12 @@ def run(client: Client, *, items: int = 100, seconds: float = 1.0, stages: int =
     return {"items": items, "stages": stages}
 
 
-def pass_on(value: int, seconds: float) -> int:
-    """One task: sleep, and count the stage."""
-    time.sleep(seconds)
-    return value + 1
-
-
-def check(results: Sequence[int], *, items: int, stages: int) -> None:
-    """Every stage adds one to every item."""
-    check_same(NAME, results, range(stages, items + stages))
-
-
 WORKLOAD = Workload(
     name=NAME,
     version=1,
     summary="Client.map of a sleep over items, in one or more stages: what the scheduler itself can do.",
     run=run,
-    parameters=(
-        Parameter("items", 100, "Futures of each stage.", "int", minimum=0),
-        Parameter("seconds", 1.0, "Seconds that each task sleeps.", "float", minimum=0),
-        Parameter("stages", 1, "Stages; each is one task per item, after that of the stage before.", "int", minimum=1),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("dask",),
     modelled=True,
 )

@@ -1,4 +1,4 @@
-"""Functions of the user's own as workloads."""
+"""Functions of the user's own as workloads: found by module or file, described by signature and docstring."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -18,19 +17,19 @@ from typing import Any
 from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.sweep import digest
-from scalescope.model.workload import Parameter, Workload
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
 from scalescope.workloads._common import root_logger_kept
 
 FORMS = "`package.module:function` or `path.py:function`"
-_KINDS = ("int", "float", "str", "bool")
 
 
 def load_function(reference: str) -> Workload:
     """The workload that a reference with a colon names.
 
-    Parameters come from the signature, their help from the `Args:` section of a Google-style docstring, the summary
-    from its first line. The attributes `version` (a whole number) and `modelled` (whether its tasks only sleep for the
-    time they stand for) of the function are read where there are any.
+    Parameters come from the signature, their help from there (`signatures.parameters`) or from the `Args:` section of a
+    Google-style docstring, the summary from its first line. The attributes `version` (a whole number) and `modelled`
+    (whether its tasks only sleep for the time they stand for) of the function are read where there are any.
 
     Raises:
         InvalidField: The module, the file or the function is not there, or the function cannot be a workload.
@@ -64,7 +63,7 @@ def describe(reference: str, function: Any) -> Workload:
         version=fields.integer("workload.version", getattr(function, "version", 1), minimum=1),
         summary=summary or f"Function {reference.rpartition(':')[2]} of the user's own.",
         run=function,
-        parameters=_parameters(reference, function, _documented_arguments(documented)),
+        parameters=signatures.parameters(reference, function, _documented_arguments(documented)),
         modelled=fields.boolean("workload.modelled", getattr(function, "modelled", False)),
     )
 
@@ -147,71 +146,8 @@ def _import_failed(reference: str, error: BaseException) -> InvalidField:
     return _bad(
         reference,
         f"a module that imports without an error; importing it raised {type(error).__name__}: {error}",
-        next_step=f"mend what `python -c 'import ...'` of it shows, with {sys.executable}",
+        next_step=f"fix what `{sys.executable} -c 'import ...'` of it shows",
     )
-
-
-# ----------------------------------------------------------------------- signatures
-
-
-def _parameters(reference: str, function: Callable[..., Any], helps: dict[str, str]) -> tuple[Parameter, ...]:
-    try:
-        signature = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError) as error:
-        raise _bad(reference, f"a function with a signature that Python can read: {error}") from error
-    client, rest = (signature[0], signature[1:]) if signature else (None, [])
-    if client is None or client.kind not in (client.POSITIONAL_ONLY, client.POSITIONAL_OR_KEYWORD):
-        raise _bad(reference, "a function whose first argument is the client, as in `def run(client, *, items=100)`")
-    if client.default is not client.empty:
-        raise _bad(
-            reference, f"a function whose first argument is the client; {client.name!r} has a default, which it cannot"
-        )
-    parameters = []
-    for parameter in rest:
-        if parameter.kind is parameter.VAR_KEYWORD:
-            raise _bad(
-                reference,
-                f"a function that names all its parameters; `**{parameter.name}` hides what a sweep may give",
-                next_step=f"replace `**{parameter.name}` by the parameters themselves, with defaults",
-            )
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise _bad(
-                reference, f"a function whose parameters can be given by name; {parameter.name!r} is positional only"
-            )
-        if parameter.kind is not parameter.VAR_POSITIONAL and _can_be_given(parameter):
-            parameters.append(_parameter(parameter, helps.get(parameter.name, "")))
-    return tuple(parameters)
-
-
-def _can_be_given(parameter: inspect.Parameter) -> bool:
-    """Whether JSON can carry its default; others keep it."""
-    return parameter.default is parameter.empty or isinstance(parameter.default, bool | int | float | str | None)
-
-
-def _parameter(parameter: inspect.Parameter, help_: str) -> Parameter:
-    required = parameter.default is parameter.empty
-    default = None if required else parameter.default
-    kind, optional = _kind(parameter.annotation, default)
-    optional = optional or (default is None and not required)
-    described = Parameter(parameter.name, default, help_, kind, optional=optional, required=required)
-    return described if required else replace(described, default=described.check(default, section="workload"))
-
-
-def _kind(annotation: object, default: object) -> tuple[str, bool]:
-    """Kind, and whether None is allowed, of an annotation; of the default where there is none."""
-    if annotation is inspect.Parameter.empty:
-        name = type(default).__name__
-        return (name if name in _KINDS else "any"), default is None
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    text = re.sub(r"\b(typing|t)\.", "", text)
-    wrapped = re.fullmatch(r"Optional\[(.*)\]", text.strip())
-    names = {part.strip() for part in (f"{wrapped[1]} | None" if wrapped else text).split("|")}
-    optional = "None" in names
-    names.discard("None")
-    if names == {"int", "float"}:
-        return "float", optional
-    kind = names.pop() if len(names) == 1 else "any"
-    return (kind, optional) if kind in _KINDS else ("any", optional)
 
 
 def _documented_arguments(docstring: str) -> dict[str, str]:

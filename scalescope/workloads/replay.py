@@ -6,10 +6,12 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from scalescope.model.parameters import Parameter
 from scalescope.model.recorded import RecordedGraph
-from scalescope.model.workload import Parameter, Workload
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
 from scalescope.workloads._common import wrong
 
 if TYPE_CHECKING:
@@ -18,7 +20,13 @@ if TYPE_CHECKING:
 NAME = "replay"
 
 
-def run(client: Client, *, graph: str, tasks: int | None = None, scale: float = 1.0) -> dict[str, Any]:
+def run(
+    client: Client,
+    *,
+    graph: Annotated[str, Parameter("File of the graph, as `scalescope isolate` writes it.")],
+    tasks: Annotated[int | None, Parameter("Only so many of its first tasks; null is all.", minimum=1)] = None,
+    scale: Annotated[float, Parameter("Factor on all durations and pauses.", minimum=0)] = 1.0,
+) -> dict[str, Any]:
     """Submit the recorded tasks as they were submitted, and wait for all.
 
     Raises:
@@ -105,11 +113,7 @@ WORKLOAD = Workload(
     version=1,
     summary="The graph of a recorded trial, with sleeps of the recorded durations.",
     run=run,
-    parameters=(
-        Parameter("graph", None, "File of the graph, as `scalescope isolate` writes it.", "str", required=True),
-        Parameter("tasks", None, "Only so many of its first tasks; null is all.", "int", minimum=1, optional=True),
-        Parameter("scale", 1.0, "Factor on all durations and pauses.", "float", minimum=0),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("dask",),
     modelled=True,
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from scalescope.model.workload import Parameter, Workload
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import Workload
+from scalescope.workloads import signatures
 from scalescope.workloads._common import wrong
 
 if TYPE_CHECKING:
@@ -16,7 +18,12 @@ NAME = "tree-reduce"
 
 
 def run(
-    client: Client, *, items: int = 100, seconds: float = 1.0, split_every: int = 8, reduce_seconds: float = 0.1
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Leaves.", minimum=1)] = 100,
+    seconds: Annotated[float, Parameter("Seconds that each leaf sleeps.", minimum=0)] = 1.0,
+    split_every: Annotated[int, Parameter("Results that one reduction takes in.", minimum=2)] = 8,
+    reduce_seconds: Annotated[float, Parameter("Seconds that each reduction sleeps.", minimum=0)] = 0.1,
 ) -> dict[str, Any]:
     """Add up leaves in a tree of fan-in `split_every`.
 
@@ -57,12 +64,7 @@ WORKLOAD = Workload(
     version=1,
     summary="Sleeping leaves and a tree of reductions: how much the narrow end of a graph costs.",
     run=run,
-    parameters=(
-        Parameter("items", 100, "Leaves.", "int", minimum=1),
-        Parameter("seconds", 1.0, "Seconds that each leaf sleeps.", "float", minimum=0),
-        Parameter("split_every", 8, "Results that one reduction takes in.", "int", minimum=2),
-        Parameter("reduce_seconds", 0.1, "Seconds that each reduction sleeps.", "float", minimum=0),
-    ),
+    parameters=signatures.parameters(NAME, run),
     packages=("dask",),
     modelled=True,
 )

@@ -18,9 +18,9 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.graph import Graph
-from scalescope.analysis.measure import measure, stages
+from scalescope.analysis.measure import measure, stages_of
 from scalescope.analysis.replay import Replay
-from scalescope.analysis.work_span import critical_path, offered, profile, work_span
+from scalescope.analysis.work_span import critical_path, profile, work_span
 from scalescope.analysis.worker_time import busy_by_worker, divide, over_time
 from scalescope.model.records import TASKS
 
@@ -87,7 +87,6 @@ def what_if(tasks: int) -> dict[str, float]:
         calls: dict[str, Callable[[], object]] = {
             "work_span": lambda g=graph: work_span(attempts, g),
             "critical_path": lambda g=graph: critical_path(attempts, g),
-            "offered": lambda g=graph: offered(attempts, g),
             "replay_of": lambda g=graph: Replay.of(attempts, g),
             "makespan": lambda r=replay: r.makespan(WORKERS),
             "with_partitions": lambda r=replay: r.with_partitions(2.0),
@@ -115,7 +114,7 @@ def main() -> None:
             "over_time_cpu_s": round(cpu_seconds(lambda a=attempts: over_time(a, threads=WORKERS)), 2),
             "busy_by_worker_cpu_s": round(cpu_seconds(lambda a=attempts, e=edges: busy_by_worker(a, e)), 2),
             "profile_cpu_s": round(cpu_seconds(lambda a=attempts: profile(a)), 2),
-            "stages_cpu_s": round(cpu_seconds(lambda r=records: stages(r)), 2),
+            "stages_cpu_s": round(cpu_seconds(lambda r=records: stages_of(Attempts.read(r))), 2),
             "max_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
         print(json.dumps(result))

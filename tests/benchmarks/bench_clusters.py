@@ -64,7 +64,7 @@ def real_time(pairs: int, cases: list[tuple[int, int, float]]) -> list[list[obje
 def start(workers: int) -> str:
     """Seconds until a virtual cluster of this size is ready, in a process that has imported distributed."""
     from scalescope.clusters.virtual.cluster import VirtualCluster
-    from scalescope.model.cluster import VirtualSpec
+    from scalescope.clusters.virtual.spec import VirtualSpec
 
     began = time.monotonic()
     cluster = VirtualCluster(VirtualSpec(check_limit=False))

@@ -19,7 +19,7 @@ from scalescope.run.drivers import Drivers
 from scalescope.run.request import grown
 from scalescope.run.sweep import begin
 from scalescope.run.trials import run_trials
-from scalescope.studies.comparison import study as comparison
+from scalescope.studies.comparison import plan as comparison
 
 SECONDS = 0.5
 

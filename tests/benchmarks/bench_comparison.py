@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.studies.comparison.judge import Decision, Question, further, judge, order
+from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, further, judge, order
 
 SHARED = 0.045
 """Spread of what both trials of a pair have in common."""
@@ -68,7 +68,9 @@ def series(noise: Noise, slower: float, seed: int, most: int) -> list[tuple[floa
     return pairs
 
 
-def rates(noise: Noise, slower: float, count: int, question: Question) -> tuple[Counter[Decision], float, float]:
+def rates(
+    noise: Noise, slower: float, count: int, question: ComparisonQuestion
+) -> tuple[Counter[Decision], float, float]:
     """Decisions, mean pairs, and how often the interval holds the truth."""
     found: Counter[Decision] = Counter()
     pairs = covers = 0
@@ -91,7 +93,7 @@ def main() -> None:
     print(f"{'noise':<28}{'effect':>7}" + "".join(f"{decision:>11}" for decision in Decision) + "   pairs  covers")
     for noise in NOISES:
         for slower in (0.0, 0.03, 0.05):
-            found, pairs, covers = rates(noise, slower, count, Question())
+            found, pairs, covers = rates(noise, slower, count, ComparisonQuestion())
             shares = "".join(f"{100 * found[decision] / count:>11.1f}" for decision in Decision)
             print(f"{noise.name:<28}{100 * slower:>5.0f} %{shares}{pairs:>8.1f}{100 * covers:>8.1f}", flush=True)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.studies.release.search import Mode, Question, Reading, further, judge
+from scalescope.studies.release.judge import Mode, Reading, ReleaseQuestion, further, judge
 
 LABELS = tuple(f"2.{minor}.0" for minor in range(50, 78))
 
@@ -55,7 +55,7 @@ CASES = (
 )
 
 
-def search(case: Case, question: Question, seed: int) -> tuple[str, int, int]:
+def search(case: Case, question: ReleaseQuestion, seed: int) -> tuple[str, int, int]:
     """How it ended, candidates tried, and trials."""
     rng = np.random.default_rng(seed)
     culprit = int(rng.integers(1, len(LABELS)))
@@ -89,7 +89,7 @@ def search(case: Case, question: Question, seed: int) -> tuple[str, int, int]:
 
 def rates(case: Case, series: int) -> tuple[Counter[str], list[int], list[int]]:
     """Of so many searches: how they ended, candidates tried in each, and trials."""
-    question = Question(LABELS, mode=case.mode)
+    question = ReleaseQuestion(LABELS, mode=case.mode)
     found = [search(case, question, seed) for seed in range(series)]
     return Counter(end for end, _, _ in found), [tried for _, tried, _ in found], [trials for _, _, trials in found]
 

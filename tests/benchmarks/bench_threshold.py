@@ -15,7 +15,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scalescope.studies.threshold import Question, Reading, Threshold, further, judge
+from scalescope.studies.threshold.judge import Threshold, judge
+from scalescope.studies.threshold.question import Reading, ThresholdQuestion
+from scalescope.studies.threshold.search import further
 
 SEARCHES = 60
 Curve = Callable[[float], float]
@@ -128,7 +130,7 @@ CASES: dict[str, Callable[[random.Random], Truth]] = {
 }
 
 
-def search(question: Question, curve: Curve, cv: float, rng: random.Random) -> Threshold:
+def search(question: ThresholdQuestion, curve: Curve, cv: float, rng: random.Random) -> Threshold:
     """Ask and answer until there is nothing more to ask."""
     readings: list[Reading] = []
     while values := further(question, readings):
@@ -143,7 +145,7 @@ def row(name: str, draw: Callable[[random.Random], Truth], cv: float) -> str:
     for seed in range(SEARCHES):
         rng = random.Random(seed)
         truth = draw(rng)
-        found = search(Question(truth.low, truth.high, noisy=cv > 0), truth.curve, cv, rng)
+        found = search(ThresholdQuestion(truth.low, truth.high, noisy=cv > 0), truth.curve, cv, rng)
         named = [(jump.left, jump.right) for jump in found.jumps] + [(part.low, part.high) for part in found.unresolved]
         jumps = truth.jumps | truth.others
         exact += truth.jumps <= {jump.left for jump in found.jumps if jump.exact}

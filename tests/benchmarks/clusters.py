@@ -13,8 +13,8 @@ from scalescope.analysis.measure import measure
 from scalescope.driver.process import Driver
 from scalescope.model import spool
 from scalescope.model.cluster import cluster_spec
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import PlannedTrial, Sweep
-from scalescope.model.trial import Metrics
 
 
 class Bench:

@@ -14,8 +14,11 @@ from prefect.client.orchestration import get_client
 from pydantic import ValidationError
 
 import scalescope_blocks as blocks
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import KINDS, LocalSpec, SimulatedSpec, VirtualSpec
+from scalescope.model.cluster import kinds
 from scalescope_blocks.clusters import ClusterBlock
 
 CLUSTERS: dict[str, type[ClusterBlock]] = {
@@ -40,12 +43,12 @@ SYSTEMS = {"pbs", "moab", "lsf", "sge", "oar", "htcondor"}
 
 
 def test_there_is_a_block_for_every_kind_of_cluster() -> None:
-    assert CLUSTERS.keys() == KINDS.keys() - SYSTEMS
+    assert CLUSTERS.keys() == kinds().keys() - SYSTEMS
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)
 def test_a_block_mirrors_its_specification(kind: str) -> None:
-    block, spec = CLUSTERS[kind], KINDS[kind]
+    block, spec = CLUSTERS[kind], kinds()[kind]
     assert set(block.model_fields) == {item.name for item in dataclasses.fields(spec)}
     needed = NEEDED.get(kind, {})
     assert block(**needed).spec() == spec(**needed)
@@ -77,6 +80,11 @@ def test_a_block_that_cannot_be_right_cannot_be_made(kind: str, fields: dict[str
         CLUSTERS[kind](**fields)
 
 
+def test_prefect_knows_what_is_secret() -> None:
+    assert blocks.CustomCluster.model_json_schema()["secret_fields"] == ["secrets"]
+    assert blocks.ResultStore.model_json_schema()["secret_fields"] == ["url"]
+
+
 def test_a_store_opens_and_hides_its_password(tmp_path: Path) -> None:
     block = blocks.ResultStore(url=str(tmp_path / "results.db"), records=str(tmp_path / "raw"))
     with block.open() as store:
@@ -100,7 +108,7 @@ def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
     needed = NEEDED.get(kind, {})
     CLUSTERS[kind](**needed).save(name)
     slug = CLUSTERS[kind].get_block_type_slug()
-    assert blocks.cluster(f"{slug}/{name}") == KINDS[kind](**needed)
+    assert blocks.cluster(f"{slug}/{name}") == kinds()[kind](**needed)
 
 
 def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(

@@ -764,9 +764,9 @@ def _local() -> Iterator[Case]:
     quick = {"distributed.scheduler.allowed-failures": 1}
     for how, workers in (("exit", 2), ("segv", 3), ("kill", 2)):
         yield _case(
-            "poisonous-task",
+            "worker-killing-task",
             f"{how}-{workers}",
-            "poisonous",
+            "worker_killing",
             workers,
             how=how,
             config=quick,

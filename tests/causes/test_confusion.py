@@ -19,26 +19,16 @@ from cases import HEALTHY, Case, all_cases
 from matrix import Result
 
 from scalescope import workloads
-from scalescope.diagnosis.causes import CAUSES
+from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 
-SWEEP_LEVEL = {
-    "nothing-measured",
-    "failed-trials",
-    "invalid-trials",
-    "too-few-partitions",
-    "fewer-items-than-workers",
-    "sequential-graph",
-    "uneven-waves",
-    "idle-workers-cause-unknown",
-    HEALTHY,
-}
+CODES = {cause.code for cause in (*OF_TRIALS, *OF_SWEEPS)}
 NOT_PROVOKED = {"oversubscribed-threads", "undersubscribed-threads", "late-workers"}
 """Two cores cannot show the first two. Workers that join during a trial make it invalid on the clusters there are: what
 was late is tested on tables alone."""
 
-REAL = ("gil-bound/python-1x3", "poisonous-task/kill-2")
+REAL = ("gil-bound/python-1x3", "worker-killing-task/kill-2")
 """Cases with real processes that are quick enough to run each time."""
 
 PART = matrix.stratified(all_cases(), per_code=1, healthy=15, real=REAL)
@@ -57,8 +47,8 @@ def test_there_are_enough_cases_of_each_kind() -> None:
     cases = all_cases()
     assert len(cases) >= 150
     assert sum(case.expect == HEALTHY for case in cases) >= 50
-    assert {case.expect for case in cases} == SWEEP_LEVEL | {cause.code for cause in CAUSES} - NOT_PROVOKED
-    assert {code for case in cases for code in case.also} <= SWEEP_LEVEL | {cause.code for cause in CAUSES}
+    assert {case.expect for case in cases} == CODES - NOT_PROVOKED
+    assert {code for case in cases for code in case.also} <= CODES
 
 
 def test_every_case_is_a_sweep_that_can_be_planned() -> None:

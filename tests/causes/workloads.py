@@ -878,7 +878,7 @@ def hoarding(
     wait(client.map(task, range(items), key="item", pure=False))
 
 
-def poisonous(
+def worker_killing(
     client: Client, *, items: int = 20, seconds: float = 0.2, bad: int = 5, how: str = "exit", after: float = 0.1
 ) -> None:
     """One task ends the process that runs it, each time."""

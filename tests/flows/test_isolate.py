@@ -27,7 +27,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep, the isolation of what its drivers pretend, progress, and what Prefect shows."""
     monkeypatch.setattr(running.reproducer, "confirm", lambda text: Confirmation(True, "The symptom shows.", 0.1))
-    monkeypatch.setattr(running.html, "write", lambda path, run, tables: path.write_text(run.id))
+    monkeypatch.setattr(running.search.html, "write", lambda path, run, tables: path.write_text(run.id))
     heard: list[Progress] = []
     with listening(heard.append):
         result = isolate(
@@ -59,7 +59,7 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
     ("arguments", "says"),
     [
         (["--metric", "busy <"], "a comparison"),
-        (["--metric", "busy < 1", "--finding", "x"], "nothing, since a finding is given"),
+        (["--metric", "busy < 1", "--finding", "x"], "only one of metric and finding"),
         (["--max-trials", "0"], "max_trials: expected a whole number"),
         (["--axis", "workers=1"], "no workload"),
         (["abc", "--workload", "futures-map"], "either RUN or --workload"),

@@ -37,7 +37,7 @@ def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
     fates = {result["label"]: result["fate"] for result in reap()}
 
     assert fates == {kept.label: "owned", dead.label: "removed"}
-    assert [lease.label for lease in leases.list_leases()] == [kept.label]
+    assert [lease.label for lease in leases.read_all()[0]] == [kept.label]
     artifact = max(latest_artifact(), key=lambda found: found.created)
     assert artifact.description == "2 leases: 1 owned, 1 removed; 0 jobs or processes of dead runs"
     assert {row["lease"] for row in json.loads(artifact.data)} == {kept.label, dead.label}

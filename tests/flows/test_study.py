@@ -120,7 +120,7 @@ def test_compare(fake: Any, address: str, tmp_path: Path, capsys: pytest.Capture
         ("find-threshold nothing -a items=1..9", "The store holds no runs"),
         ("compare -w futures-map --a secs=1", "did you mean"),
         ("compare -w futures-map --a seconds", "NAME=VALUE"),
-        ("find-release -w futures-map -m tasks", "a package with --good, or two lock files"),
+        ("find-release -w futures-map -m tasks", "a package and a good release, or two lock files"),
         ("find-release dask --good 2024.1.0 -w futures-map", "a metric or a finding"),
         ("find-release dask -w futures-map -m tasks -e --option", "options are refused"),
     ],

@@ -29,7 +29,7 @@ def work(item, bad, how):
     return item
 
 
-def poisonous(client, items: int = 12, bad: int = 7, how: str = "exit"):
+def worker_killing(client, items: int = 12, bad: int = 7, how: str = "exit"):
     client.gather(client.map(work, range(items), bad=bad, how=how, pure=False))
 
 
@@ -90,10 +90,10 @@ def keys_of(finding: Finding) -> list[str]:
 
 
 @pytest.mark.parametrize(("how", "word", "allowed"), [("exit", "exit code 3", 3), ("kill", "SIGKILL", 1)])
-def test_a_poisonous_task_comes_first(run: Any, how: str, word: str, allowed: int) -> None:
-    trial, verdict = run("poisonous", workers=2, how=how, **{"distributed.scheduler.allowed-failures": allowed})
+def test_a_worker_killing_task_comes_first(run: Any, how: str, word: str, allowed: int) -> None:
+    trial, verdict = run("worker_killing", workers=2, how=how, **{"distributed.scheduler.allowed-failures": allowed})
     first = verdict.findings[0]
-    assert first.code == "poisonous-task", verdict.line
+    assert first.code == "worker-killing-task", verdict.line
     assert first.severity is Severity.HIGH
     assert word in first.summary
     assert "KilledWorker" in first.summary
@@ -109,7 +109,7 @@ def test_a_poisonous_task_comes_first(run: Any, how: str, word: str, allowed: in
 def test_a_worker_that_was_killed(run: Any) -> None:
     trial, _ = run("killed", workers=2)
     findings = {finding.code: finding for finding in trial.findings}
-    assert "poisonous-task" not in findings
+    assert "worker-killing-task" not in findings
     finding = findings["worker-died"]
     assert finding.summary.startswith("1 worker died")
     assert "SIGKILL" in finding.summary

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scalescope.run.engine import read_records
 
 from scalescope import environments, workloads
 from scalescope.analysis.measure import measure
@@ -21,9 +22,9 @@ from scalescope.driver.process import Driver, Outcome
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.environment import Environment
+from scalescope.model.metrics import WORKER_TIME
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
-from scalescope.model.trial import WORKER_TIME, TrialState
-from scalescope.run.engine import read_records
+from scalescope.model.trial import TrialState
 
 pytestmark = pytest.mark.timeout(280)
 

@@ -221,17 +221,19 @@ def test_a_workload_of_the_user_on_the_command_line(project: Project) -> None:
 
 @pytest.fixture(scope="module")
 def api(prefect_server: None) -> str:
+    """Address of a server with a work pool."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.settings import PREFECT_API_URL
 
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
     return str(PREFECT_API_URL.value())
 
 
 @pytest.fixture(scope="module")
 def worker(project: Project, api: str) -> Iterator[subprocess.Popen[str]]:
     """Started in the user's folder, as one does, and what is deployed from there."""
-    project.run(
-        "python", "-m", "prefect", "work-pool", "create", "--overwrite", "--type", "process", POOL, PREFECT_API_URL=api
-    )
     shown = project.run("python", "-m", "prefect", "--no-prompt", "deploy", "--all", PREFECT_API_URL=api)
     assert shown.count("successfully created") == 2
     process = subprocess.Popen(

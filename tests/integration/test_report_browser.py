@@ -20,11 +20,12 @@ import pytest
 from support.requests import asked
 
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.report.html import write, write_study
+from scalescope.report.html import write
 from scalescope.run.drivers import Drivers
 from scalescope.run.sweep import analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.store import SweepRun
+from scalescope.studies.report.html import write_study
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from scalescope import clusters
-from scalescope.clusters.ssh import SshCluster
+from scalescope.clusters.ssh.cluster import SshCluster
+from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import ClusterError
-from scalescope.model.cluster import SshSpec
 
 SSHD = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
 
@@ -142,7 +142,7 @@ def test_it_ends_with_the_driver_even_when_that_is_killed(server: Server) -> Non
     program = f"""
 import time
 from scalescope import clusters
-from scalescope.model.cluster import SshSpec
+from scalescope.clusters.ssh.spec import SshSpec
 cluster = clusters.build(SshSpec(**{given!r}))
 cluster.open()
 cluster.scale(1, 1)
@@ -173,4 +173,4 @@ def test_what_goes_wrong_is_said(server: Server, given: dict[str, Any], cause: s
     with pytest.raises(ClusterError, match=r"the scheduler did not start on 127\.0\.0\.1") as caught:
         cluster.open()
     assert cause in caught.value.cause
-    assert "dask_spec --version` must work unasked" in caught.value.next_step
+    assert "dask_spec --version` must work without a prompt" in caught.value.next_step

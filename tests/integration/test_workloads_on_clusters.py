@@ -13,8 +13,9 @@ from scalescope.analysis.measure import measure
 from scalescope.driver.process import Driver
 from scalescope.model import spool
 from scalescope.model.cluster import cluster_spec
+from scalescope.model.metrics import WORKER_TIME
 from scalescope.model.sweep import PlannedTrial, Sweep
-from scalescope.model.trial import WORKER_TIME, TrialState
+from scalescope.model.trial import TrialState
 
 pytestmark = pytest.mark.timeout(240)
 

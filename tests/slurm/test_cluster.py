@@ -17,10 +17,10 @@ import distributed
 import pytest
 
 from scalescope import clusters, leases
-from scalescope.clusters.jobqueue.cluster import SlurmCluster
+from scalescope.clusters.slurm.cluster import SlurmCluster
+from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, JobsEnded
-from scalescope.model.cluster import SlurmSpec
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 
@@ -88,13 +88,13 @@ def test_jobs_are_kept_added_and_closed_as_a_whole(opened: Any, in_slurm: Any) -
 
 def test_nothing_is_left_after_close(opened: Any, in_slurm: Any, state: Path) -> None:
     cluster = opened()
-    (lease,) = leases.list_leases()
+    (lease,) = leases.read_all()[0]
     assert lease.label == cluster.label
     cluster.scale(1, 1)
     assert queue(in_slurm, cluster.label)
     cluster.close()
     assert not queue(in_slurm, cluster.label)
-    assert leases.list_leases() == []
+    assert leases.read_all()[0] == []
     assert list((state / "scalescope" / "jobs").iterdir()) == []
     cluster.close()
     with pytest.raises(ClusterError, match="not open"):

@@ -20,10 +20,11 @@ import pytest
 
 from scalescope.clusters.jobqueue import script
 from scalescope.clusters.jobqueue.folder import ClusterFolder
-from scalescope.clusters.jobqueue.watch import Waiting, Watch
+from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.slurm.spec import SlurmSpec
+from scalescope.clusters.slurm.watch import Watch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.leases import new_label
-from scalescope.model.cluster import SlurmSpec
 from scalescope.slurm import jobs as slurm_jobs
 
 LIMIT_S = 60.0

@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from scalescope import leases, reaping
+from scalescope import leases
 from scalescope.cli import main as cli
-from scalescope.reaping import Fate
+from scalescope.clusters import reaping
+from scalescope.clusters.reaping import Fate
 from scalescope.slurm import jobs as slurm_jobs
 
 OWNER = """
 import subprocess, sys, time
 from scalescope import leases
-from scalescope.clusters.jobqueue import slurm_jobs
+from scalescope.slurm import jobs as slurm_jobs
 
 run = slurm_jobs.commands()
 lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=run), limit_s=3600)
@@ -122,7 +123,7 @@ def test_after_sigkill_of_the_owner_no_job_is_left_and_foreign_jobs_run_on(in_sl
     assert states(in_slurm, *foreign) == dict.fromkeys(foreign, "RUNNING")
     assert foreign[4] in result.words
     assert "not touched" in result.words
-    assert leases.list_leases() == []
+    assert leases.read_all()[0] == []
     assert reaping.reap() == []
 
 
@@ -159,7 +160,7 @@ def test_jobs_that_ended_some_other_way(in_slurm: Any, start: Start) -> None:
     (result,) = reaping.reap()
     assert (result.fate, result.removed) == (Fate.REMOVED, ())
     assert "nothing left" in result.words
-    assert leases.list_leases() == []
+    assert leases.read_all()[0] == []
 
 
 def test_leases_of_another_slurm_are_left_alone(in_slurm: Any, start: Start, ledger: Path) -> None:
@@ -185,7 +186,7 @@ def test_where_slurm_does_not_answer_the_lease_is_kept(in_slurm: Any, start: Sta
     (result,) = reaping.reap(run=slurm_jobs.commands({"SLURM_CONF": str(nowhere)}, timeout_s=3))
     assert result.fate is Fate.FAILED
     assert "Slurm does not answer" in result.words
-    assert [lease.label for lease in leases.list_leases()] == [label]
+    assert [lease.label for lease in leases.read_all()[0]] == [label]
 
 
 def test_commands(in_slurm: Any, start: Start, capsys: pytest.CaptureFixture[str]) -> None:

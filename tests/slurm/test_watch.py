@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.jobqueue.watch import Watch
+from scalescope.clusters.slurm.watch import Watch
 from scalescope.leases import new_label
 from scalescope.slurm import jobs as slurm_jobs
 

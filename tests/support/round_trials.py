@@ -12,8 +12,9 @@ from rich.console import Console
 
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Verdict
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 
 FACTS = {
     "cluster": {
@@ -47,7 +48,8 @@ def trial() -> Callable[..., Trial]:
             work_s=float(items),
             span_s=span,
             ideal_s=span,
-            efficiency=1 / stretch,
+            efficiency=items / (workers * makespan),
+            schedule_quality=1 / stretch,
             parallelism=float(used),
             tasks=partitions,
             widest_stage=partitions,

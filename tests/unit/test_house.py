@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from scalescope import workloads
-from scalescope.diagnosis import causes
-from scalescope.diagnosis.causes import sweeps
+from scalescope.diagnosis.registry import Cause, all_causes
 from scalescope.model.cluster import KINDS
 from scalescope_flows import orchestrator
 
@@ -104,8 +103,8 @@ def test_a_cluster_kind_is_described(kind: str) -> None:
     assert not (spec.__doc__ or f"{spec.__name__}(").startswith(f"{spec.__name__}(")  # a dataclass writes that itself
 
 
-@pytest.mark.parametrize("cause", [*causes.CAUSES, *sweeps.ENTRIES], ids=lambda cause: cause.code)
-def test_a_cause_is_described(cause: sweeps.Entry) -> None:
+@pytest.mark.parametrize("cause", all_causes(), ids=lambda cause: cause.code)
+def test_a_cause_is_described(cause: Cause) -> None:
     assert all((cause.title, cause.needs, cause.ruled_out_by))
     assert cause.remedy or cause.code == "healthy"
 

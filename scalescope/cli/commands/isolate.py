@@ -48,7 +48,7 @@ def isolate(asked: Asked, as_json: Json = False, prefect: Prefect = None, verbos
         "isolate", given, running.isolate, check=running.check, prefect=prefect, verbose=verbose
     )
     if as_json:
-        print_json(_mapping(isolated))
+        print_json(isolated.to_mapping())
     else:
         _print(isolated)
     raise typer.Exit(ExitStatus.OK if isolated.confirmed else ExitStatus.FINDING)
@@ -95,13 +95,3 @@ def _print(result: Isolated) -> None:
         console.print()
         say_error(f"NO CONFIRMED REPRODUCER: {result.doubt}")
     console.print(Text(f"\nIn {result.folder}: {', '.join(result.files)}"))
-
-
-def _mapping(result: Isolated) -> dict[str, Any]:
-    return {
-        **result.isolation.to_mapping(),
-        "confirmed": result.confirmed,
-        "doubt": result.doubt,
-        "folder": str(result.folder),
-        "files": list(result.files),
-    }

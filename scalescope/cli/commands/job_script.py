@@ -9,8 +9,9 @@ import typer
 from scalescope.cli.carrying import start_prefect
 from scalescope.cli.options import Asked, Json, options
 from scalescope.cli.output import print_json
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 from scalescope.errors import UsageError
-from scalescope.model.cluster import ClusterSpec, JobQueueSpec, cluster_spec
+from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import SweepParameters
 from scalescope.run import orchestrator, syntax

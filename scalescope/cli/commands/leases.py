@@ -14,8 +14,8 @@ from scalescope.cli.output import print_json, print_table, say, say_error
 from scalescope.errors import ExitStatus
 
 if TYPE_CHECKING:
+    from scalescope.clusters.reaping import Reaped
     from scalescope.leases import Lease
-    from scalescope.reaping import Reaped
 
 
 def leases(as_json: Json = False) -> None:
@@ -24,7 +24,7 @@ def leases(as_json: Json = False) -> None:
     It is written down before it is asked for, in $SCALESCOPE_LEASES or in the user's state folder.
     """
     from scalescope import leases as ledger
-    from scalescope import reaping
+    from scalescope.clusters import reaping
 
     found, broken = ledger.read_all()
     told = [(lease, *reaping.explain(lease)) for lease in found]
@@ -58,7 +58,7 @@ def reap(
     Only jobs of this user whose name and comment are exactly the label of a lease are touched. A lease whose owner
     lives, or may live on another host, is left alone. Status 3 if something could not be removed.
     """
-    from scalescope import reaping
+    from scalescope.clusters import reaping
 
     results = reaping.reap(dry_run=dry_run)
     if as_json:

@@ -141,7 +141,7 @@ def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:
     trials = f"{len(run.trials)}/{run.planned}"
-    worst = f"{run.verdict.severity}: {run.verdict.findings[0].code}" if run.verdict else ""
+    worst = f"{run.verdict.severity.word}: {run.verdict.findings[0].code}" if run.verdict else ""
     return (run.id, run.sweep.workload, run.sweep.cluster.kind, trials, run.state.value, worst)
 
 

@@ -44,11 +44,11 @@ def _carry_out(kind: StudyKind, asked: Asked, *, as_json: bool, prefect: bool | 
     """Carry a study out, and show its answer."""
     from functools import partial
 
-    from scalescope.studies import running
+    from scalescope.studies import STUDIES, running
 
     given = asked.over()
     result = carry_out(
-        running.FLOWS[kind],
+        STUDIES[kind].flow,
         given,
         partial(running.run_study, kind),
         check=partial(running.check, kind),

@@ -7,6 +7,7 @@ import math
 import os
 import threading
 import time
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,13 +21,15 @@ from distributed.deploy.spec import SpecCluster
 from scalescope import leases
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.jobqueue import script
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 from scalescope.clusters.jobqueue.folder import ClusterFolder
 from scalescope.clusters.jobqueue.supervisor import Supervisor
-from scalescope.clusters.jobqueue.systems import System, system
+from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
-from scalescope.model.cluster import JobQueueSpec
 
 if TYPE_CHECKING:
+    from dask_jobqueue.core import Job
+
     from scalescope.leases import Lease
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
@@ -62,11 +65,12 @@ class _Job:
     threads: int
 
 
-class JobQueueCluster(Cluster):
+class JobQueueCluster(Cluster[JobQueueSpec]):
     """A scheduler in this process, and workers in jobs.
 
     A point always has the same layout: as many full jobs as fit, and one with the rest. Jobs that are right already are
-    kept from point to point; of what is too much, whole jobs are cancelled.
+    kept from point to point; of what is too much, whole jobs are cancelled. Submitting, cancelling and knowing of jobs
+    is for the classes of the batch systems.
     """
 
     shows: ClassVar[str] = (
@@ -78,10 +82,8 @@ class JobQueueCluster(Cluster):
 
     def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self.label = leases.new_label()
         self._folder = ClusterFolder(self.label, spec.shared_directory)
-        self._system: System = system(spec, self.label, str(self._folder.logs))
         self._dask: SpecCluster | None = None
         self._lease: Lease | None = None
         self._security: distributed.Security | None = None
@@ -104,17 +106,17 @@ class JobQueueCluster(Cluster):
             ClusterError: It did not start, or this is no place to submit jobs from.
             StoreError: The lease could not be written.
         """
-        self._system.check()
+        known = self._check()
         self._lease = leases.intend(
-            self._spec.kind,
+            self.kind,
             self.label,
-            {"folder": str(self._folder.path), **self._system.lease_details()},
+            {"folder": str(self._folder.path), **known},
             limit_s=self._lease_limit_s(),
         )
-        self._security = self._folder.create(tls=self._spec.tls)
-        interface = self._spec.scheduler_interface or self._spec.interface or None
+        self._security = self._folder.create(tls=self.spec.tls)
+        interface = self.spec.scheduler_interface or self.spec.interface or None
         options = {
-            "protocol": "tls" if self._spec.tls else "tcp",
+            "protocol": "tls" if self.spec.tls else "tcp",
             "interface": interface,
             "security": self._security,
             "dashboard": False,
@@ -130,12 +132,12 @@ class JobQueueCluster(Cluster):
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
             raise ClusterError(
-                f"the scheduler of the {self._spec.kind} cluster did not start",
+                f"the scheduler of the {self.kind} cluster did not start",
                 where=f"process {os.getpid()}, interface {interface or 'of the default route'}",
                 cause=str(error.__cause__ or error),
                 next_step="`ip address` lists the interfaces; set cluster.scheduler_interface or cluster.interface",
             ) from error
-        self._script = self._job(self._spec.job_workers, 1).job_script()
+        self._script = self._job(self.spec.job_workers, 1).job_script()
 
     def close(self) -> None:
         """Cancel every job, close the scheduler, and remove certificates and the lease. May be called at any time."""
@@ -144,13 +146,13 @@ class JobQueueCluster(Cluster):
         dask, self._dask = self._dask, None
         if lease is None:
             return
-        self._system.cancel_all()
+        self._cancel_all()
         if dask is not None:
             try:
                 dask.close(timeout=CLOSE_TIMEOUT_S)
             except Exception as error:  # noqa: BLE001 - half started or half dead: the jobs are cancelled all the same
                 _logger.warning("the scheduler did not close in order: %r", error)
-        left = self._system.await_none(CLOSE_TIMEOUT_S)
+        left = self._await_none(CLOSE_TIMEOUT_S)
         self._folder.remove(keep_logs=self._failed)
         self._jobs = []
         if left:
@@ -167,8 +169,8 @@ class JobQueueCluster(Cluster):
         return {
             **super().facts(),
             "layout": "jobs of "
-            + f"{self._spec.job_workers} workers in {self._spec.processes or self._spec.job_workers} processes; "
-            + f"scheduler in the driver; {'tls' if self._spec.tls else 'tcp'}",
+            + f"{self.spec.job_workers} workers in {self.spec.processes or self.spec.job_workers} processes; "
+            + f"scheduler in the driver; {'tls' if self.spec.tls else 'tcp'}",
             "label": self.label,
             "workers": self._workers,
             "threads_per_worker": self._threads,
@@ -176,7 +178,7 @@ class JobQueueCluster(Cluster):
             "jobs_replaced": self._replaced,
             "waited_for_workers_s": round(self._waited_s, 3),
             "job_script": self._script,
-            **self._system.facts(),
+            **self._facts_of_jobs(),
         }
 
     # ---------------------------------------------------------------- sizes
@@ -189,7 +191,7 @@ class JobQueueCluster(Cluster):
             WorkersMissing: Their jobs run, but they did not arrive within `start_timeout_s`.
         """
         self._cluster()
-        self._spec.check_size(workers, threads_per_worker)
+        self.spec.check_size(workers, threads_per_worker)
         self._workers, self._threads = workers, threads_per_worker
         began = time.monotonic()
         try:
@@ -204,8 +206,8 @@ class JobQueueCluster(Cluster):
 
     def _layout(self, workers: int) -> list[int]:
         """Workers of each job of a point."""
-        full, rest = divmod(workers, self._spec.job_workers)
-        return [self._spec.job_workers] * full + ([rest] if rest else [])
+        full, rest = divmod(workers, self.spec.job_workers)
+        return [self.spec.job_workers] * full + ([rest] if rest else [])
 
     def _keep(self, layout: Sequence[int]) -> list[int]:
         """Keep the jobs that fit the layout and cancel the others. Returns the sizes of those that are missing."""
@@ -222,14 +224,14 @@ class JobQueueCluster(Cluster):
             else:
                 unwanted.append(job)
         self._replaced += len(lost)
-        if self._replaced > self._spec.replace_jobs:
+        if self._replaced > self.spec.replace_jobs:
             raise ClusterError(
-                f"the cluster has lost {self._replaced} jobs, more than it may replace ({self._spec.replace_jobs})",
+                f"the cluster has lost {self._replaced} jobs, more than it may replace ({self.spec.replace_jobs})",
                 where=f"jobs {', '.join(job.id for job in lost)} of {self.label}",
                 cause=self._lost or "nodes fail, or jobs are cancelled or run into their time limit",
                 next_step="look into the error of the first trial that lost workers; then raise cluster.replace_jobs",
             )
-        self._system.cancel([job.id for job in unwanted + lost])
+        self._cancel([job.id for job in unwanted + lost])
         self._jobs = kept
         return sorted(missing.elements(), reverse=True)
 
@@ -240,7 +242,7 @@ class JobQueueCluster(Cluster):
         self._lease = leases.renew(self._lease, limit_s=self._lease_limit_s())
         jobs = [self._job(size, self._threads) for size in sizes]
         self._script = jobs[0].job_script()
-        for size, job, number in self._system.submit(sizes, jobs, self._cluster(), self._closing):
+        for size, job, number in self._send(sizes, jobs):
             self._jobs.append(_Job(number, job.name, size, self._threads))
 
     def _job(self, workers: int, threads: int) -> Any:
@@ -252,9 +254,9 @@ class JobQueueCluster(Cluster):
             label=self.label,
             address=self._cluster().scheduler_address,
             folder=str(self._folder.path),
-            dask_cuda=script.uses_dask_cuda(self._spec),
+            dask_cuda=script.uses_dask_cuda(self.spec),
         )
-        return script.job(self._spec, request)
+        return script.job(self.spec, request)
 
     # ---------------------------------------------------------------- waiting
 
@@ -265,7 +267,7 @@ class JobQueueCluster(Cluster):
             arrived = sum((present & expected).values())
             now = time.monotonic()
             try:
-                waiting = self._system.explain(self._workers, arrived)
+                waiting = self._explain(arrived)
             except JobsEnded as error:
                 self._replace(error)
                 started_at = now
@@ -275,7 +277,7 @@ class JobQueueCluster(Cluster):
             if waiting is not None and (waiting.words != said or now - said_at > REPORT_INTERVAL_S):
                 said, said_at = waiting.words, now
                 self.report(waiting.words)
-            if now - started_at > self._spec.start_timeout_s:
+            if now - started_at > self.spec.start_timeout_s:
                 raise self._missing(arrived, waiting.words if waiting else "")
             if self._closing.wait(_POLL_S):
                 raise ClusterError(f"the {self.kind} cluster was closed while workers were waited for")
@@ -289,11 +291,11 @@ class JobQueueCluster(Cluster):
         """
         ended = [job for job in self._jobs if job.id in error.job_ids]
         self._replaced += len(ended)
-        if not error.may_return or not ended or self._replaced > self._spec.replace_jobs:
+        if not error.may_return or not ended or self._replaced > self.spec.replace_jobs:
             raise error
         _logger.warning("%s jobs are replaced: %s", len(ended), error.what)
         self.report(f"{len(ended)} jobs are replaced: {error.what}")
-        self._system.cancel([job.id for job in ended])
+        self._cancel([job.id for job in ended])
         self._jobs = [job for job in self._jobs if job not in ended]
         self._submit([job.workers for job in ended])
 
@@ -325,7 +327,7 @@ class JobQueueCluster(Cluster):
 
     def _missing(self, arrived: int, words: str) -> WorkersMissing:
         return WorkersMissing(
-            f"{arrived} of {self._workers} workers arrived within {self._spec.start_timeout_s:g} s of their jobs' time",
+            f"{arrived} of {self._workers} workers arrived within {self.spec.start_timeout_s:g} s of their jobs' time",
             where=f"jobs {', '.join(job.id for job in self._jobs[:8])} of {self.label}",
             cause=words or "their jobs run, but they do not register",
             next_step=f"read the jobs' error files in {self._folder.logs}, or raise cluster.start_timeout_s",
@@ -336,12 +338,7 @@ class JobQueueCluster(Cluster):
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the jobs; when workers are lost, say why, and end the trial: it would wait for them in vain."""
-        supervisor = Supervisor(
-            self._cluster(),
-            self._workers,
-            lambda arrived: self._system.explain(self._workers, arrived),
-            self._incomplete,
-        )
+        supervisor = Supervisor(self._cluster(), self._workers, self._explain, self._incomplete)
         self._lost = ""
         with supervisor:
             yield
@@ -350,7 +347,7 @@ class JobQueueCluster(Cluster):
 
     def _incomplete(self) -> str:
         """Jobs whose workers are not all there, with their nodes as far as these are known."""
-        present, nodes = self._present(), self._system.nodes()
+        present, nodes = self._present(), self._nodes()
         lost = [job.id for job in self._jobs if present[job.name] != job.workers]
         return ", ".join(f"job {number}" + (f" on {nodes[number]}" if nodes.get(number) else "") for number in lost)
 
@@ -362,53 +359,55 @@ class JobQueueCluster(Cluster):
 
     def _cluster(self) -> SpecCluster:
         if self._dask is None:
-            raise ClusterError(
-                f"the {self._spec.kind} cluster is not open", next_step="call `open` first; it may have been closed"
-            )
+            raise self._not_open()
         return self._dask
 
     def _lease_limit_s(self) -> float:
         """Seconds after which the last job will have ended by itself."""
-        return self._spec.queue_timeout_s + math.ceil(self._spec.walltime_s) + 600
+        return self.spec.queue_timeout_s + math.ceil(self.spec.walltime_s) + 600
 
+    # ---------------------------------------------------------------- what differs between batch systems
 
-class SlurmCluster(JobQueueCluster):
-    """Workers in jobs of Slurm."""
+    @abstractmethod
+    def _check(self) -> dict[str, str]:
+        """Find out whether jobs can be submitted from here; returns what a reaper needs to find them again.
 
-    kind: ClassVar[str] = "slurm"
+        Raises:
+            ClusterError: They cannot.
+        """
 
+    @abstractmethod
+    def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
+        """Submit jobs of so many workers, until the cluster closes; yields size, job and number of each that was taken.
 
-class PbsCluster(JobQueueCluster):
-    """Workers in jobs of PBS. Its job script is tested; it was never run on a real system."""
+        Raises:
+            ClusterError: A job was refused.
+        """
 
-    kind: ClassVar[str] = "pbs"
+    @abstractmethod
+    def _cancel(self, job_ids: Sequence[str]) -> None:
+        """Cancel jobs that are no longer needed."""
 
+    @abstractmethod
+    def _cancel_all(self) -> None:
+        """Cancel every job of this cluster, also one that is just being submitted."""
 
-class MoabCluster(JobQueueCluster):
-    """Workers in jobs of Moab. Its job script is tested; it was never run on a real system."""
+    @abstractmethod
+    def _explain(self, arrived: int) -> Waiting | None:
+        """Why workers are missing; None when none is.
 
-    kind: ClassVar[str] = "moab"
+        Raises:
+            ClusterError: They will not come.
+        """
 
+    def _await_none(self, timeout_s: float) -> str:
+        """Wait until no job of this cluster is left; returns which are, as far as the system can be asked."""
+        return ""
 
-class LsfCluster(JobQueueCluster):
-    """Workers in jobs of LSF. Its job script is tested; it was never run on a real system."""
+    def _nodes(self) -> dict[str, str]:
+        """Where jobs run, by their number, as far as the system was asked."""
+        return {}
 
-    kind: ClassVar[str] = "lsf"
-
-
-class SgeCluster(JobQueueCluster):
-    """Workers in jobs of Grid Engine. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "sge"
-
-
-class OarCluster(JobQueueCluster):
-    """Workers in jobs of OAR. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "oar"
-
-
-class HTCondorCluster(JobQueueCluster):
-    """Workers in jobs of HTCondor. Its job script is tested; it was never run on a real system."""
-
-    kind: ClassVar[str] = "htcondor"
+    def _facts_of_jobs(self) -> dict[str, Any]:
+        """What the system knows of the jobs: where they ran, how long they waited, what they used. JSON."""
+        return {}

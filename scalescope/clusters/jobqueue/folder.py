@@ -22,10 +22,8 @@ _logger = logging.getLogger(__name__)
 
 
 def default_parent() -> Path:
-    """Where such folders are made, by the XDG base directory specification; a home is on all nodes as a rule."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
-    return root / "scalescope" / "jobs"
+    """Where such folders are made; a home is on all nodes as a rule."""
+    return leases.state_folder() / "jobs"
 
 
 class ClusterFolder:
@@ -87,14 +85,7 @@ class ClusterFolder:
                 _logger.info("old logs in %s: %s", path, error)
 
     def _credentials(self) -> Security:
-        try:
-            made = Security.temporary()
-        except ImportError as error:
-            raise ClusterError(
-                "no certificates could be made for this cluster",
-                cause=str(error),
-                next_step="install `cryptography` in the driver's environment, or set cluster.tls to false",
-            ) from error
+        made = Security.temporary()
         (self.path / "tls").mkdir(mode=0o700)
         ca, cert, key = (
             self._write(f"tls/{name}.pem", text)

@@ -9,15 +9,15 @@ import importlib.util
 import math
 import shlex
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import dask
 
-from scalescope.model.cluster import HTCondorSpec, JobQueueSpec, LsfSpec, SlurmSpec
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -27,16 +27,6 @@ REACH = "importable/scalescope/clusters/jobqueue/reach.py"
 DASK_CUDA = "dask cuda worker"
 DEATH_TIMEOUT_S = 60
 """Seconds after which a worker that finds no scheduler ends."""
-
-_CLASSES = {
-    "slurm": ("dask_jobqueue.slurm", "SLURMJob"),
-    "pbs": ("dask_jobqueue.pbs", "PBSJob"),
-    "moab": ("dask_jobqueue.moab", "MoabJob"),
-    "lsf": ("dask_jobqueue.lsf", "LSFJob"),
-    "sge": ("dask_jobqueue.sge", "SGEJob"),
-    "oar": ("dask_jobqueue.oar", "OARJob"),
-    "htcondor": ("dask_jobqueue.htcondor", "HTCondorJob"),
-}
 
 
 @dataclass(frozen=True)
@@ -73,7 +63,7 @@ def job(spec: JobQueueSpec, request: Request) -> Job:
     Raises:
         ImportError: dask-jobqueue is missing.
     """
-    module, name = _CLASSES[spec.kind]
+    module, _, name = spec.job_class.partition(":")
     job_class = getattr(import_module(module), name)
     cores = spec.cores or request.workers * request.threads
     options: dict[str, Any] = {
@@ -95,7 +85,7 @@ def job(spec: JobQueueSpec, request: Request) -> Job:
         "log_directory": f"{request.folder}/logs",
         "python": shlex.quote(spec.python or sys.executable),
     }
-    options |= _OF_SYSTEM.get(spec.kind, _queued)(spec, request, options)
+    options |= spec.job_options(request.workers, request.label)
     # dask-jobqueue would take a death timeout from the configuration, and `dask cuda worker` knows no such option.
     config = {f"jobqueue.{spec.kind}.death-timeout": None}
     with warnings.catch_warnings(), dask.config.set(config):
@@ -115,20 +105,22 @@ def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
         ImportError: dask-jobqueue is missing.
     """
     protocol = "tls" if spec.tls else "tcp"
-    request = Request(
-        name="1",
-        workers=min(workers, spec.job_workers),
-        threads=threads,
-        address=f"{protocol}://SCHEDULER:0",
-        dask_cuda=uses_dask_cuda(spec),
-    )
-    script: str = job(spec, request).job_script()
-    return script
+    with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
+        request = Request(
+            name="1",
+            workers=min(workers, spec.job_workers),
+            threads=threads,
+            address=f"{protocol}://SCHEDULER:0",
+            folder=folder,
+            dask_cuda=uses_dask_cuda(spec),
+        )
+        script: str = job(spec, request).job_script()
+        return script.replace(folder, "FOLDER")
 
 
 def uses_dask_cuda(spec: JobQueueSpec) -> bool:
     """Whether `dask cuda worker` is to start the workers of a cluster."""
-    return isinstance(spec, SlurmSpec) and spec.gpus > 0 and has_dask_cuda()
+    return spec.job_gpus > 0 and has_dask_cuda()
 
 
 # ------------------------------------------------------------------ parts that all systems share
@@ -155,7 +147,7 @@ def _worker_arguments(spec: JobQueueSpec, request: Request) -> list[str]:
         arguments += ["--workers", str(request.workers)]
         if spec.processes:
             arguments += ["--processes", str(min(spec.processes, request.workers))]
-        if isinstance(spec, SlurmSpec) and spec.gpus:
+        if spec.job_gpus:
             arguments += ["--gpus"]
         if spec.lifetime_s:
             arguments += ["--lifetime", f"{spec.lifetime_s:g}s", "--lifetime-stagger", f"{spec.lifetime_stagger_s:g}s"]
@@ -179,83 +171,3 @@ def _prologue(spec: JobQueueSpec, request: Request) -> list[str]:
         f'export DASK_INTERNAL_INHERIT_CONFIG="$(cat {folder}/dask.config)"',
         f"{python} -I -S {folder}/{REACH} {' '.join([request.address, *_credentials(spec, request)])} || exit $?",
     ]
-
-
-# ------------------------------------------------------------------ parts of one system
-
-_Options = dict[str, Any]
-
-
-def _slurm(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
-    assert isinstance(spec, SlurmSpec)
-    added = [f"--comment={request.label}", "--no-requeue"]
-    if spec.qos:
-        added.append(f"--qos={spec.qos}")
-    if gres := _gres(spec, request.workers):
-        added.append(f"--gres={gres}")
-    if spec.constraint:
-        added.append(f"--constraint={spec.constraint}")
-    if spec.exclude:
-        added.append(f"--exclude={spec.exclude}")
-    return {
-        "queue": spec.partition or None,
-        "account": spec.account or None,
-        "walltime": spec.walltime,
-        "job_directives_skip": [*options["job_directives_skip"], *([] if spec.memory_mb else ["--mem="])],
-        "job_extra_directives": [*added, *options["job_extra_directives"]],
-    }
-
-
-def _gres(spec: SlurmSpec, workers: int) -> str:
-    parts = [part for part in spec.gres.split(",") if part]
-    kinds = [part for part in parts if part.split(":")[0] == "gpu"]
-    gpus = [f"{kinds[0] if kinds else 'gpu'}:{workers}"] if spec.gpus else []
-    return ",".join([*gpus, *(part for part in parts if part not in kinds)])
-
-
-def _queued(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
-    """PBS and Moab; the others as far as they are the same."""
-    found: _Options = {"queue": getattr(spec, "queue", "") or None, "walltime": spec.walltime}
-    found |= {"resource_spec": getattr(spec, "resource_spec", "") or None}
-    return found | {"account": spec.account or None}
-
-
-def _project(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
-    """Grid Engine and OAR, which call an account a project."""
-    found = _queued(spec, request, options)
-    return found | {"project": found.pop("account")}
-
-
-def _oar(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
-    return _project(spec, request, options)
-
-
-def _lsf(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
-    assert isinstance(spec, LsfSpec)
-    minutes = math.ceil(spec.walltime_s / 60)
-    return {
-        "queue": spec.queue or None,
-        "project": spec.account or None,
-        "walltime": f"{minutes // 60:02}:{minutes % 60:02}",
-        "use_stdin": True,
-    }
-
-
-def _htcondor(spec: JobQueueSpec, request: Request, options: _Options) -> _Options:
-    assert isinstance(spec, HTCondorSpec)
-    added = {"batch_name": request.label, "allowed_job_duration": math.ceil(spec.walltime_s)}
-    if spec.account:
-        added["accounting_group"] = spec.account
-    for directive in options["job_extra_directives"]:
-        name, _, value = directive.partition("=")
-        added[name.strip()] = value.strip()
-    return {"disk": f"{spec.disk_mb}MiB", "job_extra_directives": added}
-
-
-_OF_SYSTEM: dict[str, Callable[[JobQueueSpec, Request, _Options], _Options]] = {
-    "slurm": _slurm,
-    "sge": _project,
-    "oar": _oar,
-    "lsf": _lsf,
-    "htcondor": _htcondor,
-}

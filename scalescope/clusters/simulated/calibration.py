@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.errors import UsageError
-from scalescope.model.cluster import SimulatedSpec, VirtualSpec
 
 REFERENCE_SCHEDULER_US = 90.0
 REFERENCE_WORKER_US = 950.0
@@ -93,6 +93,7 @@ def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibratio
     import distributed
 
     from scalescope.clusters.virtual.cluster import VirtualCluster
+    from scalescope.clusters.virtual.spec import VirtualSpec
 
     cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
     samples: list[tuple[float, float]] = []

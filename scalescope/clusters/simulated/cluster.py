@@ -25,8 +25,8 @@ from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
 from scalescope.clusters.simulated.locks import loop_locks
 from scalescope.clusters.simulated.loops import KernelLoop
 from scalescope.clusters.simulated.pulse import Balancing, PulsedWorker, calm_scheduler, patient_iteration, pulse
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import SimulatedSpec
 
 if TYPE_CHECKING:
     from scalescope.model.sweep import Point
@@ -39,13 +39,12 @@ SHORTEST_TASK_S = 1e-6
 """No task takes no time at all: distributed's work stealing asserts it."""
 
 
-class SimulatedCluster(Cluster):
+class SimulatedCluster(Cluster[SimulatedSpec]):
     """The real scheduler, workers and clients on one event loop whose clock jumps to the next event.
 
     Every trial starts on a fresh scheduler and fresh workers, so that a trial is the same whatever ran before it.
     """
 
-    kind: ClassVar[str] = "simulated"
     shows: ClassVar[str] = "how the real scheduler, client and workers divide work over time, exactly repeatable"
     cannot_show: ClassVar[str] = (
         "contention between processes, transfer and serialisation time, memory pressure, the interpreter lock"
@@ -53,7 +52,6 @@ class SimulatedCluster(Cluster):
 
     def __init__(self, spec: SimulatedSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self._calibration = Calibration.choose(spec)
         self._charging = False
         self._stack = ExitStack()
@@ -129,10 +127,10 @@ class SimulatedCluster(Cluster):
         """Charge what this workload's tasks cost, and make random numbers and identifiers repeat."""
         actor = CLOCK.actor()
         assert actor is not None
-        cost = self._spec.task_cost
+        cost = self.spec.task_cost
         self._charging = cost == "cpu" or (cost == "auto" and not workload.modelled)
         self._repeat("trial")
-        with task_durations(self._spec.durations or {}):
+        with task_durations(self.spec.durations or {}):
             actor.pause()
             actor.charging = self._charging
             actor.resume()
@@ -151,7 +149,7 @@ class SimulatedCluster(Cluster):
         """What is charged, and how often the clock could not see what a task waited for."""
         return {
             **super().facts(),
-            "task_cost": self._spec.task_cost,
+            "task_cost": self.spec.task_cost,
             **self._calibration.to_mapping(),
             "blocked_outside_clock": CLOCK.outside,
             "validated": VALIDATED,
@@ -287,3 +285,6 @@ def task_durations(durations: Mapping[str, float]) -> Iterator[None]:
         yield
     finally:
         setattr(worker, name, original)
+
+
+CLUSTER = SimulatedCluster

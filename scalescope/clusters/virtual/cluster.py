@@ -17,8 +17,8 @@ import distributed
 from scalescope.clusters import lean
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.virtual import limit, process, zygote
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import VirtualSpec
 from scalescope.model.limit import EmulationLimit
 
 if TYPE_CHECKING:
@@ -30,10 +30,9 @@ STOP_TIMEOUT_S = 5.0
 _logger = logging.getLogger(__name__)
 
 
-class VirtualCluster(Cluster):
+class VirtualCluster(Cluster[VirtualSpec]):
     """A scheduler process and a few host processes that share all workers, over TCP on loopback."""
 
-    kind: ClassVar[str] = "virtual"
     shows: ClassVar[str] = "the real scheduler and real workers in real time, with serialisation and transfer over TCP"
     cannot_show: ClassVar[str] = (
         "tasks that compute (the workers share this host's cores), memory per worker, transfer between machines"
@@ -41,7 +40,6 @@ class VirtualCluster(Cluster):
 
     def __init__(self, spec: VirtualSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._spec = spec
         self._stack = ExitStack()
         self._scheduler: _Child | None = None
         self._hosts: list[_Child] = []
@@ -60,7 +58,7 @@ class VirtualCluster(Cluster):
         roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
         self._scheduler, *self._hosts = self._stack.enter_context(_processes(roles))
         self._scheduler.send(process.StartScheduler(self._config()))
-        self._address = self._scheduler.answer(self._spec.start_timeout_s)
+        self._address = self._scheduler.answer(self.spec.start_timeout_s)
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         """Have exactly these workers, spread evenly over the hosts.
@@ -68,7 +66,7 @@ class VirtualCluster(Cluster):
         Raises:
             WorkersMissing: They did not arrive in time.
         """
-        deadline = time.monotonic() + self._spec.start_timeout_s
+        deadline = time.monotonic() + self.spec.start_timeout_s
         count = len(self._hosts)
         for number, host in enumerate(self._hosts):
             names = tuple(range(number, workers, count))
@@ -77,7 +75,7 @@ class VirtualCluster(Cluster):
         if arrived != workers:
             raise WorkersMissing(f"{arrived} of {workers} virtual workers started", where=self._address)
         self._workers = workers
-        if self._spec.check_limit and self._limit is None:
+        if self.spec.check_limit and self._limit is None:
             with self.client() as client, client.as_current():
                 self._limit = limit.measure(client)
 
@@ -93,12 +91,12 @@ class VirtualCluster(Cluster):
             for host in self._hosts:
                 host.send(process.Import(modules, tuple(sys.path)))
             for child in (self._scheduler, *self._hosts):
-                child.answer(self._spec.start_timeout_s)
+                child.answer(self.spec.start_timeout_s)
         yield
 
     def client(self) -> distributed.Client:
         """A client in this process."""
-        return distributed.Client(self._address, set_as_default=False, timeout=self._spec.start_timeout_s)
+        return distributed.Client(self._address, set_as_default=False, timeout=self.spec.start_timeout_s)
 
     def close(self) -> None:
         """Stop every process; end those that do not stop in time."""
@@ -119,7 +117,7 @@ class VirtualCluster(Cluster):
         return dict(dask.config.config)
 
     def _host_count(self) -> int:
-        return self._spec.hosts or max(2, min(2 * (os.cpu_count() or 1), 8))
+        return self.spec.hosts or max(2, min(2 * (os.cpu_count() or 1), 8))
 
 
 @contextmanager
@@ -180,3 +178,6 @@ class _Child:
             cause="killed from outside, out of memory, or a task that ended its process",
             next_step="see the driver's log",
         )
+
+
+CLUSTER = VirtualCluster

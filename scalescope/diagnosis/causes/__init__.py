@@ -1,24 +1,29 @@
-"""Why worker time was lost: a closed set of causes, each with the evidence that it needs.
+"""Why worker time was lost: every cause, each declared in one of the modules here (docs/adding-a-cause.md).
 
-`CAUSES` is the catalogue: it is what runs, what `docs/causes.md` lists, and what tests go through. A cause looks at one
-trial (`Observation`) and returns a finding or None; it says nothing unless its own evidence is there. Several can hold
-at once. Causes that need a whole sweep are in `scalescope.diagnosis.verdict`.
+A cause is not named unless its own evidence is there; several can hold at once. All modules of this package are
+imported, so that a new one needs no entry in a list.
 """
 
 from __future__ import annotations
 
-from scalescope.diagnosis.causes import data, failures, machine, placement, submission, tasks
-from scalescope.diagnosis.causes.base import Cause
-from scalescope.diagnosis.observation import Observation
-from scalescope.model.finding import Finding, Severity
+from importlib import import_module
+from pkgutil import iter_modules
 
-CAUSES: tuple[Cause, ...] = tuple(
-    cause for module in (tasks, submission, placement, data, failures, machine) for cause in module.CAUSES
-)
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.registry import all_causes
+from scalescope.diagnosis.sweep_case import SweepCause
+from scalescope.model.finding import Finding
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+BY_CODE = {cause.code: cause for cause in all_causes()}
+OF_TRIALS = tuple(cause for cause in all_causes() if isinstance(cause, TrialCause))
+OF_SWEEPS = tuple(cause for cause in all_causes() if isinstance(cause, SweepCause))
 
 
 def find(observation: Observation) -> tuple[Finding, ...]:
-    """All findings of one trial, the worst first: by severity, then by worker time lost."""
-    found = [finding for cause in CAUSES if (finding := cause.find(observation)) is not None]
-    order = list(Severity)
-    return tuple(sorted(found, key=lambda finding: (order.index(finding.severity), -finding.lost_s)))
+    """All findings of one trial, the worst first: by severity, then by worker time lost, then by confidence."""
+    found = {cause: finding for cause in OF_TRIALS if (finding := cause.look(observation)) is not None}
+    ruled_out = {code for cause in found for code in cause.rules_out}
+    return tuple(sorted((each for each in found.values() if each.code not in ruled_out), key=Finding.rank))

@@ -10,10 +10,11 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis.causes import levels
-from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, severity_of
-from scalescope.diagnosis.causes.failures import deaths, short
-from scalescope.model.finding import Severity
+from scalescope.diagnosis import levels, words
+from scalescope.diagnosis.causes.failures import MORE_MEMORY, deaths
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import STATUS_FINISHED
 
 FELT_S = 0.01
@@ -30,13 +31,6 @@ HEAVY_TASK_S = 0.02
 """Mean seconds of handing over a task from which on it is its content, and not the handling that every task costs."""
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
-LOCALITY_LINK = "https://distributed.dask.org/en/stable/locality.html"
-LOAD_LINK = "https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask"
-REPEAT_LINK = "https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly"
-
-MORE_MEMORY = (
-    "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions smaller"
-)
 
 
 # ------------------------------------------------------------------ transfer
@@ -59,26 +53,39 @@ class _Moved:
     readers: int
 
 
+TRANSFER_BOUND = TrialCause(
+    code="transfer-bound",
+    title="Threads wait for their inputs",
+    needs="At least 10 % of the worker time in the part `transfer`, by 10 ms or 1 MB for each task that fetches.",
+    ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many fetches "
+    "of a few milliseconds are the price of tiny tasks.",
+    remedy="Keep data that is used together on one worker: fewer, larger workers, fewer and larger steps; send what "
+    "all need to all workers once.",
+    link="https://distributed.dask.org/en/stable/locality.html",
+    parts=("transfer",),
+)
+
+
+@TRANSFER_BOUND.finds
 def transfer_bound(observation: Observation) -> Finding | None:
     """Threads wait while their worker fetches the inputs of their next task.
 
     Worker time lost: the part `transfer`, in which nothing was computed meanwhile; fetching that computation hides
     costs nothing.
     """
-    share = observation.share("transfer")
-    if observation.attempts is None or share < WORTH_A_WORD:
+    if (share := observation.share("transfer")) < NOTEWORTHY:
         return None
-    attempts = observation.attempts
+    attempts = observation.measured
     fetching = attempts.transfer > 0
     moved, tasks = _moved(observation), int(fetching.sum())
     each = float(attempts.transfer[fetching].mean())
     if each < FELT_S and (moved is None or moved.nbytes / tasks < LARGE):
         return None
     prefix, part = _largest(attempts.transfer, observation)
-    amount = "" if moved is None else f", {levels.size(moved.nbytes)} in all"
+    amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
     remedy = (
-        "have what belongs together on one worker: fewer, larger workers (threads of one process share their data), "
-        f"or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
+        "keep data that is used together on one worker: fewer, larger workers (threads of one process share their "
+        f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
     )
     evidence = [
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
@@ -89,22 +96,20 @@ def transfer_bound(observation: Observation) -> Finding | None:
     if moved is not None:
         evidence.append(Evidence("bytes moved", int(moved.nbytes), "tables dependencies and tasks"))
         if moved.readers > 2 and moved.most_nbytes >= SHARED * moved.nbytes:
-            key = short(str(observation.column("tasks", "key")[moved.most]))
+            key = words.middle_cut(str(observation.column("tasks", "key")[moved.most]))
             remedy = (
-                f"send `{key}` to all workers once, before the tasks that need it: "
-                "`client.scatter(value, broadcast=True)` or `client.replicate([future])`"
+                f"send `{key}` to all workers once, before the tasks that need it: `client.scatter(value, "
+                "broadcast=True)` or `client.replicate([future])`"
             )
             evidence.append(Evidence(f"bytes of `{key}`", int(moved.most_nbytes), f"went to {moved.readers} workers"))
-    return Finding(
-        "transfer-bound",
-        severity_of(share),
-        f"{percent(share)} of the worker time goes to fetching inputs, {percent(part)} of it for `{prefix}`: "
-        f"{levels.duration(each)} for each of {plural(tasks, 'task')}{amount}.",
+    return TRANSFER_BOUND.finding(
+        observation,
+        observation.seconds("transfer"),
+        f"{percent(share)} of the worker time was spent fetching inputs, {percent(part)} of it for `{prefix}`: "
+        f"{words.duration(each)} for each of {plural(tasks, 'task')}{amount}.",
         remedy,
-        evidence=tuple(evidence),
+        *evidence,
         confidence=0.9,
-        lost_s=observation.seconds("transfer"),
-        link=LOCALITY_LINK,
     )
 
 
@@ -114,7 +119,7 @@ def _moved(observation: Observation) -> _Moved | None:
     needs = np.asarray(observation.column("dependencies", "needs"), dtype=np.int64)
     if not len(task):
         return None
-    attempts, nbytes = levels.measured(observation), np.asarray(observation.column("tasks", "nbytes"), np.float64)
+    attempts, nbytes = observation.measured, observation.numbers("tasks", "nbytes")
     worker = np.full(len(nbytes), -1, np.int64)
     worker[attempts.row] = attempts.worker
     away = (worker[task] >= 0) & (worker[needs] >= 0) & (worker[task] != worker[needs])
@@ -135,9 +140,21 @@ def _largest(seconds: Floats, observation: Observation) -> tuple[str, float]:
     return names[first], float(sums[first] / max(sums.sum(), 1e-12))
 
 
-# ------------------------------------------------------------------ serialisation
+SERIALISATION_BOUND = TrialCause(
+    code="serialisation-bound",
+    title="Tasks carry large objects",
+    needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
+    "idle between hand-over and start of tasks, 20 ms each, while a graph has 100 kB or more.",
+    ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph whose "
+    "tasks start late points to blocked event loops or tiny tasks.",
+    remedy="Load the objects inside tasks, or scatter them once and pass the future.",
+    link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
+    parts=("serialisation", "not_assigned"),
+    rules_out=("event-loop-blocked",),
+)
 
 
+@SERIALISATION_BOUND.finds
 def serialisation_bound(observation: Observation) -> Finding | None:
     """Threads wait while their worker unpacks tasks that carry data within them.
 
@@ -145,17 +162,11 @@ def serialisation_bound(observation: Observation) -> Finding | None:
     it is the time for which threads were idle although their next task had been handed to their worker
     already, at most the part `not_assigned`.
     """
-    attempts = observation.attempts
-    if attempts is None:
-        return None
-    reported = observation.share("serialisation")
-    if reported >= WORTH_A_WORD:
-        return _unpacking(observation, reported)
-    return _heavy_tasks(observation)
+    return _unpacking(observation) if observation.noteworthy("serialisation") else _heavy_tasks(observation)
 
 
-def _unpacking(observation: Observation, share: float) -> Finding | None:
-    attempts = levels.measured(observation)
+def _unpacking(observation: Observation) -> Finding | None:
+    attempts, share = observation.measured, observation.share("serialisation")
     unpacking = attempts.deserialize > 0
     each, tasks = float(attempts.deserialize[unpacking].mean()), int(unpacking.sum())
     if each < FELT_S:
@@ -174,26 +185,23 @@ def _unpacking(observation: Observation, share: float) -> Finding | None:
         if imports
         else (f"{percent(part)} of it for `{prefix}`")
     )
-    return Finding(
-        "serialisation-bound",
-        Severity.LOW if imports else severity_of(share),
-        f"{percent(share)} of the worker time goes to unpacking tasks, {what}: {levels.duration(each)} for each of "
+    return SERIALISATION_BOUND.finding(
+        observation,
+        observation.seconds("serialisation"),
+        f"{percent(share)} of the worker time was spent unpacking tasks, {what}: {words.duration(each)} for each of "
         f"{plural(tasks, 'task')}.",
         remedy,
-        evidence=(
-            Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
-            Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
-            Evidence("share of the first task of each worker", round(once, 3), "table tasks"),
-        ),
+        Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
+        Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
+        Evidence("share of the first task of each worker", round(once, 3), "table tasks"),
         confidence=0.9,
-        lost_s=observation.seconds("serialisation"),
-        link=LOAD_LINK,
+        severity=Severity.LOW if imports else severity_of(share),
     )
 
 
 def _first_on_worker(observation: Observation) -> Ints:
     """The attempt that each worker began first."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     order = np.lexsort((attempts.start, attempts.worker))
     first: Ints = order[np.flatnonzero(np.diff(attempts.worker[order], prepend=-1))]
     return first
@@ -201,35 +209,31 @@ def _first_on_worker(observation: Observation) -> Ints:
 
 def _heavy_tasks(observation: Observation) -> Finding | None:
     """By what a worker had been handed and could not start, where the graph is heavy."""
-    nbytes = np.asarray(observation.column("graphs", "nbytes"), dtype=np.float64)
+    nbytes = observation.numbers("graphs", "nbytes")
     heaviest = float(nbytes.max(initial=0.0))
-    if heaviest < HEAVY_GRAPH or observation.share("not_assigned") < WORTH_A_WORD:
+    if heaviest < HEAVY_GRAPH or not observation.noteworthy("not_assigned"):
         return None
     waited = _handed_over(observation)
     each = float(waited.mean())
     lost_s = min(float(waited.sum()), observation.seconds("not_assigned"))
-    share = lost_s / (observation.threads * levels.measured(observation).makespan)
-    if share < WORTH_A_WORD or each < HEAVY_TASK_S:
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY or each < HEAVY_TASK_S:
         return None
     prefix, part = _largest(waited, observation)
-    stall = np.asarray(observation.column("lag", "seconds"), dtype=np.float64)
-    return Finding(
-        "serialisation-bound",
-        severity_of(share),
+    stall = observation.numbers("lag", "seconds")
+    return SERIALISATION_BOUND.finding(
+        observation,
+        lost_s,
         f"{percent(share)} of the worker time passes between handing a task to a worker and its start, "
-        f"{levels.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is "
-        f"packed and unpacked each time (graph of {levels.size(heaviest)}).",
+        f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is packed "
+        f"and unpacked each time (graph of {words.size(heaviest)}).",
         _heavy_remedy(prefix),
-        evidence=(
-            Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
-            Evidence("seconds for each task", round(each, 4), "table tasks"),
-            Evidence(f"share of `{prefix}`", round(part, 3), "table tasks"),
-            Evidence("bytes of the largest graph", int(heaviest), "table graphs"),
-            Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
-        ),
+        Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
+        Evidence("seconds for each task", round(each, 4), "table tasks"),
+        Evidence(f"share of `{prefix}`", round(part, 3), "table tasks"),
+        Evidence("bytes of the largest graph", int(heaviest), "table graphs"),
+        Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
         confidence=0.7,
-        lost_s=lost_s,
-        link=LOAD_LINK,
     )
 
 
@@ -242,7 +246,7 @@ def _heavy_remedy(prefix: str) -> str:
 
 def _handed_over(observation: Observation) -> Floats:
     """Seconds of each attempt for which its thread was free and its worker had it, and did nothing else for it."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     assigned = np.maximum(levels.column(observation, "assigned") - attempts.epoch, 0.0)
     # The thread was free once the attempt before it on that thread had ended.
     order = np.lexsort((attempts.start, attempts.thread, attempts.worker))
@@ -257,86 +261,98 @@ def _handed_over(observation: Observation) -> Floats:
     return done
 
 
-# ------------------------------------------------------------------ memory
+MEMORY_SPILL = TrialCause(
+    code="memory-spill",
+    title="Results do not fit into memory",
+    needs="At least 10 % of the worker time in the part `spill`.",
+    ruled_out_by="Spilling while the threads compute costs nothing and is not in that part.",
+    remedy="More memory for each worker, fewer threads, smaller partitions, or release results earlier.",
+    link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
+    parts=("spill",),
+)
 
 
+@MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
     """Threads wait while their worker writes results to disk or reads them back.
 
     Worker time lost: the part `spill`. What a worker writes because of its memory as a whole, and not for a task,
     blocks it without being in the record.
     """
-    share = observation.share("spill")
-    attempts = observation.attempts
-    if attempts is None or share < WORTH_A_WORD:
+    if (share := observation.share("spill")) < NOTEWORTHY:
         return None
+    attempts = observation.measured
     read, written = float(attempts.disk_read.sum()), float(attempts.disk_write.sum())
     prefix, part = _largest(attempts.disk_read + attempts.disk_write, observation)
     spilled = _peaks(observation, "spilled")
-    amount = f" ({levels.size(spilled)} were on disk)" if spilled else ""
-    return Finding(
-        "memory-spill",
-        severity_of(share),
-        f"{percent(share)} of the worker time goes to writing results to disk and reading them back, {percent(part)} "
+    amount = f" ({words.size(spilled)} were on disk)" if spilled else ""
+    return MEMORY_SPILL.finding(
+        observation,
+        observation.seconds("spill"),
+        f"{percent(share)} of the worker time was spent writing results to disk and reading them back, {percent(part)} "
         f"of it for `{prefix}`{amount}: the results do not fit into the memory of the workers{_limit(observation)}.",
-        f"{MORE_MEMORY}; release results that are needed no more, or use more workers",
-        evidence=(
-            Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
-            Evidence("seconds reading", round(read, 3), "table tasks, column disk_read"),
-            Evidence("seconds writing", round(written, 3), "table tasks, column disk_write"),
-            Evidence("most bytes on disk, all workers", int(spilled), "table memory, column spilled"),
-        ),
+        f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
+        Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
+        Evidence("seconds reading", round(read, 3), "table tasks, column disk_read"),
+        Evidence("seconds writing", round(written, 3), "table tasks, column disk_write"),
+        Evidence("most bytes on disk, all workers", int(spilled), "table memory, column spilled"),
         confidence=0.95 if spilled else 0.85,
-        lost_s=observation.seconds("spill"),
-        link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
     )
 
 
+MEMORY_PAUSED = TrialCause(
+    code="memory-paused",
+    title="Workers paused for their memory",
+    needs="Changes of status to `paused` (events worker-status-change), and at least 10 % of the worker time idle in "
+    "such pauses while tasks waited.",
+    ruled_out_by="No task waited for a thread meanwhile.",
+    remedy="More memory for each worker, fewer threads, smaller partitions; where Dask knows of little of it, find "
+    "what the tasks keep.",
+    link=f"{MEMORY_LINK}#pause-worker",
+    parts=("paused",),
+)
+
+
+@MEMORY_PAUSED.finds
 def memory_paused(observation: Observation) -> Finding | None:
     """Workers took no more tasks because their memory was almost full.
 
     Worker time lost: idle threads of paused workers (the part `paused`), by the share of the pauses in which tasks
     waited for a thread.
     """
-    attempts = observation.attempts
-    if attempts is None or not len(attempts.pauses.worker):
+    attempts, pauses = observation.measured, observation.measured.pauses
+    if not len(pauses.worker):
         return None
-    pauses, line = attempts.pauses, levels.timeline(observation)
-    wanted = np.concatenate([[0.0], np.cumsum((line.waiting > 0.5) * line.seconds)])
-    inside = np.interp(pauses.end, line.edges, wanted) - np.interp(pauses.begin, line.edges, wanted)
+    line = levels.timeline(observation)
+    inside = line.between((line.waiting > 0.5).astype(np.float64), pauses.begin, pauses.end)
     length = float((pauses.end - pauses.begin).sum())
     lost_s = observation.seconds("paused") * float(inside.sum()) / length if length > 0 else 0.0
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     workers = np.unique(pauses.worker)
     resident, managed = _while_paused(observation)
     unmanaged = resident > 0 and managed < 0.5 * resident
     held = (
-        f"; of {levels.size(resident)} in the worst process only {levels.size(managed)} are results that Dask knows"
+        f"; of {words.size(resident)} in the worst process only {words.size(managed)} are results that Dask knows"
         if unmanaged
         else ""
     )
-    return Finding(
-        "memory-paused",
-        severity_of(share),
+    return MEMORY_PAUSED.finding(
+        observation,
+        lost_s,
         f"{percent(share)} of the worker time was lost while {plural(len(workers), 'worker')} of "
-        f"{len(attempts.addresses):,} took no task because of {'its' if len(workers) == 1 else 'their'} memory"
-        f"{_limit(observation)}{held}.",
+        f"{len(attempts.addresses):,} took no new tasks because {'its' if len(workers) == 1 else 'their'} memory was "
+        f"almost full{_limit(observation)}{held}.",
         "find what the tasks keep besides their results (caches, globals, leaks), run fewer at once "
         "(`threads_per_worker`), or give each worker more memory (`memory_limit=`, `--memory-limit`)"
         if unmanaged
         else MORE_MEMORY,
-        evidence=(
-            Evidence("pauses", len(pauses.worker), "events worker-status-change"),
-            Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
-            Evidence("such as worker", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
-            Evidence("most resident bytes while paused", int(resident), "table memory, column rss"),
-            Evidence("managed bytes then", int(managed), "table memory, column managed"),
-        ),
+        Evidence("pauses", len(pauses.worker), "events worker-status-change"),
+        Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
+        Evidence("such as worker", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
+        Evidence("most resident bytes while paused", int(resident), "table memory, column rss"),
+        Evidence("managed bytes then", int(managed), "table memory, column managed"),
         confidence=0.95,
-        lost_s=lost_s,
-        link=f"{MEMORY_LINK}#pause-worker",
     )
 
 
@@ -357,11 +373,9 @@ def _peaks(observation: Observation, column: str) -> float:
 
 def _while_paused(observation: Observation) -> tuple[float, float]:
     """Resident and managed bytes of the sample with most resident bytes, of workers that were paused then."""
-    attempts = levels.measured(observation)
-    index = {address: i for i, address in enumerate(attempts.addresses)}
-    columns = [observation.column("memory", name) for name in ("worker", "time", "rss", "managed")]
-    worker = np.array([index.get(name, -1) for name in columns[0]], dtype=np.int64)
-    time, rss, managed = (np.asarray(values, dtype=np.float64) for values in columns[1:])
+    attempts = observation.measured
+    worker = levels.worker_of_rows(observation, "memory")
+    time, rss, managed = (observation.numbers("memory", name) for name in ("time", "rss", "managed"))
     then = np.zeros(len(worker), dtype=bool)
     pauses = attempts.pauses
     for i, begin, end in zip(pauses.worker.tolist(), pauses.begin, pauses.end, strict=True):
@@ -372,56 +386,58 @@ def _while_paused(observation: Observation) -> tuple[float, float]:
     return float(rss[worst]), float(managed[worst])
 
 
-# ------------------------------------------------------------------ recomputation
+RECOMPUTATION = TrialCause(
+    code="recomputation",
+    title="Results computed again",
+    needs="The same key finished more than once, and at least 10 % of the worker time went to all but the last.",
+    ruled_out_by="An attempt that erred or was lost before the task finished once is a retry; results lost with a "
+    "worker that died belong to worker-died or worker-killing-task.",
+    remedy="Persist what is used again, or compute everything in one call.",
+    link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
+    parts=("busy", "lost"),
+)
 
 
+@RECOMPUTATION.finds
 def recomputation(observation: Observation) -> Finding | None:
     """The same task was computed more than once.
 
     Worker time lost: the durations of every computation of a task but the last; not where the worker that had the
-    result died, for that is the loss of `worker-died` or `poisonous-task`.
+    result died, for that is the loss of `worker-died` or `worker-killing-task`.
     """
-    attempts = observation.attempts
-    if attempts is None:
-        return None
-    again = _computed_again(observation)
+    attempts, again = observation.measured, _computed_again(observation)
     if again is None:
         return None
     durations = attempts.stop - attempts.start
     lost_s = float(durations[again].sum())
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     prefix, part = _largest(np.where(again, durations, 0.0), observation)
     keys = Counter(compress(attempts.key, again.tolist()))
     most = max(keys.values()) + 1
     left = bool((~attempts.useful[again]).mean() > 0.5)
     why = "because workers left with them" if left else "because nothing kept them between one computation and the next"
-    return Finding(
-        "recomputation",
-        severity_of(share),
+    return RECOMPUTATION.finding(
+        observation,
+        lost_s,
         f"{percent(share)} of the worker time went to computing {plural(len(keys), 'task')} again, up to {most:,} "
         f"times each, {percent(part)} of it `{prefix}`: their results were gone {why}.",
         "let workers leave by `client.retire_workers(...)`, which moves their results first, or keep them until the end"
         if left
         else f"keep `{prefix}` after it was computed once (`x = x.persist()`, or hold its futures), or ask for all "
         "results together (`dask.compute(a, b)`)",
-        evidence=(
-            Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
-            Evidence("computations too many", int(again.sum()), "table tasks, by key"),
-            Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
-            Evidence("such as key", next(iter(keys)), "table tasks"),
-            Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
-        ),
+        Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
+        Evidence("repeated computations", int(again.sum()), "table tasks, by key"),
+        Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
+        Evidence("such as key", next(iter(keys)), "table tasks"),
+        Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.9,
-        lost_s=lost_s,
-        link=REPEAT_LINK,
     )
 
 
 def _computed_again(observation: Observation) -> Bools | None:
     """Finished attempts of which a later one finished again; None where there are none."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     finished = levels.column(observation, "status") == STATUS_FINISHED
     keys = attempts.key if bool(finished.all()) else list(compress(attempts.key, finished.tolist()))
     if len(set(keys)) == len(keys):
@@ -438,59 +454,3 @@ def _computed_again(observation: Observation) -> Bools | None:
     on_dead = np.array([address in dead for address in attempts.addresses], dtype=bool)
     again &= attempts.useful | ~on_dead[attempts.worker]
     return again if bool(again.any()) else None
-
-
-CAUSES: tuple[Cause, ...] = (
-    Cause(
-        code="transfer-bound",
-        title="Threads wait for their inputs",
-        needs="At least 10 % of the worker time in the part `transfer`, by 10 ms or 1 MB for each task that fetches.",
-        ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many "
-        "fetches of a few milliseconds are the price of tiny tasks.",
-        remedy="Keep together what belongs together: fewer, larger workers, fewer and larger steps; send what all need "
-        "to all workers once.",
-        link=LOCALITY_LINK,
-        find=transfer_bound,
-    ),
-    Cause(
-        code="serialisation-bound",
-        title="Tasks carry large objects",
-        needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
-        "idle between hand-over and start of tasks, 20 ms each, while a graph has 100 kB or more.",
-        ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph "
-        "whose tasks start late points to blocked event loops or tiny tasks.",
-        remedy="Load the objects inside tasks, or scatter them once and pass the future.",
-        link=LOAD_LINK,
-        find=serialisation_bound,
-    ),
-    Cause(
-        code="memory-spill",
-        title="Results do not fit into memory",
-        needs="At least 10 % of the worker time in the part `spill`.",
-        ruled_out_by="Spilling while the threads compute costs nothing and is not in that part.",
-        remedy="More memory for each worker, fewer threads, smaller partitions, or release results earlier.",
-        link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
-        find=memory_spill,
-    ),
-    Cause(
-        code="memory-paused",
-        title="Workers paused for their memory",
-        needs="Changes of status to `paused` (events worker-status-change), and at least 10 % of the worker time idle "
-        "in such pauses while tasks waited.",
-        ruled_out_by="No task waited for a thread meanwhile.",
-        remedy="More memory for each worker, fewer threads, smaller partitions; where Dask knows of little of it, find "
-        "what the tasks keep.",
-        link=f"{MEMORY_LINK}#pause-worker",
-        find=memory_paused,
-    ),
-    Cause(
-        code="recomputation",
-        title="Results computed again",
-        needs="The same key finished more than once, and at least 10 % of the worker time went to all but the last.",
-        ruled_out_by="An attempt that erred or was lost before the task finished once is a retry; results lost with a "
-        "worker that died belong to worker-died or poisonous-task.",
-        remedy="Persist what is used again, or compute everything in one call.",
-        link=REPEAT_LINK,
-        find=recomputation,
-    ),
-)

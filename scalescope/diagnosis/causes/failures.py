@@ -13,9 +13,10 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats
 from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis.causes import levels
-from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, once, severity_of
-from scalescope.model.finding import Severity
+from scalescope.diagnosis import levels, words
+from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 from scalescope.model.trial import TrialState
 
@@ -34,6 +35,9 @@ EXPLAINED = 0.75
 
 KILLED_LINK = "https://distributed.dask.org/en/stable/killed.html"
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html#kill-worker"
+MORE_MEMORY = (
+    "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions smaller"
+)
 
 _ORDERLY = ("closing_gracefully", "closing")
 """States that a worker passes through when it leaves by request."""
@@ -106,7 +110,7 @@ def deaths(observation: Observation) -> tuple[Departure, ...]:
 
 def _last_work(observation: Observation) -> float:
     """When the last attempt ended, whatever its end; infinity when none was recorded."""
-    done = np.asarray(observation.column("tasks", "done"), dtype=np.float64)
+    done = observation.numbers("tasks", "done")
     # The scheduler notes the ends of a dying worker's attempts just before it lists the worker as gone.
     return float(done.max()) + SETTLE_S if len(done) else np.inf
 
@@ -182,18 +186,18 @@ def _last_words(observation: Observation) -> dict[str, str]:
                 found[worker] += "" if "selectors.py" in text else f", {text.strip()}"
                 crashing[worker] = False
         elif text.startswith("Fatal Python error"):
-            crashing[worker], found[worker] = False, _one_line(text)
+            crashing[worker], found[worker] = False, words.first_line(text)
         elif level in ("WARNING", "ERROR", "CRITICAL"):
-            found[worker] = _one_line(text)
+            found[worker] = words.first_line(text)
     return found
 
 
-# ------------------------------------------------------------------ poisonous task
+# ------------------------------------------------------------------ worker-killing task
 
 
 @dataclass(frozen=True)
 class _Blame:
-    """Who ended which workers.
+    """Which tasks ended which workers.
 
     Attributes:
         groups: Keys that took part in the same deaths, so that one of them did it; the likeliest first.
@@ -266,7 +270,26 @@ def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequen
     return tuple(sorted(keys, key=lambda key: (-votes[key], key)))
 
 
-def poisonous_task(observation: Observation) -> Finding | None:
+WORKER_KILLING_TASK = TrialCause(
+    code="worker-killing-task",
+    title="A task kills its workers",
+    needs="At least two workers died that nobody had asked to leave (table workers, events remove-worker), and the "
+    "same one to three tasks, which finished nowhere, were on three quarters of them (table tasks).",
+    ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: then "
+    "it is worker-died.",
+    remedy="Run that item alone outside Dask and fix what ends the process; the finding names key, exit code and the "
+    "line of the crash where the log has it.",
+    link=KILLED_LINK,
+    parts=("lost",),
+    rules_out=("worker-died",),
+    precedence=10,
+    spoils=10,
+    without_attempts=True,
+)
+
+
+@WORKER_KILLING_TASK.finds
+def worker_killing_task(observation: Observation) -> Finding | None:
     """One task, or a few, that end every worker that runs them.
 
     Worker time lost: the part `lost`, which is attempts that were cut short or whose results had to be computed again,
@@ -280,44 +303,43 @@ def poisonous_task(observation: Observation) -> Finding | None:
     refused = any(given_up(observation).intersection(group) for group in blame.groups)
     dead, total = blame.deaths, len(deaths(observation))
     how = _how(dead)
-    which = ", ".join(f"`{short(key)}`" for key in keys)
+    which = ", ".join(f"`{words.middle_cut(key)}`" for key in keys)
     whole = f"Task {which}" if len(keys) == 1 else f"Tasks {which}"
     if not sure:
         also = [key for group in blame.groups for key in group[1:]]
-        whole = f"Most likely task {which} (or {levels.some([short(key) for key in also], 2)}, always there too)"
-    end = f", and the scheduler gave {'it' if len(keys) == 1 else 'them'} up (KilledWorker)" if refused else ""
+        whole = (
+            f"Most likely task {which} (or {words.some([words.middle_cut(key) for key in also], 2)}, always there too)"
+        )
+    end = f", and the scheduler gave up on {'it' if len(keys) == 1 else 'them'} (KilledWorker)" if refused else ""
     count = f"all {total:,} workers" if len(dead) == total else f"{len(dead):,} of the {total:,} workers"
     prefix = dict(zip(observation.column("tasks", "key"), observation.column("tasks", "prefix"), strict=True))[keys[0]]
-    return Finding(
-        "poisonous-task",
-        Severity.HIGH if refused else _severity(observation, observation.share("lost")),
-        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had it"
-        f"{how.text}{end}.",
-        f"run `{prefix}` on the item of `{short(keys[0])}` alone, outside Dask (`python -X faulthandler`), and "
-        f"{how.look}",
-        evidence=(
-            *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
-            Evidence("workers that died while it was there", len(dead), "tables workers and tasks"),
-            Evidence("workers that died", total, "table workers"),
-            *_traces(dead),
-            *((Evidence("the scheduler's verdict", "KilledWorker", "event task-erred"),) if refused else ()),
-        ),
+    return WORKER_KILLING_TASK.finding(
+        observation,
+        _lost(observation),
+        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
+        f"it{how.text}{end}.",
+        f"run `{prefix}` on the item of `{words.middle_cut(keys[0])}` alone, outside Dask (`python -X faulthandler`), "
+        f"and {how.look}",
+        *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
+        Evidence("workers that died while it was there", len(dead), "tables workers and tasks"),
+        Evidence("workers that died", total, "table workers"),
+        *_traces(dead),
+        *((Evidence("the scheduler's verdict", "KilledWorker", "event task-erred"),) if refused else ()),
         confidence=(0.95 if refused else 0.8) if sure else 0.6,
-        lost_s=_lost(observation),
-        link=KILLED_LINK,
+        severity=Severity.HIGH if refused else _severity(observation, observation.share("lost")),
     )
 
 
 def _severity(observation: Observation, share: float) -> Severity:
     """By the share of the worker time lost; severe in any case where the trial is no measurement for it."""
-    return Severity.HIGH if observation.trial.state is TrialState.INVALID else severity_of(max(share, WORTH_A_WORD))
+    return Severity.HIGH if observation.trial.state is TrialState.INVALID else severity_of(max(share, NOTEWORTHY))
 
 
 def _lost(observation: Observation) -> float:
     if observation.attempts is not None:
         return observation.seconds("lost")
-    assigned = np.asarray(observation.column("tasks", "assigned"), dtype=np.float64)
-    done = np.asarray(observation.column("tasks", "done"), dtype=np.float64)
+    assigned = observation.numbers("tasks", "assigned")
+    done = observation.numbers("tasks", "done")
     known = assigned > 0
     return observation.threads * float(done[known].max() - assigned[known].min()) if known.any() else 0.0
 
@@ -338,13 +360,12 @@ def _how(dead: Sequence[Departure]) -> _End:
     """What the last one shows, if most of them show the same."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
-        where = "there" if ", File " in crash else "that it was in (table logs has the stacks of its threads)"
-        return _End(f" ({crash})", f"mend or upgrade the native code {where}")
+        where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
+        return _End(f" ({crash})", f"fix or upgrade the native code {where}")
     if sum(death.over_memory for death in dead) * 2 > len(dead):
         return _End(
             ", each ended by its nanny because its memory was over the limit",
-            "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions "
-            "smaller",
+            MORE_MEMORY,
             MEMORY_LINK,
         )
     code = Counter(death.exit_code for death in dead).most_common(1)[0][0]
@@ -359,22 +380,24 @@ def _how(dead: Sequence[Departure]) -> _End:
             )
         return _End("", "look into the logs of the platform (pod, job, kernel): no nanny saw how its process ended")
     if code >= 0:
-        return _End(f" (exit code {code})", "look for what ends the process itself: `os._exit`, `sys.exit`, an abort")
+        return _End(
+            f" (exit code {code})", "look for code that ends the process itself: `os._exit`, `sys.exit`, an abort"
+        )
     name = _signal(-code)
     if name == "SIGKILL":
         return _End(
             f" (killed by {name})",
-            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, for that is "
-            "mostly what it means; then give each worker more memory, or make the partition smaller",
+            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, which is what "
+            "it usually means; then give each worker more memory, or make the partition smaller",
             MEMORY_LINK,
         )
     if name == "SIGTERM":
         return _End(
             f" (ended by {name})",
-            "ask the resource manager who sent it: walltime, preemption, or a limit of memory; with a walltime, start "
-            "workers with a `--lifetime` below it",
+            "ask the resource manager why: walltime, preemption, or a memory limit; with a walltime, start workers "
+            "with a `--lifetime` below it",
         )
-    return _End(f" (crashed with {name})", "look for the native code that it was in")
+    return _End(f" (crashed with {name})", "look for the native code in which it crashed")
 
 
 def _signal(number: int) -> str:
@@ -395,47 +418,70 @@ def _traces(dead: Sequence[Departure]) -> tuple[Evidence, ...]:
     return tuple(found)
 
 
-# ------------------------------------------------------------------ workers died
+WORKER_DIED = TrialCause(
+    code="worker-died",
+    title="Workers died",
+    needs="A worker left before the last computation ended, and nobody had asked it to (events remove-worker).",
+    ruled_out_by="It left by request (scaled down, retired, closing gracefully), or after the work; or one task was on "
+    "every worker that died: then it is worker-killing-task.",
+    remedy="It depends on why, which the finding says by exit code, nanny and log: memory, a native crash, the "
+    "resource manager, or a lost machine.",
+    link=KILLED_LINK,
+    parts=("lost",),
+    precedence=20,
+    spoils=20,
+    without_attempts=True,
+)
 
 
+@WORKER_DIED.finds
 def worker_died(observation: Observation) -> Finding | None:
-    """Workers died, and no task was there each time.
+    """Workers died, and no task was on all of them.
 
-    Worker time lost: the part `lost`, as for a poisonous task. A trial that it made invalid is no measurement, which is
-    severe however short it was.
+    Worker time lost: the part `lost`, as for a worker-killing task. A trial that it made invalid is no measurement,
+    which is critical however short it was.
     """
     dead = deaths(observation)
-    if not dead or _blame(observation) is not None:
+    if not dead:
         return None
     how, last = _how(dead), dead[-1]
-    lost_s = _lost(observation)
     share = observation.share("lost")
     cut = len(frozenset().union(*(death.held for death in dead)))
     where = f"worker {last.name} on {last.host}" if len(dead) == 1 else f"the last worker {last.name} on {last.host}"
-    more = f"; {plural(cut, 'task')} had to begin again" if cut else ""
+    more = f"; {plural(cut, 'task')} had to start again" if cut else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    words = f" Its log ends: {last.words}." if last.words and not last.words.startswith("Fatal") else ""
-    return Finding(
-        "worker-died",
-        _severity(observation, share),
-        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{words}",
+    said = f" Its log ends: {last.words}." if last.words and not last.words.startswith("Fatal") else ""
+    return WORKER_DIED.finding(
+        observation,
+        _lost(observation),
+        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}",
         how.look,
-        evidence=(
-            Evidence("workers that died", len(dead), "table workers"),
-            Evidence("tasks that were with them", cut, "table tasks"),
-            *_traces(dead),
-        ),
+        Evidence("workers that died", len(dead), "table workers"),
+        Evidence("tasks that were with them", cut, "table tasks"),
+        *_traces(dead),
         confidence=0.9 if last.exit_code is not None or last.over_memory else 0.8,
-        lost_s=lost_s,
+        severity=_severity(observation, share),
         link=how.link,
     )
 
 
-# ------------------------------------------------------------------ workers missing
+WORKERS_MISSING = TrialCause(
+    code="workers-missing",
+    title="Fewer workers than asked for",
+    needs="The driver gave up waiting for workers, or threads asked for were absent while tasks waited for them.",
+    ruled_out_by="The workers joined later (late-workers) or died (worker-died); no task waited for them.",
+    remedy="Wait for the workers before the work begins, and keep them until its end.",
+    link=f"{KILLED_LINK}#worker-never-connects",
+    parts=("late_start", "lost"),
+    precedence=30,
+    spoils=30,
+    without_attempts=True,
+)
 
 
+@WORKERS_MISSING.finds
 def workers_missing(observation: Observation) -> Finding | None:
-    """The cluster has not the workers asked for: they never came, or left by request and nobody replaced them.
+    """The cluster does not have the workers asked for: they never came, or left by request and nobody replaced them.
 
     Worker time lost: over the makespan, threads asked for and not there while as many tasks waited; not those whose
     worker came later (`late-workers`) or died (`worker-died`).
@@ -448,17 +494,16 @@ def workers_missing(observation: Observation) -> Finding | None:
     line = levels.timeline(observation)
     away = _away(observation)
     lost_s = line.integral(np.minimum(away, line.waiting))
-    share = lost_s / (observation.threads * observation.attempts.makespan)
-    if share < WORTH_A_WORD:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     left = [departure for departure in departures(observation) if departure.expected]
     mean = line.integral(away) / observation.attempts.makespan
     why = "never came"
     if left:
-        why = f"left by request and were not replaced ({levels.some([departure.name for departure in left])})"
-    return Finding(
-        "workers-missing",
-        _severity(observation, share) if left else severity_of(share),
+        why = f"left by request and were not replaced ({words.some([departure.name for departure in left])})"
+    return WORKERS_MISSING.finding(
+        observation,
+        lost_s,
         f"On average {mean:,.1f} of {plural(observation.threads, 'thread')} asked for were not there while tasks "
         f"waited for them: workers {why}; {percent(share)} of the worker time was lost.",
         "keep workers for the whole run: no `cluster.adapt(...)` or `--lifetime` below its length, and "
@@ -466,27 +511,24 @@ def workers_missing(observation: Observation) -> Finding | None:
         if left
         else "wait for them with `client.wait_for_workers(n)` before the work begins, and read why the others did not "
         "come in the logs of the platform",
-        evidence=(
-            Evidence("threads asked for", observation.threads, "the point"),
-            Evidence("threads missing on average", round(mean, 2), "table workers"),
-            Evidence("workers that left by request", len(left), "table workers, events remove-worker"),
-        ),
+        Evidence("threads asked for", observation.threads, "the point"),
+        Evidence("threads missing on average", round(mean, 2), "table workers"),
+        Evidence("workers that left by request", len(left), "table workers, events remove-worker"),
         confidence=0.9,
-        lost_s=lost_s,
-        link=f"{KILLED_LINK}#worker-never-connects",
+        severity=_severity(observation, share) if left else severity_of(share),
     )
 
 
 def _away(observation: Observation) -> Floats:
     """Threads asked for that neither are there nor will come nor died, over the timeline."""
-    line, members = levels.timeline(observation), levels.measured(observation).members
-    addresses = levels.measured(observation).addresses
+    line, members = levels.timeline(observation), observation.measured.members
+    addresses = observation.measured.addresses
     dead = {death.worker for death in deaths(observation)}
     died = np.array([addresses[worker] in dead for worker in members.worker.tolist()], dtype=bool)
     joined = np.repeat(members.joined, members.nthreads)
     to_come = line.level(np.zeros(len(joined)), joined)
     gone = np.repeat(members.left[died], members.nthreads[died])
-    forever = np.full(len(gone), levels.measured(observation).makespan)
+    forever = np.full(len(gone), observation.measured.makespan)
     return np.maximum(observation.threads - line.capacity - to_come - line.level(gone, forever), 0.0)
 
 
@@ -495,64 +537,13 @@ def _never_complete(observation: Observation, message: str) -> Finding:
     what, *details = message.strip().splitlines() or ["the workers did not arrive"]
     said = {label: text for line in details for label, _, text in [line.strip().partition(": ")] if text}
     cause = f": {said['cause']}" if said.get("cause") else ""
-    return Finding(
-        "workers-missing",
-        Severity.HIGH,
-        f"The cluster did not get the workers asked for: {_one_line(what)}{cause}.",
+    return WORKERS_MISSING.finding(
+        observation,
+        0.0,
+        f"The cluster did not get the workers asked for: {words.first_line(what)}{cause}.",
         said.get("next", "read the driver's log and the logs of the platform, then run the same sweep again"),
-        evidence=(
-            Evidence("workers asked for", observation.trial.point.workers, "the point"),
-            Evidence("what the cluster said", _one_line(what), said.get("where", "driver")),
-        ),
+        Evidence("workers asked for", observation.trial.point.workers, "the point"),
+        Evidence("what the cluster said", words.first_line(what), said.get("where", "driver")),
         confidence=0.95,
-        link=f"{KILLED_LINK}#worker-never-connects",
+        severity=Severity.HIGH,
     )
-
-
-# ------------------------------------------------------------------ words
-
-
-def short(key: str, limit: int = 48) -> str:
-    """A key without its middle: its begin names the function, its end the item."""
-    return key if len(key) <= limit else f"{key[: limit - 17]}…{key[-16:]}"
-
-
-def _one_line(text: str, limit: int = 160) -> str:
-    line = (text.strip().splitlines() or [""])[0].rstrip(". ")
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-CAUSES: tuple[Cause, ...] = (
-    Cause(
-        code="poisonous-task",
-        title="One task ends its workers",
-        needs="At least two workers died unasked (table workers, events remove-worker), and the same one to three "
-        "tasks, which finished nowhere, were on three quarters of them (table tasks).",
-        ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: "
-        "then it is worker-died.",
-        remedy="Run that item alone outside Dask and mend what ends the process; the finding names key, exit code and "
-        "the line of the crash where the log has it.",
-        link=KILLED_LINK,
-        find=poisonous_task,
-    ),
-    Cause(
-        code="worker-died",
-        title="Workers died",
-        needs="A worker left before the last computation ended, and nobody had asked it to (events remove-worker).",
-        ruled_out_by="It left by request (scaled down, retired, closing gracefully), or after the work; or one task "
-        "was "
-        "on every worker that died: then it is poisonous-task.",
-        remedy="By exit code, nanny's word and log: memory, native crash, resource manager, or lost machine.",
-        link=KILLED_LINK,
-        find=worker_died,
-    ),
-    Cause(
-        code="workers-missing",
-        title="Fewer workers than asked for",
-        needs="The driver gave up waiting for workers, or threads asked for were absent while tasks waited for them.",
-        ruled_out_by="The workers joined later (late-workers) or died (worker-died); no task waited for them.",
-        remedy="Wait for the workers before the work begins, and keep them until its end.",
-        link=f"{KILLED_LINK}#worker-never-connects",
-        find=workers_missing,
-    ),
-)

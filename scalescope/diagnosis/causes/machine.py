@@ -8,16 +8,16 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis.causes import levels
-from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, once, severity_of
+from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.causes.data import serialisation_bound
-from scalescope.model.finding import Severity
+from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding, Severity
 
 OVERLAP = 1.5
 """Tasks running at once, on average over a sample, from which on they overlap enough to compete for a lock."""
 ONE_CORE = (0.75, 1.25)
-"""Cores that a process uses which computes under one lock: its event loop adds to the one, other processes take "
-"away."""
+"""Cores that a process uses which computes under one lock: its event loop adds a little, other processes take some."""
 NEVER_MORE = 1.4
 """Cores that nine in ten samples of such a process stay below."""
 MIN_SAMPLES = 3
@@ -50,11 +50,7 @@ BUSY = 0.8
 SLACK = 0.5
 """Share of a host idle from which on there is room for more threads."""
 
-THREADS_LINK = "https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes"
-LOOP_LINK = "https://github.com/dask/distributed/issues/6325"
-POOLS_LINK = "https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads"
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
-NOISE_LINK = "https://pyperf.readthedocs.io/en/latest/system.html"
 
 
 # ------------------------------------------------------------------ the host
@@ -72,12 +68,12 @@ class Host:
 
     @property
     def foreign(self) -> float:
-        """What we could not have."""
+        """What was not available to the trial."""
         return self.others + self.stolen
 
     @property
     def crowded(self) -> bool:
-        """Whether others fill it."""
+        """Whether others keep all its cores busy."""
         return self.idle <= FULL and self.foreign >= OTHERS
 
 
@@ -119,13 +115,11 @@ class Samples:
 @once
 def samples(observation: Observation) -> Samples | None:
     """The samples within the makespan; None where CPU was not recorded, or workers share processes."""
-    attempts = observation.attempts
-    cpu = np.asarray(observation.column("memory", "cpu"), dtype=np.float64)
-    if attempts is None or not len(cpu):
+    attempts, cpu = observation.measured, observation.numbers("memory", "cpu")
+    if not len(cpu):
         return None
-    index = {address: i for i, address in enumerate(attempts.addresses)}
-    worker = np.fromiter((index.get(name, -1) for name in observation.column("memory", "worker")), np.int64, len(cpu))
-    time = np.asarray(observation.column("memory", "time"), dtype=np.float64) - attempts.epoch
+    worker = levels.worker_of_rows(observation, "memory")
+    time = observation.numbers("memory", "time") - attempts.epoch
     if _share_processes(observation, worker, time):
         return None
     order = np.lexsort((time, worker))
@@ -136,14 +130,13 @@ def samples(observation: Observation) -> Samples | None:
     worker, begin, end, cpu = worker[kept], begin[kept], time[kept], cpu[kept]
     if not cpu.any():
         return None
-    threads = np.ones(len(attempts.addresses), np.int64)
-    threads[attempts.members.worker] = attempts.members.nthreads
-    return Samples(worker, end - begin, cpu, running(observation, worker, begin, end), threads[worker])
+    threads = levels.threads_of_workers(observation)[worker]
+    return Samples(worker, end - begin, cpu, running(observation, worker, begin, end), threads)
 
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:
     """Whether a worker that was there long enough has no sample: of a shared process only the first worker has them."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     members = attempts.members
     seen = np.unique(worker)
     interval = float(np.median(np.diff(np.sort(time[worker == seen[-1]])))) if (worker == seen[-1]).sum() > 1 else 1.0
@@ -153,25 +146,17 @@ def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bo
 
 def running(observation: Observation, worker: Ints, begin: Floats, end: Floats) -> Floats:
     """Tasks computing on each worker, as a mean over each interval."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     order = np.argsort(attempts.worker.astype(np.min_scalar_type(len(attempts.addresses))), kind="stable")
     first = np.searchsorted(attempts.worker[order], np.arange(len(attempts.addresses) + 1))
     result = np.zeros(len(worker))
     for i in np.unique(worker).tolist():
         mine, rows = worker == i, order[first[i] : first[i + 1]]
-        for moments, sign in ((np.sort(attempts.start[rows]), 1.0), (np.sort(attempts.stop[rows]), -1.0)):
-            result[mine] += sign * (_since(moments, end[mine]) - _since(moments, begin[mine]))
+        for moments, sign in ((attempts.start[rows], 1.0), (attempts.stop[rows], -1.0)):
+            result[mine] += sign * (levels.covered(moments, end[mine]) - levels.covered(moments, begin[mine]))
     length = end - begin
     mean: Floats = np.maximum(result, 0.0) / np.where(length > 0, length, 1.0)
     return mean
-
-
-def _since(moments: Floats, until: Floats) -> Floats:
-    """The sum over sorted moments of the seconds from each to a later time."""
-    sums = np.concatenate([[0.0], np.cumsum(moments)])
-    count = np.searchsorted(moments, until)
-    total: Floats = count * until - sums[count]
-    return total
 
 
 # ------------------------------------------------------------------ interpreter lock
@@ -225,43 +210,52 @@ def _by(worker: Ints, weight: Floats, count: int) -> Floats:
     return np.bincount(worker, weights=weight, minlength=count).astype(np.float64)
 
 
+GIL_BOUND = TrialCause(
+    code="gil-bound",
+    title="Threads wait for the interpreter",
+    needs="CPU of worker processes (table memory): on workers of two or more threads at least 1.5 tasks ran at once on "
+    "0.75 to 1.25 cores, hardly ever more.",
+    ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an idle "
+    "core nobody could have had more; workers that share a process cannot be told apart.",
+    remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
+    link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
+    parts=("busy",),
+)
+
+
+@GIL_BOUND.finds
 def gil_bound(observation: Observation) -> Finding | None:
     """Threads of a process take turns at the interpreter lock: many tasks run, and one core is used.
 
     Worker time lost: over samples in which tasks overlapped, running tasks less cores in use. It lies within `busy`:
     a thread that waits for the lock counts as computing.
     """
-    locked, attempts = _locked(observation), observation.attempts
-    if locked is None or attempts is None:
+    locked, attempts = _locked(observation), observation.measured
+    if locked is None:
         return None
     here = host(observation)
     if here is not None and here.idle * here.cpus < ROOM:
         return None  # there was no second core to be had, lock or no lock
-    share = locked.lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
     threads = int(attempts.members.nthreads.max())
     names = [attempts.addresses[i] for i in locked.workers.tolist()]
     room = "" if here is None else f", with {here.idle * here.cpus:.1f} of {here.cpus} cores of the host idle"
     prefix = max(observation.stages, key=lambda stage: stage.work_s).prefix
-    return Finding(
-        "gil-bound",
-        severity_of(share),
+    return GIL_BOUND.finding(
+        observation,
+        locked.lost_s,
         f"{plural(len(names), 'worker')} of {len(attempts.addresses):,} ran {locked.running:.1f} tasks at once on "
         f"{locked.cpu:.2f} cores{room}: their threads take turns at the interpreter lock (GIL), mostly in `{prefix}`.",
         f"use processes instead of threads: {observation.trial.point.workers * threads} workers with "
-        f"`threads_per_worker=1` (`dask worker --nworkers N --nthreads 1`), or code that releases the lock (NumPy, "
-        f"Numba `nogil=True`)",
-        evidence=(
-            Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
-            Evidence("cores in use meanwhile", round(locked.cpu, 3), "table memory, column cpu"),
-            Evidence("threads of each worker", threads, "table workers"),
-            Evidence("such as worker", names[0], "table memory"),
-            *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
-        ),
+        "`threads_per_worker=1` (`dask worker --nworkers N --nthreads 1`), or code that releases the lock (NumPy, "
+        "Numba `nogil=True`)",
+        Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
+        Evidence("cores in use meanwhile", round(locked.cpu, 3), "table memory, column cpu"),
+        Evidence("threads of each worker", threads, "table workers"),
+        Evidence("such as worker", names[0], "table memory"),
+        *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
-        lost_s=locked.lost_s,
-        link=THREADS_LINK,
     )
 
 
@@ -289,14 +283,29 @@ class _Stalls:
         return _Stalls(self.process[kept], self.seconds[kept], self.begin[kept], self.end[kept])
 
 
+EVENT_LOOP_BLOCKED = TrialCause(
+    code="event-loop-blocked",
+    title="Event loops stalled",
+    needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads were "
+    "idle and tasks waited: 10 % of the worker time.",
+    ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
+    "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others fill.",
+    remedy="Move what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold the "
+    "lock.",
+    link="https://github.com/dask/distributed/issues/6325",
+    parts=("not_assigned",),
+)
+
+
+@EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
-    """An event loop could not do anything for so long that threads had nothing to do while tasks waited.
+    """An event loop was blocked for so long that threads had nothing to do while tasks waited.
 
     Worker time lost: for each stall, idle threads (of all workers, or of the stalled one) while tasks waited, within
     the time in which it was; at most the stall times these threads; all together at most the part `not_assigned`.
     """
-    attempts = observation.attempts
-    if attempts is None or observation.share("not_assigned") < WORTH_A_WORD:
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned"):
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
@@ -304,8 +313,8 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
     lost_s = min(sum(felt[0] for felt in by_process.values()), observation.seconds("not_assigned"))
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD or serialisation_bound(observation) is not None:
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY or serialisation_bound(observation) is not None:
         return None
     worst = max(by_process, key=lambda process: by_process[process])
     longest, count = by_process[worst][1], sum(felt[2] for felt in by_process.values())
@@ -313,27 +322,22 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     name = "scheduler" if scheduler else attempts.addresses[worst]
     who = "The scheduler's event loop" if scheduler else f"The event loop of worker {name}"
     who += f" (and {others:,} more)" if others else ""
-    return Finding(
-        "event-loop-blocked",
-        severity_of(share),
-        f"{who} was stalled {count:,} times, up to {levels.duration(longest)}, while tasks waited and threads "
-        "were "
+    return EVENT_LOOP_BLOCKED.finding(
+        observation,
+        lost_s,
+        f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
         f"idle: {percent(share)} of the worker time.",
         "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
-        "with `client.profile(server=True, scheduler=True)`, and take it off"
+        "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
         if scheduler
         else "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
         "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
-        "`threads_per_worker=1` where it is the tasks",
-        evidence=(
-            Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
-            Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
-            Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
-            Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
-        ),
+        "`threads_per_worker=1` where the tasks hold it",
+        Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
+        Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
+        Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
+        Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.8,
-        lost_s=lost_s,
-        link=LOOP_LINK,
     )
 
 
@@ -342,27 +346,20 @@ def _shortest(observation: Observation) -> float:
     return STALL_ON_FULL_HOST_S if here is not None and here.crowded else STALL_S
 
 
-def _processes(observation: Observation, table: str, column: str) -> Ints:
-    """The process of each row: an index into `Attempts.addresses`, -1 for the scheduler, -2 for any other."""
-    index = {address: i for i, address in enumerate(levels.measured(observation).addresses)} | {"scheduler": -1}
-    names = observation.column(table, column)
-    return np.fromiter((index.get(name, -2) for name in names), np.int64, len(names))
-
-
 def _noted(observation: Observation) -> _Stalls:
     """Stalls by table `lag`; not those in which the scheduler took in a graph."""
-    time = np.asarray(observation.column("lag", "time"), dtype=np.float64) - levels.measured(observation).epoch
-    seconds = np.asarray(observation.column("lag", "seconds"), dtype=np.float64)
+    time = observation.numbers("lag", "time") - observation.measured.epoch
+    seconds = observation.numbers("lag", "seconds")
     begin = time - np.maximum(seconds, LAG_INTERVAL_S)
-    found = _Stalls(_processes(observation, "lag", "process"), seconds, begin, time)
+    found = _Stalls(levels.worker_of_rows(observation, "lag", "process"), seconds, begin, time)
     process = found.process
     return found.only((process >= -1) & (seconds >= _shortest(observation)) & ~_in_a_graph(observation, begin, time))
 
 
 def _gaps(observation: Observation) -> _Stalls:
     """Stalls of workers by the times of their samples, which a system monitor takes on the event loop, at intervals."""
-    process = _processes(observation, "memory", "worker")
-    time = np.asarray(observation.column("memory", "time"), dtype=np.float64) - levels.measured(observation).epoch
+    process = levels.worker_of_rows(observation, "memory")
+    time = observation.numbers("memory", "time") - observation.measured.epoch
     order = np.lexsort((time, process))
     process, time = process[order], time[order]
     gap = np.diff(time)
@@ -374,17 +371,16 @@ def _gaps(observation: Observation) -> _Stalls:
 
 def _felt(observation: Observation, stalls: _Stalls) -> dict[int, tuple[float, float, int]]:
     """For each process whose stalls cost something: thread-seconds, the longest stall in seconds, and how many."""
-    attempts, line = levels.measured(observation), levels.timeline(observation)
+    attempts, line = observation.measured, levels.timeline(observation)
     begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)
-    lost = _within(line.edges, np.minimum(line.idle, line.waiting), begin, end)
+    lost = line.between(np.minimum(line.idle, line.waiting), begin, end)
     lost = np.minimum(lost, stalls.seconds * observation.threads)
     on_worker = stalls.process >= 0
     if on_worker.any():
         worker, since, until = stalls.process[on_worker], begin[on_worker], end[on_worker]
-        threads = np.ones(len(attempts.addresses))
-        threads[attempts.members.worker] = attempts.members.nthreads
+        threads = levels.threads_of_workers(observation)
         free = np.maximum(threads[worker] - running(observation, worker, since, until), 0.0) * (until - since)
-        wanted = _within(line.edges, (line.waiting > 0.5).astype(np.float64), since, until)
+        wanted = line.between((line.waiting > 0.5).astype(np.float64), since, until)
         limit = np.minimum(stalls.seconds[on_worker], wanted) * threads[worker]
         lost[on_worker] = np.minimum(lost[on_worker], np.minimum(free, limit))
     felt = lost > 0
@@ -400,9 +396,9 @@ def _felt(observation: Observation, stalls: _Stalls) -> dict[int, tuple[float, f
 
 def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
     """Whether the scheduler took in a graph for long within an interval: that is `large-graph`."""
-    attempts = levels.measured(observation)
-    seconds = np.asarray(observation.column("graphs", "seconds"), dtype=np.float64)
-    since = np.asarray(observation.column("graphs", "time"), dtype=np.float64)[seconds >= STALL_S] - attempts.epoch
+    attempts = observation.measured
+    seconds = observation.numbers("graphs", "seconds")
+    since = observation.numbers("graphs", "time")[seconds >= STALL_S] - attempts.epoch
     until = since + seconds[seconds >= STALL_S]
     inside = np.zeros(len(begin), dtype=np.bool_)
     for first, last in zip(since, until, strict=True):
@@ -410,24 +406,28 @@ def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
     return inside
 
 
-def _within(edges: Floats, level: Floats, begin: Floats, end: Floats) -> Floats:
-    """The integral of a level over each interval."""
-    total = np.concatenate([[0.0], np.cumsum(level * np.diff(edges))])
-    integral: Floats = np.interp(end, edges, total) - np.interp(begin, edges, total)
-    return integral
+OVERSUBSCRIBED_THREADS = TrialCause(
+    code="oversubscribed-threads",
+    title="More threads than cores",
+    needs="A host without idle cores (facts host.load) of which the trial has 70 %, and 1.5 cores in use for each "
+    "running task, or 1.25 running tasks for each core (table memory).",
+    ruled_out_by="Idle cores: then pools inside tasks only use what nobody else wants; tasks that sleep; other "
+    "processes that fill the host (host-overloaded).",
+    remedy="One thread for each pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores.",
+    link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
+    parts=("busy",),
+)
 
 
-# ------------------------------------------------------------------ threads and cores
-
-
+@OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
     """More threads want to run than the host has cores: pools inside the tasks, or more task threads than cores.
 
     Worker time lost, with pools: cores used beyond one for each running task, which others of our tasks did not get on
     a full host; at most `busy`. Without: running tasks less cores in use.
     """
-    found, here, attempts = samples(observation), host(observation), observation.attempts
-    if found is None or here is None or attempts is None or here.idle > FULL or here.ours < OURS:
+    found, here = samples(observation), host(observation)
+    if found is None or here is None or here.idle > FULL or here.ours < OURS:
         return None
     computing = found.running >= 0.5
     cores = float((found.cpu * found.seconds)[computing].sum())
@@ -436,12 +436,11 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         return None
     pools = cores >= POOLED * tasks
     beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
-    at_once = tasks / attempts.makespan
+    at_once = tasks / observation.measured.makespan
     if not pools and at_once < CROWDED * here.cpus:
         return None
     lost_s = min(float((beyond * found.seconds)[computing].sum()), observation.seconds("busy"))
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    if observation.share_of(lost_s) < NOTEWORTHY:
         return None
     evidence = (
         Evidence("tasks running at once", round(at_once, 2), "table tasks"),
@@ -462,38 +461,48 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     else:
         summary = (
             f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, all busy ({percent(here.idle)} idle): "
-            "each "
-            f"got {percent(cores / tasks)} of one, so that more workers or threads on this host only slow each other."
+            f"each got {percent(cores / tasks)} of one, so more workers or threads on this host only slow each other "
+            "down."
         )
         remedy = (
-            f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or for a cluster with "
-            "more "
-            "cores"
+            f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
+            "more cores"
         )
-    return Finding(
-        "oversubscribed-threads",
-        severity_of(share),
+    return OVERSUBSCRIBED_THREADS.finding(
+        observation,
+        lost_s,
         summary,
         remedy,
-        evidence=evidence,
+        *evidence,
         confidence=0.7 if pools else 0.9,
-        lost_s=lost_s,
-        link=POOLS_LINK if pools else SIZES_LINK,
+        link="" if pools else SIZES_LINK,
     )
 
 
+UNDERSUBSCRIBED_THREADS = TrialCause(
+    code="undersubscribed-threads",
+    title="Room for more threads",
+    needs="At least 80 % of the worker time busy and tasks waiting, while half of the host's cores are idle.",
+    ruled_out_by="Threads that are idle already, or take turns at a lock (gil-bound); workers on other hosts than the "
+    "one whose load is known.",
+    remedy="More threads for each worker where tasks wait for something else than a core, else more workers.",
+    link=SIZES_LINK,
+)
+
+
+@UNDERSUBSCRIBED_THREADS.finds
 def undersubscribed_threads(observation: Observation) -> Finding | None:
     """All threads are busy, tasks wait, and most cores of the host are idle: there is room for more threads.
 
     It is advice and no fault (nothing of P × makespan is lost; tasks may wait for a GPU, or stand for one): `info`,
     with no worker time lost.
     """
-    found, here, attempts = samples(observation), host(observation), observation.attempts
-    if found is None or here is None or attempts is None or observation.share("busy") < BUSY:
+    found, here = samples(observation), host(observation)
+    if found is None or here is None or observation.share("busy") < BUSY:
         return None
     spare = here.idle * here.cpus
     line = levels.timeline(observation)
-    waiting = line.integral((line.waiting >= 1).astype(np.float64)) / attempts.makespan
+    waiting = line.integral((line.waiting >= 1).astype(np.float64)) / observation.measured.makespan
     if here.idle < SLACK or spare < 1 or waiting < SLACK or len(found.worker) < MIN_SAMPLES:
         return None
     if _locked(observation) is not None:  # more threads would take turns as well
@@ -501,128 +510,69 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     each = float((found.cpu * found.seconds).sum() / max((found.running * found.seconds).sum(), 1e-9))
     rest = each < SLACK
     why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
-    return Finding(
-        "undersubscribed-threads",
-        Severity.INFO,
+    return UNDERSUBSCRIBED_THREADS.finding(
+        observation,
+        0.0,
         f"All {plural(observation.threads, 'thread')} are busy and tasks wait for them, while {spare:.1f} of "
-        f"{here.cpus} "
-        f"cores are idle: {why} ({each:.2f} cores for each).",
+        f"{here.cpus} cores are idle: {why} ({each:.2f} cores for each).",
         "raise `threads_per_worker` (`--nthreads`), if what the tasks wait for can serve more at once"
         if rest
         else "use more workers or threads on this host",
-        evidence=(
-            Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
-            Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
-            Evidence("cores in use for each running task", round(each, 3), "table memory, column cpu"),
-            Evidence("cores idle", round(spare, 2), "facts host.load"),
-        ),
+        Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
+        Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
+        Evidence("cores in use for each running task", round(each, 3), "table memory, column cpu"),
+        Evidence("cores idle", round(spare, 2), "facts host.load"),
         confidence=0.6,
-        link=SIZES_LINK,
+        severity=Severity.INFO,
     )
 
 
+HOST_OVERLOADED = TrialCause(
+    code="host-overloaded",
+    title="Others used the host",
+    needs="At most 10 % of the host idle and 15 % or more used by others, or 10 % taken by the hypervisor (facts "
+    "host.load), while tasks ran or waited without a core.",
+    ruled_out_by="Idle cores; our own processes fill the host (oversubscribed-threads); a virtual clock.",
+    remedy="Free the host of other processes, or measure on dedicated cores.",
+    link="https://pyperf.readthedocs.io/en/latest/system.html",
+    parts=("busy", "not_assigned"),
+    spoils=50,
+)
+
+
+@HOST_OVERLOADED.finds
 def host_overloaded(observation: Observation) -> Finding | None:
     """Other processes, or other machines on the same hardware, used the cores that the trial needed.
 
     Worker time lost: the cores that others had, over the makespan, at most the running tasks less cores in use (where
     CPU was recorded) or the parts `busy` and `not_assigned`. Never more than medium: it is no fault of the workload.
     """
-    here, attempts = host(observation), observation.attempts
-    if here is None or attempts is None:
+    here, found = host(observation), samples(observation)
+    if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None
-    if not here.crowded and here.stolen < STOLEN:
-        return None
-    taken = (here.foreign if here.crowded else here.stolen) * here.cpus * attempts.makespan
-    found = samples(observation)
+    taken = (here.foreign if here.crowded else here.stolen) * here.cpus * observation.measured.makespan
     if found is None:
         wanted = observation.seconds("busy", "not_assigned")
     else:
         wanted = float((np.maximum(found.running - found.cpu, 0.0) * found.seconds).sum())
         wanted += observation.seconds("not_assigned")
     lost_s = min(taken, wanted)
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    if observation.share_of(lost_s) < NOTEWORTHY:
         return None
     stolen = here.stolen >= here.others
-    return Finding(
-        "host-overloaded",
-        Severity.MEDIUM,
+    return HOST_OVERLOADED.finding(
+        observation,
+        lost_s,
         f"{'Other machines on the same hardware' if stolen else 'Other processes'} took {percent(here.foreign)} of the "
-        f"{plural(here.cpus, 'core')} of this host, which had {percent(here.idle)} idle: the times are not to be "
-        "trusted.",
+        f"{plural(here.cpus, 'core')} of this host and left {percent(here.idle)} idle: do not trust the measured "
+        "times.",
         "run on dedicated cores or another instance type, and measure again"
         if stolen
         else "stop the other processes (`top` shows them) or pin them to other cores, and measure again",
-        evidence=(
-            Evidence("share of the host used by other processes", round(here.others, 3), "facts host.load"),
-            Evidence("share taken by the hypervisor", round(here.stolen, 3), "facts host.load"),
-            Evidence("share used by the trial", round(here.ours, 3), "facts host.load"),
-            Evidence("share idle", round(here.idle, 3), "facts host.load"),
-        ),
+        Evidence("share of the host used by other processes", round(here.others, 3), "facts host.load"),
+        Evidence("share taken by the hypervisor", round(here.stolen, 3), "facts host.load"),
+        Evidence("share used by the trial", round(here.ours, 3), "facts host.load"),
+        Evidence("share idle", round(here.idle, 3), "facts host.load"),
         confidence=0.9,
-        lost_s=lost_s,
-        link=NOISE_LINK,
+        severity=Severity.MEDIUM,
     )
-
-
-CAUSES: tuple[Cause, ...] = (
-    Cause(
-        code="gil-bound",
-        title="Threads wait for the interpreter",
-        needs="CPU of worker processes (table memory): on workers of two or more threads at least 1.5 tasks ran at "
-        "once "
-        "on 0.75 to 1.25 cores, hardly ever more.",
-        ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an "
-        "idle "
-        "core nobody could have had more; workers that share a process cannot be told apart.",
-        remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
-        link=THREADS_LINK,
-        find=gil_bound,
-    ),
-    Cause(
-        code="event-loop-blocked",
-        title="Event loops stalled",
-        needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads "
-        "were idle and tasks waited: 10 % of the worker time.",
-        ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
-        "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others "
-        "fill.",
-        remedy="Take what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold "
-        "the "
-        "lock.",
-        link=LOOP_LINK,
-        find=event_loop_blocked,
-    ),
-    Cause(
-        code="oversubscribed-threads",
-        title="More threads than cores",
-        needs="A host without idle cores (facts host.load) of which the trial has 70 %, and 1.5 cores in use for each "
-        "running task, or 1.25 running tasks for each core (table memory).",
-        ruled_out_by="Idle cores: then pools inside tasks only use what nobody wants; tasks that sleep; other "
-        "processes "
-        "that fill the host (host-overloaded).",
-        remedy="One thread for each pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores.",
-        link=POOLS_LINK,
-        find=oversubscribed_threads,
-    ),
-    Cause(
-        code="undersubscribed-threads",
-        title="Room for more threads",
-        needs="At least 80 % of the worker time busy and tasks waiting, while half of the host's cores are idle.",
-        ruled_out_by="Threads that are idle already, or take turns at a lock (gil-bound); workers on other hosts than "
-        "the one whose load is known.",
-        remedy="More threads for each worker where tasks wait for something else than a core, else more workers.",
-        link=SIZES_LINK,
-        find=undersubscribed_threads,
-    ),
-    Cause(
-        code="host-overloaded",
-        title="Others used the host",
-        needs="At most 10 % of the host idle and 15 % or more used by others, or 10 % taken by the hypervisor "
-        "(facts host.load), while tasks ran or waited without a core.",
-        ruled_out_by="Idle cores; our own processes fill the host (oversubscribed-threads); a virtual clock.",
-        remedy="Free the host of other processes, or measure on dedicated cores.",
-        link=NOISE_LINK,
-        find=host_overloaded,
-    ),
-)

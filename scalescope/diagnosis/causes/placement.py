@@ -9,8 +9,10 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis.causes import levels
-from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, once, severity_of
+from scalescope.diagnosis import levels, words
+from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding
 
 LOOKED_AT = 10
 """Prefixes that are looked at, those first whose tasks waited longest."""
@@ -24,14 +26,8 @@ MOST = 0.9
 
 def displaced_s(observation: Observation) -> float:
     """Thread-seconds for which tasks waited and threads were idle because of where the tasks could or had to run."""
-    if observation.attempts is None:
-        return 0.0
     restricted = sum(each.lost_s for each in _restricted(observation))
     return restricted + _late(observation).idle_s + _local(observation).lost_s
-
-
-def _share(observation: Observation, lost_s: float) -> float:
-    return lost_s / (observation.threads * levels.measured(observation).makespan)
 
 
 def _kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Floats, *, alone: bool) -> Floats:
@@ -45,13 +41,10 @@ def _kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Fl
         alone: Whether threads that are idle on `workers` themselves count against it: then it is not the place that
             the tasks wait for.
     """
-    attempts, line = levels.measured(observation), levels.timeline(observation)
+    attempts, line = observation.measured, levels.timeline(observation)
     waiting = line.level(attempts.runnable[tasks], levels.occupied_from(observation)[tasks])
     if not alone:
-        own = np.isin(attempts.worker, workers)
-        running = line.level(levels.occupied_from(observation)[own], attempts.stop[own])
-        capacity = levels.capacity_of(observation, np.isin(attempts.members.worker, workers))
-        free = np.maximum(capacity - running, 0.0)
+        free = levels.free_threads(observation, np.isin(attempts.members.worker, workers))
         waiting, idle = np.maximum(waiting - free, 0.0), np.maximum(idle - free, 0.0)
     return np.minimum(idle, waiting)
 
@@ -85,13 +78,13 @@ class Restricted:
 @once
 def _restricted(observation: Observation) -> tuple[Restricted, ...]:
     """Restricted prefixes that kept tasks waiting, worst first; each idle thread counts for one of them only."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     allowed = levels.column(observation, "allowed")
     said = _said(observation)
     names, place = levels.prefixes(observation)
     by_resource = np.isin(place, [i for i, name in enumerate(names) if said.get(name, ("", ""))[0] == "resources"])
     confined = ((allowed > 0) & (allowed < len(attempts.addresses))) | by_resource
-    if observation.share("not_assigned") < WORTH_A_WORD or not confined.any():
+    if not observation.noteworthy("not_assigned") or not confined.any():
         return ()
     waited = np.where(confined, levels.occupied_from(observation) - attempts.runnable, 0.0)
     by_prefix = np.bincount(place, weights=waited, minlength=len(names))
@@ -121,35 +114,49 @@ def _said(observation: Observation) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _shown(asked: object, limit: int = 60) -> str:
+def _shown(asked: object) -> str:
     if isinstance(asked, dict):
         text = ", ".join(f"{name}={amount:g}" for name, amount in asked.items() if isinstance(amount, int | float))
     elif isinstance(asked, list):
         text = ", ".join(map(str, asked))
     else:
         text = str(asked)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return words.cut(text)
 
 
+WORKER_RESTRICTION = TrialCause(
+    code="worker-restriction",
+    title="Tasks confined to few workers",
+    needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
+    "runnable and wait while threads elsewhere are idle.",
+    ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
+    "are idle (tiny-tasks); a restriction that names all workers.",
+    remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
+    link="https://distributed.dask.org/en/stable/locality.html",
+    parts=("not_assigned",),
+    workers_unused=True,
+)
+
+
+@WORKER_RESTRICTION.finds
 def worker_restriction(observation: Observation) -> Finding | None:
     """Tasks may run on few workers only, and wait for them.
 
     `lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time. Threads idle on the allowed
     workers themselves count against it, except for resources, which leave threads idle by design.
     """
-    found = _restricted(observation) if observation.attempts is not None else ()
+    found, attempts = _restricted(observation), observation.measured
     lost_s = sum(each.lost_s for each in found)
-    if not found or _share(observation, lost_s) < WORTH_A_WORD:
+    if not found or (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worst, share = found[0], _share(observation, lost_s)
-    attempts = levels.measured(observation)
+    worst = found[0]
     total = len(attempts.addresses)
-    where = levels.some([attempts.addresses[worker] for worker in worst.workers])
+    where = words.some([attempts.addresses[worker] for worker in worst.workers])
     who = f"{plural(len(worst.tasks), 'task')} `{worst.prefix}`"
     if worst.by == "resources":
         summary = f"{who} ask for resources ({worst.names}) and waited for them on {where}"
         remedy = (
-            f"raise what workers offer (`dask worker --resources`) or lower `resources=` in the call that makes "
+            "raise what workers offer (`dask worker --resources`) or lower `resources=` in the call that makes "
             f"`{worst.prefix}` tasks"
         )
     else:
@@ -159,37 +166,21 @@ def worker_restriction(observation: Observation) -> Finding | None:
             f"remove `{argument}` from the call that makes `{worst.prefix}` tasks ({worst.allowed:,} of "
             f"{plural(total, 'worker')} allowed), or add `allow_other_workers=True`"
         )
-    return Finding(
-        "worker-restriction",
-        severity_of(share),
+    return WORKER_RESTRICTION.finding(
+        observation,
+        lost_s,
         f"{summary}, while other threads were idle for {percent(share)} of the worker time.",
         remedy,
-        evidence=(
-            Evidence("workers allowed, median", worst.allowed, "table tasks, column allowed"),
-            Evidence("workers", total, "table workers"),
-            Evidence("restricted tasks", len(worst.tasks), f"table tasks, prefix {worst.prefix}"),
-            Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
-            Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
-        ),
+        Evidence("workers allowed, median", worst.allowed, "table tasks, column allowed"),
+        Evidence("workers", total, "table workers"),
+        Evidence("restricted tasks", len(worst.tasks), f"table tasks, prefix {worst.prefix}"),
+        Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
+        Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
         confidence=0.95,
-        lost_s=lost_s,
         link="https://distributed.dask.org/en/stable/resources.html"
         if worst.by == "resources"
         else WORKER_RESTRICTION.link,
     )
-
-
-WORKER_RESTRICTION = Cause(
-    code="worker-restriction",
-    title="Tasks confined to few workers",
-    needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
-    "runnable and wait while threads elsewhere are idle.",
-    ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
-    "are idle (tiny-tasks); a restriction that names all workers.",
-    remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
-    link="https://distributed.dask.org/en/stable/locality.html",
-    find=worker_restriction,
-)
 
 
 # ------------------------------------------------------------------ late workers
@@ -212,9 +203,9 @@ class Late:
 
 @once
 def _late(observation: Observation) -> Late:
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     late = _newcomers(attempts.members.joined, attempts.members.left, attempts.makespan)
-    if not late.any() or observation.share("late_start", "not_assigned") < WORTH_A_WORD:
+    if not late.any() or not observation.noteworthy("late_start", "not_assigned"):
         return Late(np.flatnonzero(late), 0.0, 0.0)
     line, members = levels.timeline(observation), attempts.members
     threads = members.nthreads[late]
@@ -224,10 +215,9 @@ def _late(observation: Observation) -> Late:
 
     own = np.isin(attempts.worker, members.worker[late])
     begin = levels.occupied_from(observation)
-    free = levels.capacity_of(observation, late) - line.level(begin[own], attempts.stop[own])
     before = ~own & (_assigned(observation) < members.joined[late].max()) & ~_confined(observation)
     waiting = line.level(attempts.runnable[before], begin[before])
-    idle = np.minimum(np.minimum(np.maximum(free, 0.0), waiting), line.idle)
+    idle = np.minimum(np.minimum(levels.free_threads(observation, late), waiting), line.idle)
     return Late(np.flatnonzero(late), line.integral(missing), line.integral(idle))
 
 
@@ -243,50 +233,15 @@ def _newcomers(joined: Floats, left: Floats, makespan: float) -> Bools:
 
 
 def _assigned(observation: Observation) -> Floats:
-    return levels.column(observation, "assigned") - levels.measured(observation).epoch
+    return levels.column(observation, "assigned") - observation.measured.epoch
 
 
 def _confined(observation: Observation) -> Bools:
     allowed = levels.column(observation, "allowed")
-    return (allowed > 0) & (allowed < len(levels.measured(observation).addresses))
+    return (allowed > 0) & (allowed < len(observation.measured.addresses))
 
 
-def late_workers(observation: Observation) -> Finding | None:
-    """Workers joined after the work had begun.
-
-    `lost_s`: of the threads that came late, those that waiting tasks would have used before they joined; and those idle
-    afterwards while tasks that had been assigned before waited on other workers.
-    """
-    late = _late(observation) if observation.attempts is not None else None
-    if late is None or _share(observation, late.missing_s + late.idle_s) < WORTH_A_WORD:
-        return None
-    attempts, lost_s = levels.measured(observation), late.missing_s + late.idle_s
-    share, joined = _share(observation, lost_s), attempts.members.joined[late.members]
-    names = [attempts.addresses[worker] for worker in attempts.members.worker[late.members]]
-    unused = len(set(attempts.members.worker[late.members].tolist()) - set(attempts.worker.tolist()))
-    little = f" ({unused:,} of them never got a task)" if unused else ""
-    return Finding(
-        "late-workers",
-        severity_of(share),
-        f"{plural(len(names), 'worker')} joined up to {levels.duration(float(joined.max()))} after the first task was "
-        f"known{little}, while tasks waited on the others: {percent(share)} of the worker time is lost by that.",
-        f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
-        + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
-        evidence=(
-            Evidence("workers that joined late", len(names), f"table workers: {levels.some(names)}"),
-            Evidence("last of them joined after, s", round(float(joined.max()), 3), "table workers"),
-            Evidence(
-                "thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"
-            ),
-            Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
-        ),
-        confidence=0.9,
-        lost_s=lost_s,
-        link=LATE_WORKERS.link,
-    )
-
-
-LATE_WORKERS = Cause(
+LATE_WORKERS = TrialCause(
     code="late-workers",
     title="Workers joined after the work began",
     needs="Workers joined after the first task was known, and tasks waited before they came, or waited on other "
@@ -295,8 +250,38 @@ LATE_WORKERS = Cause(
     "restricted tasks, which may not move (worker-restriction).",
     remedy="`client.wait_for_workers(n)` before the first task is sent",
     link="https://github.com/dask/distributed/issues/5599",
-    find=late_workers,
+    parts=("late_start", "not_assigned"),
 )
+
+
+@LATE_WORKERS.finds
+def late_workers(observation: Observation) -> Finding | None:
+    """Workers joined after the work had begun.
+
+    `lost_s`: of the threads that came late, those that waiting tasks would have used before they joined; and those idle
+    afterwards while tasks that had been assigned before waited on other workers.
+    """
+    late, attempts = _late(observation), observation.measured
+    lost_s = late.missing_s + late.idle_s
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    joined = attempts.members.joined[late.members]
+    names = [attempts.addresses[worker] for worker in attempts.members.worker[late.members]]
+    unused = len(set(attempts.members.worker[late.members].tolist()) - set(attempts.worker.tolist()))
+    little = f" ({unused:,} of them never got a task)" if unused else ""
+    return LATE_WORKERS.finding(
+        observation,
+        lost_s,
+        f"{plural(len(names), 'worker')} joined up to {words.duration(float(joined.max()))} after the first task was "
+        f"known{little}, while tasks waited on the others: {percent(share)} of the worker time was lost as a result.",
+        f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
+        + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
+        Evidence("workers that joined late", len(names), f"table workers: {words.some(names)}"),
+        Evidence("last of them joined after, s", round(float(joined.max()), 3), "table workers"),
+        Evidence("thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"),
+        Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
+        confidence=0.9,
+    )
 
 
 # ------------------------------------------------------------------ data locality
@@ -326,8 +311,8 @@ _NOWHERE = Local(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
 
 @once
 def _local(observation: Observation) -> Local:
-    attempts = levels.measured(observation)
-    if observation.share("not_assigned") < WORTH_A_WORD or len(attempts.addresses) < 2:
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned") or len(attempts.addresses) < 2:
         return _NOWHERE
     recorded, local, source = _held_inputs(observation)
     begin = levels.occupied_from(observation)
@@ -344,21 +329,17 @@ def _local(observation: Observation) -> Local:
     if count > max(1, (FEW_WORKERS if recorded else CERTAIN_FEW) * len(attempts.addresses)):
         return _NOWHERE
     tasks = tasks[np.isin(attempts.worker[tasks], workers)]
-    early = (attempts.members.joined <= 0) & ~np.isin(attempts.members.worker, workers)
-    others = np.isin(attempts.worker, attempts.members.worker[early])
-    line = levels.timeline(observation)
-    idle = levels.capacity_of(observation, early) - line.level(begin[others], attempts.stop[others])
-    own = np.isin(attempts.worker, workers)
-    free = levels.capacity_of(observation, np.isin(attempts.members.worker, workers))
-    free = np.maximum(free - line.level(begin[own], attempts.stop[own]), 0.0)
+    line, own = levels.timeline(observation), np.isin(attempts.members.worker, workers)
+    idle = levels.free_threads(observation, (attempts.members.joined <= 0) & ~own)
+    free = levels.free_threads(observation, own)
     waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free, 0.0)
-    lost = np.minimum(np.minimum(np.maximum(idle, 0.0), line.idle), waiting)
+    lost = np.minimum(np.minimum(idle, line.idle), waiting)
     return Local(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
 
 
 def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
     """Whether inputs were recorded; the attempts that had one where they ran; and which (an attempt, or -1)."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     count = len(attempts.start)
     local, source = np.zeros(count, dtype=bool), np.full(count, -1)
     task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
@@ -385,62 +366,7 @@ def _most_needed(source: Ints, tasks: Ints) -> int:
     return int(attempt) if count > len(tasks) / 2 else -1
 
 
-def data_locality(observation: Observation) -> Finding | None:
-    """Tasks wait on the few workers that hold their inputs.
-
-    `lost_s`: the smaller of such tasks waiting, beyond threads idle on their own workers, and threads idle on other
-    workers that were there from the first, over time.
-    """
-    local = _local(observation) if observation.attempts is not None else _NOWHERE
-    if not local.lost_s or _share(observation, local.lost_s) < WORTH_A_WORD:
-        return None
-    attempts, share = levels.measured(observation), _share(observation, local.lost_s)
-    names, place = levels.prefixes(observation)
-    prefix = names[int(np.bincount(place[local.tasks]).argmax())]
-    where = levels.some([attempts.addresses[worker] for worker in local.workers])
-    holds, remedy = _inputs(observation, local, prefix)
-    return Finding(
-        "data-locality",
-        severity_of(share),
-        f"{plural(len(local.tasks), 'task')} (`{prefix}`) that may run anywhere waited on {len(local.workers):,} of "
-        f"{plural(len(attempts.addresses), 'worker')} ({where}), {holds}, while other threads were idle for "
-        f"{percent(share)} of the worker time.",
-        remedy,
-        evidence=(
-            Evidence("tasks that waited there", len(local.tasks), f"table tasks, prefix {prefix}"),
-            Evidence(
-                "workers on which they waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"
-            ),
-            Evidence("inputs", "recorded there" if local.recorded else "not recorded", "table dependencies"),
-            Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
-        ),
-        confidence=0.9 if local.recorded else 0.6,
-        lost_s=local.lost_s,
-        link=DATA_LOCALITY.link,
-    )
-
-
-def _inputs(observation: Observation, local: Local, prefix: str) -> tuple[str, str]:
-    """What the workers hold, in words, and the remedy."""
-    durations = f"tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
-    if local.source >= 0:
-        name = levels.key(observation, local.source)
-        nbytes = levels.size(levels.column(observation, "nbytes")[local.source])
-        made_by = levels.measured(observation).prefix[local.source]
-        return (
-            f"which hold their input `{name}` ({nbytes})",
-            f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`), or "
-            f"{durations}, so that work stealing moves them",
-        )
-    if local.recorded:
-        return "which hold their inputs", f"spread the inputs first (`client.rebalance(futures)`), or {durations}"
-    return (
-        "which probably hold their inputs (not recorded: scattered, or from before)",
-        f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`), or {durations}",
-    )
-
-
-DATA_LOCALITY = Cause(
+DATA_LOCALITY = TrialCause(
     code="data-locality",
     title="Work stays where its data is",
     needs="Tasks that may run anywhere, and whose inputs were made on the worker that ran them, were assigned and "
@@ -450,7 +376,54 @@ DATA_LOCALITY = Cause(
     "workers with idle threads (tiny-tasks); tasks that wait everywhere.",
     remedy="Divide or replicate the input; tell Dask how long tasks take, so that they are stolen",
     link="https://github.com/dask/distributed/issues/6573",
-    find=data_locality,
+    parts=("not_assigned",),
+    workers_unused=True,
 )
 
-CAUSES = (WORKER_RESTRICTION, LATE_WORKERS, DATA_LOCALITY)
+
+@DATA_LOCALITY.finds
+def data_locality(observation: Observation) -> Finding | None:
+    """Tasks wait on the few workers that hold their inputs.
+
+    `lost_s`: the smaller of such tasks waiting, beyond threads idle on their own workers, and threads idle on other
+    workers that were there from the first, over time.
+    """
+    local, attempts = _local(observation), observation.measured
+    if (share := observation.share_of(local.lost_s)) < NOTEWORTHY:
+        return None
+    prefix = levels.most_common_prefix(observation, local.tasks)
+    where = words.some([attempts.addresses[worker] for worker in local.workers])
+    holds, remedy = _inputs(observation, local, prefix)
+    return DATA_LOCALITY.finding(
+        observation,
+        local.lost_s,
+        f"{plural(len(local.tasks), 'task')} (`{prefix}`) that may run anywhere waited on {len(local.workers):,} of "
+        f"{plural(len(attempts.addresses), 'worker')} ({where}), {holds}, while other threads were idle for "
+        f"{percent(share)} of the worker time.",
+        remedy,
+        Evidence("tasks that waited there", len(local.tasks), f"table tasks, prefix {prefix}"),
+        Evidence("workers on which they waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"),
+        Evidence("inputs", "recorded there" if local.recorded else "not recorded", "table dependencies"),
+        Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
+        confidence=0.9 if local.recorded else 0.6,
+    )
+
+
+def _inputs(observation: Observation, local: Local, prefix: str) -> tuple[str, str]:
+    """What the workers hold, in words, and the remedy."""
+    durations = f"tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
+    if local.source >= 0:
+        name = levels.key(observation, local.source)
+        nbytes = words.size(levels.column(observation, "nbytes")[local.source])
+        made_by = observation.measured.prefix[local.source]
+        return (
+            f"which hold their input `{name}` ({nbytes})",
+            f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`), or "
+            f"{durations}, so that work stealing moves them",
+        )
+    if local.recorded:
+        return "which hold their inputs", f"spread the inputs first (`client.rebalance(futures)`), or {durations}"
+    return (
+        "which probably hold their inputs (not recorded: they were scattered, or computed before)",
+        f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`), or {durations}",
+    )

@@ -9,9 +9,10 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.measure import peak
 from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis.causes import levels
-from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, once, severity_of
-from scalescope.model.finding import Severity
+from scalescope.diagnosis import levels, words
+from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
 
 NESTED = "Client-worker-"
@@ -55,7 +56,7 @@ class Submissions:
 def submissions(observation: Observation) -> Submissions:
     """The graphs of a trial; none where they were not recorded."""
     epoch = 0.0 if observation.attempts is None else observation.attempts.epoch
-    time, seconds = (np.asarray(observation.column("graphs", name), np.float64) for name in ("time", "seconds"))
+    time, seconds = observation.numbers("graphs", "time"), observation.numbers("graphs", "seconds")
     tasks, nbytes = (np.asarray(observation.column("graphs", name), np.int64) for name in ("tasks", "nbytes"))
     nested = np.array([str(name).startswith(NESTED) for name in observation.column("graphs", "client")], dtype=bool)
     order = np.argsort(time, kind="stable")
@@ -108,7 +109,7 @@ def loop(observation: Observation) -> Loop | None:
     """
     sent = submissions(observation)
     count = len(sent.time)
-    if observation.attempts is None or count < MIN_GRAPHS or np.median(sent.tasks) >= observation.threads:
+    if count < MIN_GRAPHS or np.median(sent.tasks) >= observation.threads:
         return None
     left, last_end = _left(observation, sent.time[1:])
     rounds = np.diff(sent.time)
@@ -129,7 +130,7 @@ def loop(observation: Observation) -> Loop | None:
 
 def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
     """Tasks known and not ended at each moment, and when the last before it had ended, by the scheduler's own clock."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     done = np.sort(levels.column(observation, "done") - attempts.epoch)
     # A task is known from the moment at which it is runnable; one that is not yet runnable waits for one that is left.
     known = np.sort(attempts.runnable)
@@ -160,12 +161,6 @@ def _unwanted_s(observation: Observation, begin: float, end: float) -> float:
     return line.integral(line.within(begin, end) * line.unwanted)
 
 
-def _called(observation: Observation) -> str:
-    """The most frequent task prefix."""
-    names, place = levels.prefixes(observation)
-    return names[int(np.bincount(place).argmax())]
-
-
 def _evidence(found: Loop, lost_s: float) -> tuple[Evidence, ...]:
     return (
         Evidence("graphs sent one after another", found.graphs, "table graphs"),
@@ -182,44 +177,7 @@ def _per_graph(found: Loop) -> str:
     return "1 task" if each == 1 else f"{each:.3g} tasks on average"
 
 
-# ------------------------------------------------------------------ results awaited in a loop
-
-
-def results_awaited_in_loop(observation: Observation) -> Finding | None:
-    """Each of many small graphs is sent only after the result of the one before.
-
-    `lost_s`: threads idle while no task waits, from the arrival of the first graph to the end of the last task.
-    """
-    found = loop(observation)
-    if found is None or not found.waits:
-        return None
-    lost_s = _unwanted_s(observation, found.begin, levels.measured(observation).makespan)
-    share = lost_s / (observation.threads * levels.measured(observation).makespan)
-    if share < WORTH_A_WORD:
-        return None
-    prefix = _called(observation)
-    single = found.tasks == found.graphs
-    remedy = (
-        f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of "
-        f"`client.submit({prefix}, item).result()` in the loop"
-        if single
-        else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
-        "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
-    )
-    return Finding(
-        "results-awaited-in-loop",
-        severity_of(share),
-        f"The client sent {found.graphs:,} graphs of {_per_graph(found)} (`{prefix}`), each only after the result of "
-        f"the one before had come back, so that {percent(share)} of the worker time was idle.",
-        f"{remedy}; only where a round needs the result of the last must it wait",
-        evidence=_evidence(found, lost_s),
-        confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
-        lost_s=lost_s,
-        link=RESULTS_AWAITED_IN_LOOP.link,
-    )
-
-
-RESULTS_AWAITED_IN_LOOP = Cause(
+RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
     title="Each result awaited before the next",
     needs="At least 5 graphs, by the median with fewer tasks than there are threads; at least 90 % of them arrived "
@@ -228,49 +186,43 @@ RESULTS_AWAITED_IN_LOOP = Cause(
     "while earlier ones still run, or at a pace of their own (slow-submission); graphs that fill all threads each.",
     remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
-    find=results_awaited_in_loop,
+    parts=("no_runnable_task", "tail"),
 )
 
 
-# ------------------------------------------------------------------ slow submission
+@RESULTS_AWAITED_IN_LOOP.finds
+def results_awaited_in_loop(observation: Observation) -> Finding | None:
+    """Each of many small graphs is sent only after the result of the one before.
 
-
-def slow_submission(observation: Observation) -> Finding | None:
-    """Many small graphs arrive one after another too slowly to keep the threads busy.
-
-    `lost_s`: threads idle while no task waits, from the arrival of the first graph to that of the last.
+    `lost_s`: threads idle while no task waits, from the arrival of the first graph to the end of the last task.
     """
     found = loop(observation)
-    if found is None or found.waits:
+    if found is None or not found.waits:
         return None
-    attempts = levels.measured(observation)
-    lost_s = _unwanted_s(observation, found.begin, found.end)
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    lost_s = _unwanted_s(observation, found.begin, observation.measured.makespan)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    prefix, window = _called(observation), max(found.end - found.begin, 1e-9)
-    mean_s = float((attempts.stop - attempts.start).mean())
-    rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
-    return Finding(
-        "slow-submission",
-        severity_of(share),
-        f"The client sent {found.graphs:,} graphs of {_per_graph(found)} (`{prefix}`) one after another, "
-        f"{rate:,.3g} tasks per second; {plural(observation.threads, 'thread')} at {levels.duration(mean_s)} a task "
-        f"need {needed:,.3g}, so that {percent(share)} of the worker time was idle.",
-        f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
-        f"computes between two calls ({levels.duration(found.round_s)}) into the tasks",
-        evidence=(
-            *_evidence(found, lost_s),
-            Evidence("tasks sent per second", round(rate, 3), "table graphs"),
-            Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
-        ),
-        confidence=0.85,
-        lost_s=lost_s,
-        link=SLOW_SUBMISSION.link,
+    prefix = levels.most_common_prefix(observation)
+    single = found.tasks == found.graphs
+    remedy = (
+        f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of `client.submit({prefix}, "
+        "item).result()` in the loop"
+        if single
+        else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
+        "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
+    )
+    return RESULTS_AWAITED_IN_LOOP.finding(
+        observation,
+        lost_s,
+        f"The client sent {found.graphs:,} graphs of {_per_graph(found)} (`{prefix}`), each only after the result of "
+        f"the one before had come back, so that {percent(share)} of the worker time was idle.",
+        f"{remedy}; wait only where a round needs the result of the one before",
+        *_evidence(found, lost_s),
+        confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
     )
 
 
-SLOW_SUBMISSION = Cause(
+SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
     needs="At least 5 graphs, by the median with fewer tasks than there are threads, arrive one after another, and "
@@ -279,69 +231,42 @@ SLOW_SUBMISSION = Cause(
     "(results-awaited-in-loop); idle threads after the last graph has arrived.",
     remedy="`client.map` instead of `client.submit` in a loop; prepare inputs within tasks",
     link="https://docs.dask.org/en/stable/futures.html",
-    find=slow_submission,
+    parts=("no_runnable_task",),
 )
 
 
-# ------------------------------------------------------------------ large graph
+@SLOW_SUBMISSION.finds
+def slow_submission(observation: Observation) -> Finding | None:
+    """Many small graphs arrive one after another too slowly to keep the threads busy.
 
-
-def large_graph(observation: Observation) -> Finding | None:
-    """A graph is so large that workers wait until the scheduler has taken it in.
-
-    `lost_s`: all threads while the scheduler took in such a graph before the first task was known, and threads idle
-    while it took in a later one and no task waited. The share is of the worker time with that first wait added.
+    `lost_s`: threads idle while no task waits, from the arrival of the first graph to that of the last.
     """
-    sent = submissions(observation)
-    if observation.attempts is None or not len(sent.time):
+    found = loop(observation)
+    if found is None or found.waits:
         return None
-    large = (sent.nbytes >= LARGE_BYTES) | (sent.tasks >= MANY_TASKS)
-    if not large.any():
+    attempts = observation.measured
+    lost_s = _unwanted_s(observation, found.begin, found.end)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    makespan = observation.attempts.makespan
-    before_s = float(np.clip(np.minimum(sent.seconds, -sent.time), 0.0, None)[large].sum())
-    within_s = sum(
-        _unwanted_s(observation, float(begin), float(begin + seconds))
-        for begin, seconds in zip(sent.time[large], sent.seconds[large], strict=True)
-        if begin + seconds > 0
-    )
-    lost_s = observation.threads * before_s + within_s
-    share = lost_s / (observation.threads * (makespan + before_s))
-    if share < WORTH_A_WORD:
-        return None
-    worst = int(np.flatnonzero(large)[sent.seconds[large].argmax()])
-    nbytes, tasks, longest_s = int(sent.nbytes[worst]), int(sent.tasks[worst]), float(sent.seconds[worst])
-    by_bytes = nbytes >= LARGE_BYTES
-    remedy = (
-        "take large objects out of the calls: load them within tasks, or `future = client.scatter(data, "
-        "broadcast=True)` once and pass `future`"
-        if by_bytes
-        else f"make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
-        f"{max(observation.threads * 10, 1):,} tasks per step, or functions that do several steps"
-    )
-    return Finding(
-        "large-graph",
-        severity_of(share),
-        f"A graph of {plural(tasks, 'task')} and {levels.size(nbytes)} took the scheduler "
-        f"{levels.duration(longest_s)} to take in while workers waited: {percent(share)} of their time.",
-        remedy,
-        evidence=(
-            Evidence("bytes of the graph", nbytes, "table graphs"),
-            Evidence("tasks of the graph", tasks, "table graphs"),
-            Evidence("seconds to take it in", round(longest_s, 3), "table graphs"),
-            Evidence("graphs so large", int(large.sum()), "table graphs"),
-            Evidence(
-                "thread-seconds lost before the first task was known", round(lost_s - within_s, 3), "table graphs"
-            ),
-            Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
-        ),
-        confidence=0.9,
-        lost_s=lost_s,
-        link=LARGE_GRAPH.link,
+    prefix, window = levels.most_common_prefix(observation), max(found.end - found.begin, 1e-9)
+    mean_s = float((attempts.stop - attempts.start).mean())
+    rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
+    return SLOW_SUBMISSION.finding(
+        observation,
+        lost_s,
+        f"The client sent {found.graphs:,} graphs of {_per_graph(found)} (`{prefix}`) one after another, {rate:,.3g} "
+        f"tasks per second; {plural(observation.threads, 'thread')} at {words.duration(mean_s)} a task need "
+        f"{needed:,.3g}, so that {percent(share)} of the worker time was idle.",
+        f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
+        f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
+        *_evidence(found, lost_s),
+        Evidence("tasks sent per second", round(rate, 3), "table graphs"),
+        Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
+        confidence=0.85,
     )
 
 
-LARGE_GRAPH = Cause(
+LARGE_GRAPH = TrialCause(
     code="large-graph",
     title="The graph itself is large",
     needs="A graph of 10 MB (Dask's own warning) or 10,000 tasks or more; and a tenth of the worker time, with the "
@@ -350,13 +275,73 @@ LARGE_GRAPH = Cause(
     "intake of a small graph (the scheduler is busy with something else).",
     remedy="Constants: load them within tasks, or `client.scatter` them; many tasks: larger chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
-    find=large_graph,
+    parts=("no_runnable_task",),
 )
 
 
-# ------------------------------------------------------------------ nested clients
+@LARGE_GRAPH.finds
+def large_graph(observation: Observation) -> Finding | None:
+    """A graph is so large that workers wait until the scheduler has taken it in.
+
+    `lost_s`: all threads while the scheduler took in such a graph before the first task was known, and threads idle
+    while it took in a later one and no task waited. The share is of the worker time with that first wait added.
+    """
+    sent = submissions(observation)
+    large = (sent.nbytes >= LARGE_BYTES) | (sent.tasks >= MANY_TASKS)
+    if not large.any():
+        return None
+    makespan = observation.measured.makespan
+    before_s = float(np.clip(np.minimum(sent.seconds, -sent.time), 0.0, None)[large].sum())
+    within_s = sum(
+        _unwanted_s(observation, float(begin), float(begin + seconds))
+        for begin, seconds in zip(sent.time[large], sent.seconds[large], strict=True)
+        if begin + seconds > 0
+    )
+    lost_s = observation.threads * before_s + within_s
+    share = lost_s / (observation.threads * (makespan + before_s))
+    if share < NOTEWORTHY:
+        return None
+    worst = int(np.flatnonzero(large)[sent.seconds[large].argmax()])
+    nbytes, tasks, longest_s = int(sent.nbytes[worst]), int(sent.tasks[worst]), float(sent.seconds[worst])
+    by_bytes = nbytes >= LARGE_BYTES
+    remedy = (
+        "take large objects out of the calls: load them within tasks, or `future = client.scatter(data, "
+        "broadcast=True)` once and pass `future`"
+        if by_bytes
+        else "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
+        f"{max(observation.threads * 10, 1):,} tasks per step, or functions that do several steps"
+    )
+    return LARGE_GRAPH.finding(
+        observation,
+        lost_s,
+        f"The scheduler needed {words.duration(longest_s)} to take in a graph of {plural(tasks, 'task')} and "
+        f"{words.size(nbytes)} while workers waited: {percent(share)} of their time.",
+        remedy,
+        Evidence("bytes of the graph", nbytes, "table graphs"),
+        Evidence("tasks of the graph", tasks, "table graphs"),
+        Evidence("seconds to take it in", round(longest_s, 3), "table graphs"),
+        Evidence("graphs so large", int(large.sum()), "table graphs"),
+        Evidence("thread-seconds lost before the first task was known", round(lost_s - within_s, 3), "table graphs"),
+        Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
+        confidence=0.9,
+    )
 
 
+NESTED_CLIENT = TrialCause(
+    code="nested-client",
+    title="Tasks that submit tasks",
+    needs="Graphs from clients that run inside tasks, and the tasks that were running then: a tenth of the worker time "
+    "passes while they hold threads, or while threads are idle with such a task about.",
+    ruled_out_by="Tasks that secede (`worker_client()`) and keep all threads busy with what they send.",
+    remedy="Submit from the client, passing futures as arguments; or `with worker_client()`",
+    link="https://distributed.dask.org/en/stable/task-launch.html",
+    parts=("busy", "no_runnable_task", "tail"),
+    spoils=40,
+    without_attempts=True,
+)
+
+
+@NESTED_CLIENT.finds
 def nested_client(observation: Observation) -> Finding | None:
     """Tasks submit tasks and hold their threads while they wait, or decide how many there are at once.
 
@@ -379,36 +364,31 @@ def nested_client(observation: Observation) -> Finding | None:
     blocked_s = 0.0 if seceded else line.integral(waiting_parents)
     idle_s = line.integral(np.where(waiting_parents > 0, line.unwanted, 0.0))
     lost_s = blocked_s + idle_s
-    share = lost_s / (observation.threads * attempts.makespan)
-    if share < WORTH_A_WORD:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     names, place = levels.prefixes(observation)
     prefix, count = names[int(place[parents][0])], int(parents.sum())
     how = "gave up their threads, but sent" if seceded else "held their threads while they waited, having sent"
     wrap = "" if seceded else "; or let it give up its thread with `with worker_client() as client:`"
-    return Finding(
-        "nested-client",
-        severity_of(share),
+    return NESTED_CLIENT.finding(
+        observation,
+        lost_s,
         f"{plural(count, 'task')} `{prefix}` {how} {plural(len(sent.nested_at), 'graph')} of their own with "
         f"{plural(sent.nested_tasks, 'task')}, which costs {percent(share)} of the worker time.",
         f"let the client send what `{prefix}` sends: pass futures on as arguments instead of calling `get_client()` in "
         f"the task{wrap}",
-        evidence=(
-            Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),
-            Evidence("tasks in them", sent.nested_tasks, "table graphs"),
-            Evidence("tasks that sent them", count, f"table tasks, prefix {prefix}"),
-            Evidence("thread-seconds held while waiting", round(blocked_s, 3), "tables graphs and tasks"),
-            Evidence("thread-seconds idle meanwhile, no task waiting", round(idle_s, 3), "tasks and worker time"),
-        ),
+        Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),
+        Evidence("tasks in them", sent.nested_tasks, "table graphs"),
+        Evidence("tasks that sent them", count, f"table tasks, prefix {prefix}"),
+        Evidence("thread-seconds held while waiting", round(blocked_s, 3), "tables graphs and tasks"),
+        Evidence("thread-seconds idle meanwhile, no task waiting", round(idle_s, 3), "tasks and worker time"),
         confidence=0.8,
-        lost_s=lost_s,
-        link=NESTED_CLIENT.link,
     )
 
 
 def _parents(observation: Observation, nested_at: Floats) -> Bools:
     """The tasks that can have sent the nested graphs: of the prefix that was running at most of those moments."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     _, place = levels.prefixes(observation)
     held = np.searchsorted(nested_at, attempts.stop) > np.searchsorted(nested_at, attempts.start)
     best, most = np.zeros(len(held), dtype=bool), (0.0, 0.0)
@@ -425,7 +405,7 @@ def _parents(observation: Observation, nested_at: Floats) -> Bools:
 
 def _seceded(observation: Observation, parents: Bools) -> bool:
     """Whether on most workers with parents more tasks ran at once than there are threads."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     threads = np.zeros(len(attempts.addresses), np.int64)
     np.add.at(threads, attempts.members.worker, attempts.members.nthreads)
     workers = np.unique(attempts.worker[parents])
@@ -443,29 +423,14 @@ def _deadlock(observation: Observation, sent: Submissions) -> Finding | None:
     trial = observation.trial
     if trial.state is TrialState.VALID:
         return None
-    return Finding(
-        "nested-client",
-        Severity.HIGH,
+    return NESTED_CLIENT.finding(
+        observation,
+        observation.threads * trial.real_s,
         f"Tasks sent {plural(len(sent.nested_at), 'graph')} of their own and no task finished: they may hold all "
         f"{plural(observation.threads, 'thread')} while they wait for tasks that need one.",
         "let tasks that wait give up their thread with `with worker_client() as client:`, or let the client send what "
         "they send",
-        evidence=(Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),),
+        Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),
         confidence=0.7,
-        lost_s=observation.threads * trial.real_s,
-        link=NESTED_CLIENT.link,
+        severity=Severity.HIGH,
     )
-
-
-NESTED_CLIENT = Cause(
-    code="nested-client",
-    title="Tasks that submit tasks",
-    needs="Graphs from clients that run inside tasks, and the tasks that were running then: a tenth of the worker time "
-    "passes while they hold threads, or while threads are idle with such a task about.",
-    ruled_out_by="Tasks that secede (`worker_client()`) and keep all threads busy with what they send.",
-    remedy="Submit from the client, passing futures as arguments; or `with worker_client()`",
-    link="https://distributed.dask.org/en/stable/task-launch.html",
-    find=nested_client,
-)
-
-CAUSES = (RESULTS_AWAITED_IN_LOOP, SLOW_SUBMISSION, LARGE_GRAPH, NESTED_CLIENT)

@@ -9,10 +9,12 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis.causes import levels
-from scalescope.diagnosis.causes.base import WORTH_A_WORD, Cause, Evidence, Finding, Observation, once, severity_of
+from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.causes.placement import displaced_s
 from scalescope.diagnosis.causes.submission import submissions
+from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding
 
 MIN_TASKS = 5
 """Tasks that a batch must have before one of them can be called long."""
@@ -70,7 +72,7 @@ class _Idle:
     """Hands out the idle thread-seconds of a trial, each only once."""
 
     def __init__(self, observation: Observation) -> None:
-        self._attempts = levels.measured(observation)
+        self._attempts = observation.measured
         self._line = levels.timeline(observation)
         self._left = self._line.unwanted.copy()
 
@@ -98,9 +100,9 @@ def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...
     """The batches that stragglers held up, and those whose durations are spread."""
     stragglers: list[Held] = []
     skewed: list[Held] = []
-    if observation.share("no_runnable_task", "tail") < WORTH_A_WORD:
+    if not observation.noteworthy("no_runnable_task", "tail"):
         return (), ()
-    attempts, found = levels.measured(observation), levels.batches(observation)
+    attempts, found = observation.measured, levels.batches(observation)
     durations = attempts.stop - attempts.start
     slow = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)])
     excused = slow | _parents(observation)
@@ -126,7 +128,7 @@ def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...
 
 def _candidates(observation: Observation) -> list[int]:
     """Batches, those first that can have lost most: the overrun of their longest task on all their threads."""
-    attempts, found = levels.measured(observation), levels.batches(observation)
+    attempts, found = observation.measured, levels.batches(observation)
     longest = (attempts.stop - attempts.start)[found.task[found.first[1:] - 1]]
     could = (longest - found.median) * np.minimum(found.size, observation.threads)
     could[found.size < MIN_TASKS] = 0.0
@@ -136,7 +138,7 @@ def _candidates(observation: Observation) -> list[int]:
 
 def _parents(observation: Observation) -> Bools:
     """Attempts during which a graph was sent from within a task: they may wait for others, and are not just long."""
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     nested = submissions(observation).nested_at
     return np.searchsorted(nested, attempts.stop) > np.searchsorted(nested, attempts.start)
 
@@ -178,68 +180,7 @@ def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:
     return (threads * math.ceil(tasks / threads) - tasks) * mean_s
 
 
-# ------------------------------------------------------------------ straggler
-
-
-def straggler(observation: Observation) -> Finding | None:
-    """A few tasks of a stage hold up the others.
-
-    `lost_s`: had the stragglers taken the median of their stage, it would have ended with the last of the others. From
-    then to its real end, threads that were busy beside it before and are idle while no task waits.
-    """
-    held = _delays(observation)[0] if observation.attempts is not None else ()
-    lost_s = sum(each.lost_s for each in held)
-    share = _share(observation, lost_s)
-    if share < WORTH_A_WORD:
-        return None
-    attempts = levels.measured(observation)
-    worst = max(held, key=lambda each: each.lost_s)
-    tasks, longest = len(levels.batches(observation).tasks(worst.batch)), int(worst.tasks[-1])
-    prefix, took = attempts.prefix[longest], float(attempts.stop[longest] - attempts.start[longest])
-    median = float(levels.batches(observation).median[worst.batch])
-    others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
-    began = float(attempts.start[levels.batches(observation).tasks(worst.batch)].min())
-    early = began + took <= worst.end_s and attempts.start[longest] > began
-    act = (
-        "start it first (`priority=1` in `client.submit`, or put it at the head of the list)"
-        if early
-        else "split the work of that task"
-    )
-    return Finding(
-        "straggler",
-        severity_of(share),
-        f"{plural(len(worst.tasks), 'task')} of {tasks:,} `{prefix}` held up the others: "
-        f"`{levels.key(observation, longest)}` took {levels.duration(took)}{others}, the median is "
-        f"{levels.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.",
-        f"{act}; if it is fast when run alone, look at its worker {_address(observation, longest)} instead",
-        evidence=(
-            Evidence(
-                "longest task of the stage, s", round(took, 4), f"table tasks, {levels.key(observation, longest)}"
-            ),
-            Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
-            Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
-            Evidence("most tasks of the stage at once", round(worst.wide), "table tasks"),
-            Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
-        ),
-        confidence=0.9,
-        lost_s=lost_s,
-        link=STRAGGLER.link,
-    )
-
-
-def _share(observation: Observation, lost_s: float) -> float:
-    """The share of worker time in so many thread-seconds."""
-    if observation.attempts is None:
-        return 0.0
-    return lost_s / (observation.threads * observation.attempts.makespan)
-
-
-def _address(observation: Observation, attempt: int) -> str:
-    attempts = levels.measured(observation)
-    return attempts.addresses[int(attempts.worker[attempt])]
-
-
-STRAGGLER = Cause(
+STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
     needs="Of at least 5 tasks of a group in flight together, at most 5 % (or two) take more than 3 times the median, "
@@ -249,62 +190,53 @@ STRAGGLER = Cause(
     "that wait for tasks of their own (nested-client); other work that fills the threads meanwhile.",
     remedy="Split the long task, or start it first with `priority=`",
     link="https://distributed.dask.org/en/stable/priority.html",
-    find=straggler,
+    parts=("no_runnable_task", "tail"),
+    rules_out=("sequential-graph",),
 )
 
 
-# ------------------------------------------------------------------ skewed tasks
+@STRAGGLER.finds
+def straggler(observation: Observation) -> Finding | None:
+    """A few tasks of a stage hold up the others.
 
-
-def skewed_tasks(observation: Observation) -> Finding | None:
-    """Durations of a stage are spread widely, and threads wait at its end.
-
-    `lost_s`: from the start of the last task of such a stage to its end, threads that were busy before and are idle
-    while no task waits; less what equally many tasks of the mean duration would leave idle in their last wave.
+    `lost_s`: had the stragglers taken the median of their stage, it would have ended with the last of the others. From
+    then to its real end, threads that were busy beside it before and are idle while no task waits.
     """
-    held = _delays(observation)[1] if observation.attempts is not None else ()
+    held = _delays(observation)[0]
     lost_s = sum(each.lost_s for each in held)
-    share = _share(observation, lost_s)
-    if share < WORTH_A_WORD:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    attempts = levels.measured(observation)
+    attempts = observation.measured
     worst = max(held, key=lambda each: each.lost_s)
-    durations = (attempts.stop - attempts.start)[worst.tasks]
-    low, middle, high = (float(np.quantile(durations, at)) for at in (0.1, 0.5, 0.9))
-    prefix = attempts.prefix[int(worst.tasks[-1])]
-    nbytes = levels.column(observation, "nbytes")[worst.tasks]
-    by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
-    sizes = f", and with their results ({levels.size(nbytes.min())} to {levels.size(nbytes.max())})" if by_size else ""
-    longest = f"{levels.duration(float(durations[-1]))} for `{levels.key(observation, int(worst.tasks[-1]))}`"
-    return Finding(
-        "skewed-tasks",
-        severity_of(share),
-        f"{len(durations):,} `{prefix}` tasks take {levels.duration(low)} (a tenth is shorter) to "
-        f"{levels.duration(high)} (a tenth is longer), at most {longest}{sizes}: {percent(share)} of the worker time "
-        f"was spent waiting for the last of them.",
-        ("repartition by size" if by_size else "divide the work into equal parts")
-        + f", and into more of them: at least {4 * math.ceil(worst.wide):,} `{prefix}` tasks for "
-        f"{plural(math.ceil(worst.wide), 'thread')}, the longest first (`priority=`)",
-        evidence=(
-            Evidence("10 % of the tasks are shorter than, s", round(low, 4), f"table tasks, prefix {prefix}"),
-            Evidence("median, s", round(middle, 4), f"table tasks, prefix {prefix}"),
-            Evidence("10 % of the tasks are longer than, s", round(high, 4), f"table tasks, prefix {prefix}"),
-            Evidence("tasks", len(durations), "in flight together"),
-            Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
-        ),
+    tasks, longest = len(levels.batches(observation).tasks(worst.batch)), int(worst.tasks[-1])
+    prefix, worker = attempts.prefix[longest], attempts.addresses[int(attempts.worker[longest])]
+    took = float(attempts.stop[longest] - attempts.start[longest])
+    median = float(levels.batches(observation).median[worst.batch])
+    others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
+    began = float(attempts.start[levels.batches(observation).tasks(worst.batch)].min())
+    early = began + took <= worst.end_s and attempts.start[longest] > began
+    act = (
+        "start it first (`priority=1` in `client.submit`, or put it at the head of the list)"
+        if early
+        else "split the work of that task"
+    )
+    return STRAGGLER.finding(
+        observation,
+        lost_s,
+        f"{plural(len(worst.tasks), 'task')} of {tasks:,} `{prefix}` held up the others: "
+        f"`{levels.key(observation, longest)}` took {words.duration(took)}{others}, the median is "
+        f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.",
+        f"{act}; if it is fast when run alone, look at its worker {worker} instead",
+        Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {levels.key(observation, longest)}"),
+        Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
+        Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
+        Evidence("most tasks of the stage at once", round(worst.wide), "table tasks"),
+        Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
-        lost_s=lost_s,
-        link=SKEWED_TASKS.link,
     )
 
 
-def _correlated(first: Floats, second: Floats) -> bool:
-    if first.std() == 0 or second.std() == 0:
-        return False
-    return bool(np.corrcoef(first, second)[0, 1] > 0.7)
-
-
-SKEWED_TASKS = Cause(
+SKEWED_TASKS = TrialCause(
     code="skewed-tasks",
     title="Tasks of one stage differ widely",
     needs="The 90th percentile of the durations of at least 5 tasks in flight together is twice the 10th or more, or "
@@ -314,8 +246,53 @@ SKEWED_TASKS = Cause(
     "(uneven waves); so many tasks per thread that the threads end together all the same.",
     remedy="Cut the input into parts of equal work and more of them, the longest first",
     link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
-    find=skewed_tasks,
+    parts=("no_runnable_task", "tail"),
+    rules_out=("sequential-graph",),
 )
+
+
+@SKEWED_TASKS.finds
+def skewed_tasks(observation: Observation) -> Finding | None:
+    """Durations of a stage are spread widely, and threads wait at its end.
+
+    `lost_s`: from the start of the last task of such a stage to its end, threads that were busy before and are idle
+    while no task waits; less what equally many tasks of the mean duration would leave idle in their last wave.
+    """
+    held = _delays(observation)[1]
+    lost_s = sum(each.lost_s for each in held)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    attempts = observation.measured
+    worst = max(held, key=lambda each: each.lost_s)
+    durations = (attempts.stop - attempts.start)[worst.tasks]
+    low, middle, high = (float(np.quantile(durations, at)) for at in (0.1, 0.5, 0.9))
+    prefix = attempts.prefix[int(worst.tasks[-1])]
+    nbytes = levels.column(observation, "nbytes")[worst.tasks]
+    by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
+    sizes = f", and with their results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
+    longest = f"{words.duration(float(durations[-1]))} for `{levels.key(observation, int(worst.tasks[-1]))}`"
+    return SKEWED_TASKS.finding(
+        observation,
+        lost_s,
+        f"{len(durations):,} `{prefix}` tasks take {words.duration(low)} (a tenth is shorter) to "
+        f"{words.duration(high)} (a tenth is longer), at most {longest}{sizes}: {percent(share)} of the worker time "
+        "was spent waiting for the last of them.",
+        ("repartition by size" if by_size else "divide the work into equal parts")
+        + f", and into more of them: at least {4 * math.ceil(worst.wide):,} `{prefix}` tasks for "
+        f"{plural(math.ceil(worst.wide), 'thread')}, the longest first (`priority=`)",
+        Evidence("10 % of the tasks are shorter than, s", round(low, 4), f"table tasks, prefix {prefix}"),
+        Evidence("median, s", round(middle, 4), f"table tasks, prefix {prefix}"),
+        Evidence("10 % of the tasks are longer than, s", round(high, 4), f"table tasks, prefix {prefix}"),
+        Evidence("tasks", len(durations), "in flight together"),
+        Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
+        confidence=0.9,
+    )
+
+
+def _correlated(first: Floats, second: Floats) -> bool:
+    if first.std() == 0 or second.std() == 0:
+        return False
+    return bool(np.corrcoef(first, second)[0, 1] > 0.7)
 
 
 # ------------------------------------------------------------------ slow worker
@@ -330,7 +307,7 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     median of so many tasks (1.25 σ / √n, σ from the median absolute deviation), in at least three quarters of its
     tasks; and when at most a third of the workers are.
     """
-    attempts, found = levels.measured(observation), levels.batches(observation)
+    attempts, found = observation.measured, levels.batches(observation)
     big = found.size[found.batch] >= MIN_TASKS
     task, usual = found.task[big], found.median[found.batch[big]]
     durations = (attempts.stop - attempts.start)[task]
@@ -356,16 +333,31 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     return tuple((int(present[i]), float(np.exp(above[i]))) for i in np.flatnonzero(slow))
 
 
+SLOW_WORKER = TrialCause(
+    code="slow-worker",
+    title="A worker is slow at everything",
+    needs="A worker's tasks (at least two) take 1.5 times as long as other tasks of the same groups or more, three "
+    "quarters of them clearly so, beyond what the spread of durations explains; at most a third of the workers are so.",
+    ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler); durations so spread that a slow "
+    "median is chance (skewed-tasks); all workers alike.",
+    remedy="Retire the worker and look at its host",
+    link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
+    parts=("busy", "no_runnable_task", "tail"),
+    rules_out=("sequential-graph",),
+)
+
+
+@SLOW_WORKER.finds
 def slow_worker(observation: Observation) -> Finding | None:
     """One worker, or a few, are slower whatever they run.
 
     `lost_s`: the part of the slow workers' computing beyond what the median worker would have taken, plus, in every
     batch that they finish last, threads idle without a waiting task since the other workers' last task of it ended.
     """
-    slow = slow_workers(observation) if observation.attempts is not None else ()
+    slow = slow_workers(observation)
     if not slow:
         return None
-    attempts, found = levels.measured(observation), levels.batches(observation)
+    attempts, found = observation.measured, levels.batches(observation)
     ratio = np.ones(len(attempts.addresses))
     for worker, times in slow:
         ratio[worker] = times
@@ -380,35 +372,30 @@ def slow_worker(observation: Observation) -> Finding | None:
         usual = float((attempts.start[slowed] + durations[slowed] / times_of[slowed]).max())
         waited_s += idle.claim(tasks, max(float(attempts.stop[others].max()), usual))[0]
     lost_s = excess_s + waited_s
-    share = _share(observation, lost_s)
-    if share < WORTH_A_WORD:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     worker, times = max(slow, key=lambda item: item[1])
     count = int((attempts.useful & (attempts.worker == worker)).sum())
     names = [attempts.addresses[each] for each, _ in sorted(slow, key=lambda item: -item[1])]
-    which = f"Worker `{names[0]}` is" if len(names) == 1 else f"Workers {levels.some(names)} are"
-    return Finding(
-        "slow-worker",
-        severity_of(share),
+    which = f"Worker `{names[0]}` is" if len(names) == 1 else f"Workers {words.some(names)} are"
+    return SLOW_WORKER.finding(
+        observation,
+        lost_s,
         f"{which} {times:.2g} times slower than the others at the same tasks (median over {plural(count, 'task')}), "
         f"which costs {percent(share)} of the worker time.",
-        f"take {levels.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
-        f"slower cores, throttling, a slow disk",
-        evidence=(
-            Evidence("slow workers", len(slow), f"of {len(attempts.addresses):,}, table tasks by worker"),
-            Evidence("times slower, median of its tasks", round(times, 3), f"table tasks, worker {names[0]}"),
-            Evidence("thread-seconds of computing beyond the usual", round(excess_s, 3), "table tasks"),
-            Evidence("thread-seconds of others waiting for them", round(waited_s, 3), "tasks and worker time"),
-        ),
+        f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
+        "slower cores, throttling, a slow disk",
+        Evidence("slow workers", len(slow), f"of {len(attempts.addresses):,}, table tasks by worker"),
+        Evidence("times slower, median of its tasks", round(times, 3), f"table tasks, worker {names[0]}"),
+        Evidence("thread-seconds of computing beyond the usual", round(excess_s, 3), "table tasks"),
+        Evidence("thread-seconds of others waiting for them", round(waited_s, 3), "tasks and worker time"),
         confidence=0.9 if count >= 3 else 0.7,
-        lost_s=lost_s,
-        link=SLOW_WORKER.link,
     )
 
 
 def _last_on(observation: Observation, slow: Bools) -> list[int]:
     """Batches that others took part in and a slow worker finished, the latest first, `CANDIDATES` at most."""
-    attempts, found = levels.measured(observation), levels.batches(observation)
+    attempts, found = observation.measured, levels.batches(observation)
     on_slow = slow[attempts.worker[found.task]]
     stop = attempts.stop[found.task]
     count = len(found.median)
@@ -419,22 +406,21 @@ def _last_on(observation: Observation, slow: Bools) -> list[int]:
     return [int(batch) for batch in np.argsort(-late, kind="stable")[:CANDIDATES] if late[batch] > 0]
 
 
-SLOW_WORKER = Cause(
-    code="slow-worker",
-    title="A worker is slow at everything",
-    needs="A worker's tasks (at least two) take 1.5 times as long as other tasks of the same groups or more, three "
-    "quarters of them clearly so, beyond what the spread of durations explains; at most a third of the workers are so.",
-    ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler); durations so spread that a slow "
-    "median is chance (skewed-tasks); all workers alike.",
-    remedy="Retire the worker and look at its host",
-    link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
-    find=slow_worker,
+TINY_TASKS = TrialCause(
+    code="tiny-tasks",
+    title="Tasks too small",
+    needs="The mean task is shorter than one millisecond of scheduling times the threads (so that the scheduler cannot "
+    "feed them), or than two milliseconds (so that the worker does more for it than in it), and threads are idle while "
+    "tasks wait.",
+    ruled_out_by="Short tasks on so few threads that the scheduler keeps up (5 ms on 2 threads); waiting that is due "
+    "to restrictions, locality or late workers; idle threads with no task waiting.",
+    remedy="Let each task do more: lists of items, larger partitions or chunks",
+    link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
+    parts=("not_assigned",),
 )
 
 
-# ------------------------------------------------------------------ tiny tasks
-
-
+@TINY_TASKS.finds
 def tiny_tasks(observation: Observation) -> Finding | None:
     """Tasks are shorter than what it takes to handle them.
 
@@ -444,8 +430,8 @@ def tiny_tasks(observation: Observation) -> Finding | None:
 
     `lost_s`: idle while tasks wait (`not_assigned`), less what restrictions, locality and late workers explain of it.
     """
-    attempts = observation.attempts
-    if attempts is None or observation.share("not_assigned") < WORTH_A_WORD:
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned"):
         return None
     durations = (attempts.stop - attempts.start)[attempts.useful]
     scheduler_s, worker_s = _handling(observation)
@@ -454,36 +440,30 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     if len(durations) < BULK or not (by_scheduler or mean_s < 2 * worker_s):
         return None
     lost_s = observation.seconds("not_assigned") - displaced_s(observation)
-    share = _share(observation, lost_s)
-    if share < WORTH_A_WORD:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     rate = len(durations) / attempts.makespan
-    names, place = levels.prefixes(observation)
-    prefix = names[int(np.bincount(place[attempts.useful]).argmax())]
+    prefix = levels.most_common_prefix(observation, attempts.useful)
     enough = max(2 * threads * scheduler_s if by_scheduler else 0.0, 10 * worker_s)
     useful = max(1, round(float(durations.sum()) / attempts.makespan))
     limit = (
         f"{rate:,.0f} tasks were handled per second, which keeps {plural(useful, 'thread')} of {threads:,} busy"
         if by_scheduler
-        else f"a worker needs about {levels.duration(worker_s)} more for each"
+        else f"a worker needs about {words.duration(worker_s)} more for each"
     )
-    return Finding(
-        "tiny-tasks",
-        severity_of(share),
-        f"{len(durations):,} tasks, most of them `{prefix}`, take {levels.duration(mean_s)} on average: {limit}, and "
+    return TINY_TASKS.finding(
+        observation,
+        lost_s,
+        f"{len(durations):,} tasks, most of them `{prefix}`, take {words.duration(mean_s)} on average: {limit}, and "
         f"{percent(share)} of the worker time is spent between tasks; more workers do not help.",
         f"let each `{prefix}` task do about {math.ceil(enough / max(mean_s, 1e-6)):,} times as much (a list of items "
-        f"per call, larger partitions or chunks), so that it takes {levels.duration(enough)} or more",
-        evidence=(
-            Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
-            Evidence("tasks", len(durations), "table tasks"),
-            Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
-            Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
-            Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
-        ),
+        f"per call, larger partitions or chunks), so that it takes {words.duration(enough)} or more",
+        Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
+        Evidence("tasks", len(durations), "table tasks"),
+        Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
+        Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
+        Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.9,
-        lost_s=lost_s,
-        link=TINY_TASKS.link,
     )
 
 
@@ -493,19 +473,3 @@ def _handling(observation: Observation) -> tuple[float, float]:
     scheduler = TRANSITIONS * float(cluster.get("scheduler_us_per_transition") or 0.0) * 1e-6
     worker = float(cluster.get("worker_us_per_task") or 0.0) * 1e-6
     return max(HANDLING_S, scheduler), max(HANDLING_S, worker)
-
-
-TINY_TASKS = Cause(
-    code="tiny-tasks",
-    title="Tasks too small to be handled",
-    needs="The mean task is shorter than one millisecond of scheduling times the threads (so that the scheduler cannot "
-    "feed them), or than two milliseconds (so that the worker does more for it than in it), and threads are idle while "
-    "tasks wait.",
-    ruled_out_by="Short tasks on so few threads that the scheduler keeps up (5 ms on 2 threads); waiting that is due "
-    "to restrictions, locality or late workers; idle threads with no task waiting.",
-    remedy="Let each task do more: lists of items, larger partitions or chunks",
-    link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
-    find=tiny_tasks,
-)
-
-CAUSES = (STRAGGLER, SKEWED_TASKS, SLOW_WORKER, TINY_TASKS)

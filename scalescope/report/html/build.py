@@ -1,4 +1,4 @@
-"""Puts the report of a run together."""
+"""Builds the HTML report of a run, and writes pages to files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis import knee
 from scalescope.analysis.summary import summarise
-from scalescope.analysis.worker_time import TITLES
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import UsageError
+from scalescope.model.metrics import PARTS
 from scalescope.report import links, rows
 from scalescope.report.files import replacing
 from scalescope.report.html import embed, page, theme
-from scalescope.report.html.glossary import PARTS, TERMS
+from scalescope.report.html.glossary import TERMS
 from scalescope.store.store import SweepRun
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
     bars = page.bars(summaries)
     worst = rows.worst_point(summaries, verdict)
     findings = page.blocks(verdict)
+    points, legend = rows.points_table(summaries, most=page.MOST_POINTS)
     return fill(
         "report.html.j2",
         canvas,
@@ -97,8 +98,8 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         provenance=page.provenance(run),
         packages=page.packages(run),
         links=links.of_run(run, followed_by)[: links.MOST_LINKS],
-        points=page.points_table(summaries) if summaries else None,
-        legend=page.legend(summaries) if summaries else "",
+        points=points if summaries else None,
+        legend=legend,
         bars=bars,
         parts=page.legend_parts(bars),
         series=page.series(knees),
@@ -106,7 +107,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         reasons=rows.reasons(summaries),
         warnings=rows.warnings(summaries),
         terms=TERMS,
-        worker_time=[(part, TITLES[part], text) for part, text in PARTS.items()],
+        worker_time=[(name, part.title, part.help) for name, part in PARTS.items()],
     )
 
 
@@ -131,7 +132,7 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
         lstrip_blocks=True,
         finalize=_together,
     )
-    environment.filters["coded"] = embed.coded
+    environment.filters |= {"coded": embed.coded, "safe_link": embed.safe_link, "value": page.evidence_value}
     return environment.get_template(template).render(
         **given,
         light=theme.LIGHT,
@@ -144,17 +145,10 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
 
 
 def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> Path:
-    """Write the report of a run; a reader of the file sees the old one or the whole new one.
-
-    Args:
-        path: Of the file; its folder must exist.
-        run: As `render`.
-        read: As `render`.
-        trial: As `render`.
-        followed_by: As `render`.
+    """Write what `render` makes; a reader of the file sees the old report or the whole new one.
 
     Raises:
-        UsageError: As `render`.
+        UsageError: As `render`, or the folder of the file does not exist.
         StoreError: The file cannot be written.
     """
     return save(path, lambda: render(run, read, trial=trial, followed_by=followed_by))

@@ -40,7 +40,7 @@ FONT = "system-ui, sans-serif"
 OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
 """Up to so many bars in so many rows each gets an outline, so that a very short one can still be seen."""
 LEFT = 64
-"""Pixels for the vertical axis, the same in all charts of a trial so that their times lie below each other."""
+"""Pixels for the vertical axis, the same in all charts of a trial so that their time axes are aligned."""
 HEAT_STEPS = 64
 PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)
 """What a text must consist of for Bokeh to find no formula in it."""
@@ -54,7 +54,7 @@ def bokeh_script() -> str:
 
 
 class Canvas:
-    """Figures that will stand in one page, and how they are to be coloured.
+    """The figures of one page, and their colours.
 
     Attributes:
         figures: By name; the element `chart-NAME` receives each.
@@ -113,7 +113,7 @@ class Canvas:
         return made
 
     def to_json(self) -> str:
-        """What the page's script draws from."""
+        """The figures as JSON, for the page's script."""
         document = Document()
         for made in self.figures.values():
             document.add_root(made)
@@ -141,11 +141,7 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
     if knee.fit is not None:
         curve = made.line(*_columns(knee.curve()), line_width=2)
         canvas.paint(curve.glyph, line_color="fit")
-    source = ColumnDataSource({"x": threads, "y": speedup})
-    marks = made.scatter("x", "y", source=source, size=9, line_width=1.5)
-    canvas.paint(marks.glyph, fill_color="busy", line_color="page")
-    tooltips = [("threads", "@x{0,0}"), ("speed-up", "@y{0,0.[00]}")]
-    made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+    _marks(canvas, made, threads, speedup, {"threads": "@x{0,0}", "speed-up": "@y{0,0.[00]}"})
 
 
 # ------------------------------------------------------------------ a study
@@ -184,16 +180,11 @@ def threshold(
     canvas.paint(made.multi_line("x", "y", source=ColumnDataSource(source), line_width=1.5).glyph, line_color="busy")
     height = dict(spots)
     rises = [(left, height[left], right, height[right]) for left, right in jumps if left in height and right in height]
-    names = ("x0", "y0", "x1", "y1")
-    source = (
-        dict(zip(names, map(list, zip(*rises, strict=True)), strict=True)) if rises else {each: [] for each in names}
-    )
-    canvas.paint(made.segment(*names, source=ColumnDataSource(source), line_width=2.5).glyph, line_color="fit")
-    measured = {"x": [x for x, _ in spots], "y": [y for _, y in spots]}
-    marks = made.scatter("x", "y", source=ColumnDataSource(measured), size=8, line_width=1.2)
-    canvas.paint(marks.glyph, fill_color="busy", line_color="page")
-    tooltips = [("value", "@x{0,0.[0000]}"), ("metric", "@y{0,0.[0000]}")]
-    made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+    ends_of_rises = {name: [rise[i] for rise in rises] for i, name in enumerate(("x0", "y0", "x1", "y1"))}
+    rising = made.segment(*ends_of_rises, source=ColumnDataSource(ends_of_rises), line_width=2.5)
+    canvas.paint(rising.glyph, line_color="fit")
+    tips = {"value": "@x{0,0.[0000]}", "metric": "@y{0,0.[0000]}"}
+    _marks(canvas, made, [x for x, _ in spots], [y for _, y in spots], tips, size=8)
 
 
 def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
@@ -204,17 +195,24 @@ def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, floa
     made.xaxis.ticker.min_interval = 1
     both = [(i, a, b) for i, (a, b) in enumerate(measured, 1) if a is not None and b is not None]
     source = {"x": [i for i, _, _ in both], "a": [a for _, a, _ in both], "b": [b for _, _, b in both]}
-    canvas.paint(
-        made.segment("x", "a", "x", "b", source=ColumnDataSource(source), line_width=1.5).glyph, line_color="ideal"
-    )
+    joined = made.segment("x", "a", "x", "b", source=ColumnDataSource(source), line_width=1.5)
+    canvas.paint(joined.glyph, line_color="ideal")
     for side, colour, marker in (("a", "transfer", "circle"), ("b", "fit", "square")):
         place = "ab".index(side)
         own = [(i, pair[place]) for i, pair in enumerate(measured, 1) if pair[place] is not None]
-        source = {"x": [i for i, _ in own], "y": [y for _, y in own]}
-        marks = made.scatter("x", "y", source=ColumnDataSource(source), size=9, marker=marker, line_width=1.2)
-        canvas.paint(marks.glyph, fill_color=colour, line_color="page")
-        tooltips = [("pair", "@x"), (side.upper(), "@y{0,0.[0000]}")]
-        made.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+        tips = {"pair": "@x", side.upper(): "@y{0,0.[0000]}"}
+        _marks(canvas, made, [i for i, _ in own], [y for _, y in own], tips, colour=colour, marker=marker)
+
+
+def _marks(
+    canvas: Canvas, made: Any, x: Sequence[Any], y: Sequence[Any], tips: dict[str, str], *, colour: str = "busy",
+    size: int = 9, **given: Any,
+) -> None:  # fmt: skip
+    """A mark for each measurement, with a tooltip."""
+    source = ColumnDataSource({"x": list(x), "y": list(y)})
+    marks = made.scatter("x", "y", source=source, size=size, line_width=1.2, **given)
+    canvas.paint(marks.glyph, fill_color=colour, line_color="page")
+    made.add_tools(HoverTool(renderers=[marks], tooltips=list(tips.items())))
 
 
 def _plain(text: str, other: str) -> str:
@@ -257,13 +255,13 @@ class TrialCharts:
         self._reading |= {"range": self._range.id, "makespan": makespan, "cursors": [], "figures": {}}
 
     def parallelism(self, profile: Profile) -> None:
-        """Threads that were there, tasks that could run, tasks that ran."""
+        """Threads available, tasks that could run, and tasks that ran."""
         steps = {"provisioned": profile.provisioned, "runnable": profile.runnable, "running": profile.running}
         made = self._figure("parallelism", height=220, y_label="threads, tasks")
         ids = {}
         for name, step in steps.items():
             level = step.level.astype(np.int32)
-            level[-1:] = level[-2:-1]  # all ends with the trial, which is no news
+            level[-1:] = level[-2:-1]  # the drop to zero at the end of the trial says nothing
             source = ColumnDataSource({"time": step.time.astype(np.float32), "level": level})
             ids[name] = source.id
             if name == "running":

@@ -40,7 +40,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Bars:
-    """What is drawn; one element each, ordered by row and time.
+    """The bars; one element each, ordered by row and time.
 
     Attributes:
         row: Row.
@@ -99,7 +99,7 @@ def stage_codes(attempts: Attempts, groups: Groups) -> npt.NDArray[np.uint8]:
 def bars(
     attempts: Attempts, row: Ints, stage: npt.NDArray[np.uint8], *, most: int = MOST_BARS, plain: int = PLAIN_BARS
 ) -> Bars:
-    """Draw each attempt, or merge what could not be told apart until at most `most` bars are left.
+    """A bar for each attempt; bars too short to be told apart are merged until at most `most` are left.
 
     A bar of several tasks has the colour of the stage that fills most of it; that of a lost attempt, if there is one.
 

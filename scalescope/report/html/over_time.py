@@ -15,19 +15,19 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.report import rows
 from scalescope.report.html import gantt, series
 from scalescope.report.html.charts import Canvas, TrialCharts
-from scalescope.report.html.page import Table
 from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
+from scalescope.report.table import Table
 
 TABLE_TIMES = 12
-"""Rows of the tables that stand for charts over time."""
+"""Rows of the tables that repeat charts over time."""
 TABLE_WORKERS = 10
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart over the time of the trial, and what says the same in words and numbers.
+class TimeChart:
+    """A chart over the time of the trial, and the same in words and numbers.
 
     Attributes:
         name: Of the figure.
@@ -46,7 +46,7 @@ class Chart:
     notice: str = ""
 
 
-def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[Chart]:
+def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[TimeChart]:
     """Draw all charts for which there are records.
 
     Args:
@@ -112,25 +112,26 @@ def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
     return [(stage_colour(code), name if code in present else "") for code, name in enumerate(names)]
 
 
-def _parallelism(attempts: Attempts, levels: Profile) -> Chart:
+def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
     times = np.linspace(0.0, attempts.makespan, TABLE_TIMES + 1)[:-1]
     columns = [series.at(step, times) for step in (levels.provisioned, levels.runnable, levels.running)]
     cells = [
         (rows.seconds(float(time)), *(f"{level:,}" for level in at)) for time, *at in zip(times, *columns, strict=True)
     ]
+    heads = ("at s", "threads there", "tasks runnable", "tasks running")
     mean = float((attempts.stop - attempts.start).sum()) / attempts.makespan
-    return Chart(
+    return TimeChart(
         "parallelism",
         "Parallelism",
         f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
-        f"{plural(levels.provisioned.peak, 'thread')}; at most "
-        f"{plural(levels.runnable.peak, 'task')} could have run at once.",
-        Table("Parallelism over time", ("at s", "threads there", "tasks runnable", "tasks running"), tuple(cells), 0),
+        f"{plural(levels.provisioned.peak, 'thread')}; at most {plural(levels.runnable.peak, 'task')} could have run "
+        "at once.",
+        Table.of("Parallelism over time", heads, tuple(cells), 0),
         (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
     )
 
 
-def _heat(heat: Heat, names: Sequence[str]) -> Chart:
+def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
     idle = int((heat.busy == 0).sum())
     shown = list(range(len(heat.order)))
     if len(shown) > 2 * TABLE_WORKERS:
@@ -141,12 +142,12 @@ def _heat(heat: Heat, names: Sequence[str]) -> Chart:
     never = f"{idle:,} of {plural(len(heat.order), 'worker')} never ran a task" if idle else "Every worker ran a task"
     middle = float(np.median(heat.busy))
     half = f", half of all at least {percent(middle)}" if middle >= 0.01 else ""
-    return Chart(
+    return TimeChart(
         "heat",
         "Busy workers",
-        f"{never}; the busiest was busy "
-        f"{percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is on top.",
-        Table(
+        f"{never}; the busiest was busy {percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is "
+        "on top.",
+        Table.of(
             "Busy share of workers, the busiest first",
             ("worker", "busy"),
             cells,
@@ -157,14 +158,14 @@ def _heat(heat: Heat, names: Sequence[str]) -> Chart:
     )
 
 
-def _gantt(attempts: Attempts, stages: Sequence[tuple[str, str]], lines: gantt.Rows, bars: gantt.Bars) -> Chart:
+def _gantt(attempts: Attempts, stages: Sequence[tuple[str, str]], lines: gantt.Rows, bars: gantt.Bars) -> TimeChart:
     idle = len(attempts.addresses) - len(np.unique(lines.worker))
     without = f" {plural(idle, 'worker')} without a task {'is' if idle == 1 else 'are'} left out." if idle else ""
     text = (
         f"{plural(bars.tasks, 'task')} on {plural(len(lines.worker), 'thread')}, in the order of the workers above; "
         f"the stages and their times are in the table below.{without}"
     )
-    return Chart(
+    return TimeChart(
         "gantt",
         "What each thread ran",
         text,
@@ -183,7 +184,7 @@ def _drawn(bars: gantt.Bars) -> str:
     return text + (f" The {bars.left_out:,} shortest are left out." if bars.left_out else "")
 
 
-def _memory(memory: Memory) -> Chart:
+def _memory(memory: Memory) -> TimeChart:
     def gib(values: Floats) -> str:
         return f"{float(values.max(initial=0)) / 2**30:,.3g} GiB"
 
@@ -194,12 +195,12 @@ def _memory(memory: Memory) -> Chart:
         (rows.seconds(float(memory.time[i])), *(f"{float(column[i]) / 2**30:,.3g}" for column in columns)) for i in at
     )
     spilled = f", and {gib(memory.spilled)} were spilled" if memory.spilled.any() else "; nothing was spilled"
-    return Chart(
+    return TimeChart(
         "memory",
         "Memory",
         f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {gib(memory.rss)} "
         f"together, the fullest {gib(memory.highest)}{spilled}.",
-        Table("Memory over time, GiB", heads, cells, 0),
+        Table.of("Memory over time, GiB", heads, cells, 0),
         (
             ("busy", "all workers, resident"),
             ("transfer", "results they hold (managed)"),

@@ -1,4 +1,4 @@
-"""What the page says about the sweep as a whole, as texts and tables for the template."""
+"""What the page says about the sweep as a whole: texts and tables for the template."""
 
 from __future__ import annotations
 
@@ -10,45 +10,19 @@ from scalescope import __version__
 from scalescope.analysis.knee import Knee
 from scalescope.analysis.summary import PointSummary, label, percent, plural, settings, varied
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.model.trial import WORKER_TIME
+from scalescope.model.metrics import WORKER_TIME
 from scalescope.report import rows
-from scalescope.report.html.embed import safe_link
 from scalescope.store.store import SweepRun
 
 MOST_POINTS = 200
-"""Points in a table; more could not be read."""
+"""Points in a table: nobody reads more."""
 MOST_KNEES = 6
 """Charts of series; the table has the points of the others."""
 VERSIONS = ("python", "dask", "distributed")
-WORDS = {
-    Severity.HIGH: "Grave",
-    Severity.MEDIUM: "Worth mending",
-    Severity.LOW: "Minor",
-    Severity.INFO: "For information",
-}
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of texts; the first `labels` columns are words, all others numbers.
-
-    Attributes:
-        caption: What it shows.
-        heads: Headings.
-        rows: Cells.
-        labels: Columns set to the left.
-        notice: What was left out, if anything.
-    """
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    labels: int = 1
-    notice: str = ""
-
-
-@dataclass(frozen=True)
-class Bar:
+class WorkerTimeBar:
     """The worker time of one point.
 
     Attributes:
@@ -63,32 +37,24 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Block:
-    """A finding as the page shows it.
+class FindingBlock:
+    """A finding, and what the page says of it besides.
 
     Attributes:
+        finding: The finding.
         level: Class of the style sheet: the severity, or `good`.
         word: The same in a word.
-        code: Of the finding.
-        summary: One sentence.
-        remedy: One sentence, or empty.
-        link: An address that may be followed, or empty.
-        evidence: What, value and source of each number.
         facts: Confidence, points concerned and worker time lost, in words.
     """
 
+    finding: Finding
     level: str
     word: str
-    code: str
-    summary: str
-    remedy: str
-    link: str
-    evidence: tuple[tuple[str, str, str], ...]
     facts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Series:
+class SpeedupChart:
     """A chart of speed-up against threads.
 
     Attributes:
@@ -106,12 +72,12 @@ class Series:
     legend: tuple[tuple[str, str], ...]
 
 
-def blocks(verdict: Verdict) -> list[Block]:
+def blocks(verdict: Verdict) -> list[FindingBlock]:
     """All findings, the worst first."""
     return [_block(finding) for finding in verdict.findings]
 
 
-def _block(finding: Finding) -> Block:
+def _block(finding: Finding) -> FindingBlock:
     healthy = finding.code == "healthy"
     facts = []
     if finding.confidence < 1:
@@ -120,19 +86,12 @@ def _block(finding: Finding) -> Block:
         facts.append(f"at {plural(len(finding.points), 'point')}")
     if finding.lost_s > 0:
         facts.append(f"{rows.seconds(finding.lost_s)} thread-seconds lost to it")
-    return Block(
-        level="good" if healthy else str(finding.severity),
-        word="No fault found" if healthy else WORDS[finding.severity],
-        code=finding.code,
-        summary=finding.summary,
-        remedy=f"{finding.remedy}." if finding.remedy else "",
-        link=safe_link(finding.link),
-        evidence=tuple((item.what, _value(item.value), item.source) for item in finding.evidence),
-        facts=tuple(facts),
-    )
+    level, word = ("good", "No fault found") if healthy else (str(finding.severity), finding.severity.word)
+    return FindingBlock(finding, level, word, tuple(facts))
 
 
-def _value(value: float | int | str) -> str:
+def evidence_value(value: float | int | str) -> str:
+    """A number in four digits, or a text."""
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else value
@@ -226,25 +185,7 @@ def moment(iso: str) -> str:
 # ------------------------------------------------------------------ points
 
 
-def points_table(summaries: Sequence[PointSummary]) -> Table:
-    """One row per point, as on the terminal."""
-    shown = rows.columns(summaries)
-    kept = summaries[:MOST_POINTS]
-    return Table(
-        "What was measured, a row per point",
-        tuple(column.title for column in shown),
-        tuple(tuple(rows.cells(summary, shown)) for summary in kept),
-        labels=0,
-        notice=_left_out(len(summaries), len(kept), "points"),
-    )
-
-
-def legend(summaries: Sequence[PointSummary]) -> str:
-    """What the headings of `points_table` mean."""
-    return rows.legend(rows.columns(summaries))
-
-
-def bars(summaries: Sequence[PointSummary]) -> list[Bar]:
+def bars(summaries: Sequence[PointSummary]) -> list[WorkerTimeBar]:
     """Where the worker time went, per point that was measured."""
     names = varied(summary.point for summary in summaries)
     found = []
@@ -252,22 +193,22 @@ def bars(summaries: Sequence[PointSummary]) -> list[Bar]:
         if summary.metrics is not None:
             parts = rows.worker_time_parts(summary.metrics)
             total = rows.seconds(sum(part.seconds for part in parts))
-            found.append(Bar(label(summary.point, names), total, parts))
+            found.append(WorkerTimeBar(label(summary.point, names), total, parts))
     return found
 
 
-def legend_parts(found: Sequence[Bar]) -> list[tuple[str, str]]:
+def legend_parts(found: Sequence[WorkerTimeBar]) -> list[tuple[str, str]]:
     """Name and title of every part that occurs in some bar."""
     titles = {part.name: part.title for bar in found for part in bar.parts}
     return [(name, titles[name]) for name in WORKER_TIME if name in titles]
 
 
-def series(knees: Sequence[Knee]) -> list[Series]:
+def series(knees: Sequence[Knee]) -> list[SpeedupChart]:
     """The charts of speed-up."""
     return [_series(f"knee-{i}", knee) for i, knee in enumerate(knees[:MOST_KNEES])]
 
 
-def _series(name: str, knee: Knee) -> Series:
+def _series(name: str, knee: Knee) -> SpeedupChart:
     legend = [("busy", "measured"), ("ideal", "ideal: every thread always busy")]
     if knee.fit is not None:
         band = ", with its knee and the 95 % interval" if knee.k is not None else ""
@@ -275,17 +216,13 @@ def _series(name: str, knee: Knee) -> Series:
     line = knee.line
     if knee.low is not None and knee.high is not None:
         line += f" 95 % interval of the knee: {knee.low:,.0f} to {knee.high:,.0f} threads."
-    return Series(name, knee.title[:1].upper() + knee.title[1:], line, _refine(knee), tuple(legend))
+    return SpeedupChart(name, knee.title[:1].upper() + knee.title[1:], line, _refine(knee), tuple(legend))
 
 
 def _refine(knee: Knee) -> str:
     if not knee.refine:
         return ""
-    return "To know better, measure " + ", ".join(f"{count:,}" for count in knee.refine) + " workers too."
-
-
-def _left_out(total: int, shown: int, what: str) -> str:
-    return "" if total == shown else f"Shown are the first {shown:,} of {total:,} {what}."
+    return "To narrow it down, measure " + ", ".join(f"{count:,}" for count in knee.refine) + " workers too."
 
 
 def worst_text(worst: PointSummary, summaries: Sequence[PointSummary], verdict: Verdict | None) -> str:
@@ -295,14 +232,14 @@ def worst_text(worst: PointSummary, summaries: Sequence[PointSummary], verdict: 
 
 def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
     """Why this point is looked at (`rows.worst_point`)."""
-    grave = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
-    if any(worst.point.id in finding.points[:1] for finding in grave):
+    faults = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
+    if any(worst.point.id in finding.points[:1] for finding in faults):
         return "the point that the verdict rests on"
     return "the point with the smallest busy share of its worker time"
 
 
 def key_figures(worst: PointSummary | None) -> list[tuple[str, str, str]]:
-    """The few numbers that matter most, of the point that the verdict rests on: value, meaning, and how to take it."""
+    """The few numbers that matter most, of the point that the verdict rests on: value, meaning, and a note."""
     if worst is None or worst.metrics is None:
         return []
     metrics, point = worst.metrics, worst.point

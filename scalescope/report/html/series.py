@@ -1,4 +1,4 @@
-"""Series over the time of a trial, short enough to be drawn and to be read."""
+"""Memory and busy workers over the time of a trial, resampled so that they can be drawn."""
 
 from __future__ import annotations
 

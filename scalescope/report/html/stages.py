@@ -13,14 +13,14 @@ from scalescope.analysis.measure import Stage, peak
 from scalescope.analysis.summary import plural
 from scalescope.diagnosis.observation import Observation
 from scalescope.report import rows
-from scalescope.report.html.page import Table
+from scalescope.report.table import Table
 
 MOST_STAGES = 60
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Task groups, found once for all that needs them.
+    """The task groups of a trial, for charts and tables.
 
     Attributes:
         stages: All stages, in the order in which they began.
@@ -92,7 +92,7 @@ def table(seen: Observation, attempts: Attempts, groups: Groups) -> Table:
         "p99 s", "longest s", "work s", "from–to s",
     )  # fmt: skip
     left = len(groups.stages) - len(kept)
-    return Table(
+    return Table.of(
         _flow(seen) + "stages in the order in which they began",
         heads,
         tuple(cells),

@@ -1,4 +1,4 @@
-"""What the page says about one trial: charts over its time, stages, critical path, and what would be if."""
+"""What the page says about one trial: charts over its time, stages, critical path and what-if replays."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.report import rows
 from scalescope.report.html import over_time, page, stages, what_if
 from scalescope.report.html.charts import Canvas
-from scalescope.report.html.over_time import Chart
-from scalescope.report.html.page import Table
+from scalescope.report.html.over_time import TimeChart
+from scalescope.report.table import Table
 from scalescope.store.store import SweepRun
 
 ReadTables = Callable[[Trial], Tables]
 
 
 @dataclass(frozen=True)
-class Page:
-    """All that is said of one trial.
+class TrialPage:
+    """Everything that the page says about one trial.
 
     Attributes:
         title: The point in words.
@@ -40,7 +40,7 @@ class Page:
     title: str
     why: str
     missing: str = ""
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[TimeChart, ...] = ()
     stages: Table | None = None
     path: Table | None = None
     path_text: str = ""
@@ -69,36 +69,38 @@ def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> t
         for trial in recorded:
             if trial.state is state:
                 return trial, why
-    return (recorded[0], "a trial that does not count") if recorded else None
+    return (recorded[0], "a trial that was excluded") if recorded else None
 
 
-def build(run: SweepRun, summaries: Sequence[PointSummary], read: ReadTables, canvas: Canvas, key: str = "") -> Page:
+def build(
+    run: SweepRun, summaries: Sequence[PointSummary], read: ReadTables, canvas: Canvas, key: str = ""
+) -> TrialPage:
     """Draw one trial, and say in words and tables what the drawings show."""
     chosen = choose(run, summaries, key)
     if chosen is None:
-        return Page("", "", missing="No trial of this run has records of its tasks, so there is nothing to draw.")
+        return TrialPage("", "", missing="No trial of this run has records of its tasks, so there is nothing to draw.")
     trial, why = chosen
     title = label(trial.point, varied(summary.point for summary in summaries))
     if trial.state is not TrialState.VALID:
         why += f", {trial.state}: {trial.reason.strip().partition(chr(10))[0] or 'no reason given'}"
     if not trial.records:
-        return Page(title, why, missing="Nothing was recorded of it.")
+        return TrialPage(title, why, missing="Nothing was recorded of it.")
     try:
         tables = read(trial)
         attempts = Attempts.read(tables)
     except (StoreError, CaptureError) as error:  # the rest of the report stands without it
-        return Page(title, why, missing=str(error))
+        return TrialPage(title, why, missing=str(error))
     return _build(Observation(trial, tables, attempts), attempts, title, why, summaries, canvas)
 
 
 def _build(
     seen: Observation, attempts: Attempts, title: str, why: str, summaries: Sequence[PointSummary], canvas: Canvas
-) -> Page:
+) -> TrialPage:
     graph = Graph.read(seen.tables, attempts)
     groups = stages.Groups.of(seen.stages, attempts)
     path, path_text = what_if.path(attempts, graph)
     replays, replays_text = what_if.what_if(seen.trial, attempts, graph, summaries)
-    return Page(
+    return TrialPage(
         title,
         why,
         charts=tuple(over_time.draw(seen, attempts, groups, canvas)),

@@ -1,4 +1,4 @@
-"""What the recorded graph allows, and how long it would have taken otherwise."""
+"""The critical path of the recorded graph, and replays of it on other numbers of threads and with other tasks."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.graph import Graph
-from scalescope.analysis.replay import Replay, validate
+from scalescope.analysis.replay import Replay, errors
 from scalescope.analysis.summary import PointSummary, percent, plural, settings
 from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
 from scalescope.report import rows
-from scalescope.report.html.page import Table
+from scalescope.report.table import MISSING, Table
 
 MOST_PREFIXES = 20
 MOST_REPLAYED = 150_000
-"""Tasks scheduled on paper in all, about 2 s: of a large trial only the first questions are answered."""
+"""Tasks replayed in all, which takes about 2 s: of a large trial only the first questions are answered."""
 MOST_MEASURED = 6
 DOUBTFUL = 0.2
-"""Error of a replay from which on its other answers are worth little."""
+"""Error of a replay from which on its other answers should not be relied on."""
 CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
     ("twice as many partitions", 2.0, lambda replay: replay.with_partitions(2.0)),
     ("ten times as many partitions", 10.0, lambda replay: replay.with_partitions(10.0)),
@@ -26,7 +26,7 @@ CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
     ("tasks half as long", 1.0, lambda replay: replay.with_durations(0.5)),
     ("tasks twice as long", 1.0, lambda replay: replay.with_durations(2.0)),
 )
-"""In words, how many times as many tasks, and how."""
+"""What is changed in words, how many times as many tasks that makes, and how to do it."""
 
 
 def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
@@ -48,13 +48,13 @@ def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
         f"{percent(longest.span_s / attempts.makespan)} of the makespan: no number of workers makes this graph faster "
         f"than that. {useful}"
     )
-    return Table("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
+    return Table.of("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
 
 
 def what_if(
     trial: Trial, attempts: Attempts, graph: Graph, summaries: Sequence[PointSummary]
 ) -> tuple[Table | None, str]:
-    """Makespans on other numbers of threads and at other task sizes, and how far they can be believed."""
+    """Makespans on other numbers of threads and at other task sizes, and how reliable they are."""
     tasks, here = len(attempts.start), trial.point.threads
     if tasks > MOST_REPLAYED:
         return None, f"Not replayed: it has more than {MOST_REPLAYED:,} tasks."
@@ -75,7 +75,7 @@ def what_if(
             left -= int(times * tasks)
             cells.append(_row(f"{plural(here, 'thread')}, {text}", change(replay).makespan(here), replayed[here], None))
     heads = ("what", "makespan s", "speed-up", "measured s", "error")
-    return Table("The recorded graph, scheduled again on paper", heads, tuple(cells)), _believed(replayed, measured)
+    return Table.of("The recorded graph, replayed", heads, tuple(cells)), _believed(replayed, measured)
 
 
 def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:
@@ -89,23 +89,23 @@ def _threads(threads: int, here: int) -> str:
 
 
 def _row(what: str, makespan: float, reference: float, measured: float | None) -> tuple[str, ...]:
-    faster = rows.speedup(reference / makespan) if makespan > 0 else rows.MISSING
-    error = rows.MISSING if measured is None else _error(makespan / measured - 1)
+    faster = rows.speedup(reference / makespan) if makespan > 0 else MISSING
+    error = MISSING if measured is None else _error(makespan / measured - 1)
     return (what, rows.seconds(makespan), faster, rows.seconds(measured), error)
 
 
 def _believed(replayed: dict[int, float], measured: dict[int, float]) -> str:
-    compared = validate(replayed, measured)
+    compared = errors(replayed, measured)
     how = "List scheduling of the recorded durations; contention and transfers between workers are not modelled. "
-    if compared is None:
+    if not compared:
         return how + "It could not be compared with any measurement."
-    points = plural(len(compared.threads), "measured point")
-    doubt = ": do not rely on it here" if abs(compared.worst) > DOUBTFUL else ""
-    return how + f"Against {points} it is off by {_error(compared.worst)} at most{doubt}."
+    worst = max(compared.values(), key=abs)
+    doubt = ": do not rely on it here" if abs(worst) > DOUBTFUL else ""
+    return how + f"Against {plural(len(compared), 'measured point')} it is off by {_error(worst)} at most{doubt}."
 
 
 def _error(share: float) -> str:
-    """`+1.2 %`; what would be shown as nothing has no sign."""
+    """`+1.2 %`; without a sign where it rounds to zero."""
     return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+.1f} %"
 
 

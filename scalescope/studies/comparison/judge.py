@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from scalescope.analysis import sequential
 from scalescope.analysis.paired import (
@@ -34,17 +35,14 @@ from scalescope.analysis.paired import (
     typical,
 )
 from scalescope.analysis.summary import plural
-from scalescope.errors import InvalidField
+from scalescope.model import parameters
+from scalescope.model.mapping import Mapped, from_mapping
+from scalescope.model.parameters import Parameter
+from scalescope.studies.comparison.parameters import FEWEST, ComparisonParameters, MaxPairs, SmallestEffect
 
-FEWEST = 7
-"""Pairs below which nothing is decided: with 5, the sign-flip test cannot reject at all; with 7, a difference of 5 %
-under noise of 2.2 % per trial is found in 93 % of runs."""
 FIRST = 3
 """Pairs after which it is given up where none was valid."""
-SMALLEST_EFFECT = 0.03
-"""The smallest effect that is looked for: what 20 pairs can still tell from none where trials spread by 2-3 %."""
-MOST_PAIRS, ALPHA = 20, 0.05
-LIMIT_PAIRS = 1000
+ALPHA = 0.05
 
 
 class Decision(StrEnum):
@@ -56,8 +54,11 @@ class Decision(StrEnum):
     UNDECIDED = "undecided"
 
 
+DIFFERENT = (Decision.SLOWER, Decision.FASTER)
+
+
 @dataclass(frozen=True)
-class Question:
+class ComparisonQuestion(Mapped):
     """What is compared, and how closely.
 
     Attributes:
@@ -66,8 +67,6 @@ class Question:
         a: What A is called.
         b: What B is called.
         larger_is_slower: True for times; False for what should be large, such as `efficiency`.
-        smallest_effect: Differences up to it are called the same: 0.03 is 3 %. 0 calls nothing the same but equality.
-        max_pairs: Valid pairs after which it is given up.
         alpha: Share of comparisons of equals that may raise a false alarm, all looks together.
 
     Raises:
@@ -79,17 +78,12 @@ class Question:
     a: str = "A"
     b: str = "B"
     larger_is_slower: bool = True
-    smallest_effect: float = SMALLEST_EFFECT
-    max_pairs: int = MOST_PAIRS
-    alpha: float = ALPHA
+    smallest_effect: SmallestEffect = ComparisonParameters.smallest_effect
+    max_pairs: MaxPairs = ComparisonParameters.max_pairs
+    alpha: Annotated[float, Parameter("", minimum=0.0001, maximum=0.5)] = ALPHA
 
     def __post_init__(self) -> None:
-        if not FEWEST <= self.max_pairs <= LIMIT_PAIRS:
-            raise InvalidField("max_pairs", self.max_pairs, f"a whole number from {FEWEST} to {LIMIT_PAIRS}")
-        if not 0 <= self.smallest_effect < 1:
-            raise InvalidField("smallest_effect", self.smallest_effect, "a share from 0 to below 1; 0.03 is 3 %")
-        if not 0 < self.alpha <= 0.5:
-            raise InvalidField("alpha", self.alpha, "a share above 0, at most 0.5")
+        parameters.check_fields(self)
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -100,10 +94,6 @@ class Question:
     def level(self) -> float:
         """Nominal level of each look."""
         return sequential.level(self.alpha, self.looks)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -124,9 +114,10 @@ class Comparison:
         decision: What B is.
         line: One sentence for people.
         measured: All pairs, valid or not, in the order in which they ran.
+        q: Its p after Benjamini and Hochberg; None where it is alone, or has too few pairs for a p.
     """
 
-    question: Question
+    question: ComparisonQuestion
     ratio: float | None
     low: float | None
     high: float | None
@@ -139,11 +130,31 @@ class Comparison:
     decision: Decision
     line: str
     measured: tuple[tuple[float | None, float | None], ...] = ()
+    q: float | None = None
+
+    @property
+    def different(self) -> bool:
+        """Whether B is slower or faster."""
+        return self.decision in DIFFERENT
+
+    @property
+    def size(self) -> float:
+        """How far the ratio is from 1, on a logarithmic scale."""
+        return abs(math.log(self.ratio)) if self.ratio and self.ratio < math.inf else math.inf
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it; None stands for an infinite ratio too."""
-        given = {**asdict(self), "measured": [list(pair) for pair in self.measured]}
-        return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in given.items()}
+        """As JSON carries it; None stands for what is infinite too. Without `q`, which only a family has."""
+        given = {name: value for name, value in asdict(self).items() if name != "q"}
+        return {
+            name: None if isinstance(value, float) and math.isinf(value) else value for name, value in given.items()
+        }
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Comparison:
+        """What `to_mapping` gave, alone or in a family; with two valid pairs, a number that is None was infinite."""
+        names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
+        infinite = {name: math.inf for name in names if data[name] is None}
+        return from_mapping(cls, {**data, **infinite})
 
 
 def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:
@@ -156,7 +167,7 @@ def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:
     return ("a", "b") if first == (pair % 2 == 0) else ("b", "a")
 
 
-def further(question: Question, pairs: Pairs) -> int:
+def further(question: ComparisonQuestion, pairs: Pairs) -> int:
     """How many more pairs to run before the next look; 0 when there is nothing more to ask.
 
     Pairs that are not valid are replaced, until there are `FEWEST` of them and they are no fewer than the valid ones.
@@ -178,7 +189,7 @@ def further(question: Question, pairs: Pairs) -> int:
     return question.looks[question.looks.index(found.pairs) + 1] - found.pairs
 
 
-def judge(question: Question, pairs: Pairs) -> Comparison:
+def judge(question: ComparisonQuestion, pairs: Pairs) -> Comparison:
     """What the pairs say, whenever it was that they ended: after the last look, or when time was up.
 
     Raises:
@@ -186,10 +197,9 @@ def judge(question: Question, pairs: Pairs) -> Comparison:
     """
     every, measured = effects(pairs), tuple(pairs)
     if every.pairs < 2:
-        line, none = _too_few(question, every), Decision.UNDECIDED
-        return Comparison(
-            question, None, None, None, None, None, every.pairs, every.dropped, 0, None, none, line, measured
-        )
+        nothing = (None, None, None, None, None)
+        line = _too_few(question, every)
+        return Comparison(question, *nothing, every.pairs, every.dropped, 0, None, Decision.UNDECIDED, line, measured)
     found = typical(every)
     low, high = interval(found, question.level)
     p = sequential.corrected(t_test(found), question.looks)
@@ -220,53 +230,33 @@ def change(ratio: float) -> str:
     share = 100 * (ratio - 1)
     if abs(share) < 1e-9:
         return "equal"
-    return f"{abs(share):.2g} % {'higher' if share > 0 else 'lower'}"
+    return f"{_digits(abs(share))} % {'higher' if share > 0 else 'lower'}"
+
+
+def _digits(percent: float, sign: str = "") -> str:
+    """Two digits that count, and never an exponent."""
+    return f"{percent:{sign}.2g}" if abs(percent) < 99.5 else f"{percent:{sign}.0f}"
 
 
 # ------------------------------------------------------------------ many
 
 
 @dataclass(frozen=True)
-class Member:
-    """One comparison among many.
-
-    Attributes:
-        comparison: What its pairs say.
-        q: Its p after Benjamini and Hochberg; None where it has too few pairs for a p.
-        decision: As its own, but undecided where a difference is not significant among so many.
-    """
-
-    comparison: Comparison
-    q: float | None
-    decision: Decision
-
-    @property
-    def shown(self) -> bool:
-        """Whether a table shows it: B is slower or faster."""
-        return self.decision in (Decision.SLOWER, Decision.FASTER)
-
-
-@dataclass(frozen=True)
 class Family:
-    """Many comparisons, of which only differences that last are shown.
+    """Many comparisons in the order in which they were given, and a sentence about those that differ."""
 
-    Attributes:
-        members: All of them, in the order in which they were given.
-        line: One sentence for people: counts, and what is hidden.
-    """
-
-    members: tuple[Member, ...]
+    members: tuple[Comparison, ...]
     line: str
 
     @property
-    def shown(self) -> tuple[Member, ...]:
+    def shown(self) -> tuple[Comparison, ...]:
         """Differences: the largest first."""
-        return tuple(sorted((each for each in self.members if each.shown), key=_size, reverse=True))
+        return tuple(each for each in ordered(self.members) if each.different)
 
     @property
-    def hidden(self) -> tuple[Member, ...]:
+    def hidden(self) -> tuple[Comparison, ...]:
         """Those that a table hides and counts."""
-        return tuple(each for each in self.members if not each.shown)
+        return tuple(each for each in self.members if not each.different)
 
     def count(self, decision: Decision) -> int:
         """How many are so."""
@@ -274,28 +264,35 @@ class Family:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        members = [{**each.comparison.to_mapping(), "q": each.q, "decision": each.decision} for each in self.members]
+        members = [{**each.to_mapping(), "q": each.q} for each in self.members]
         counts = {str(decision): self.count(decision) for decision in Decision}
         return {"line": self.line, "counts": counts, "hidden": len(self.hidden), "members": members}
 
 
+def ordered(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Differences first, the largest of them on top; then the others as they were given."""
+    return sorted(comparisons, key=lambda each: -each.size if each.different else 1.0)
+
+
 def family(comparisons: Sequence[Comparison], *, alpha: float = ALPHA) -> Family:
-    """Correct many comparisons for their number: of the differences shown, at most `alpha` are expected to be none."""
+    """Correct many comparisons for their number: of the differences shown, at most `alpha` are expected to be none.
+
+    One that is not significant among so many becomes undecided.
+    """
     tested = [each for each in comparisons if each.p is not None and each.pairs >= FEWEST]
     adjusted = dict(zip(map(id, tested), false_discovery([each.p or 0.0 for each in tested]), strict=True))
     members = []
     for each in comparisons:
-        q, decision = adjusted.get(id(each)), each.decision
-        if decision in (Decision.SLOWER, Decision.FASTER) and (q is None or q > alpha):
-            decision = Decision.UNDECIDED
-        members.append(Member(each, q, decision))
+        q = adjusted.get(id(each))
+        faint = each.different and (q is None or q > alpha)
+        members.append(replace(each, q=q, decision=Decision.UNDECIDED if faint else each.decision))
     return Family(tuple(members), _family_line(members))
 
 
 # ------------------------------------------------------------------ deciding
 
 
-def _decide(question: Question, found: Effects) -> Decision:
+def _decide(question: ComparisonQuestion, found: Effects) -> Decision:
     low, high = interval(found, 2 * question.level)  # two one-sided tests, each at the level of a look
     smallest = found.effect(1 + question.smallest_effect)
     if -smallest <= low and high <= smallest:
@@ -308,7 +305,7 @@ def _decide(question: Question, found: Effects) -> Decision:
 # ------------------------------------------------------------------ in words
 
 
-def _line(question: Question, found: Effects, decision: Decision, p: float) -> str:
+def _line(question: ComparisonQuestion, found: Effects, decision: Decision, p: float) -> str:
     low, high = interval(found, question.level)
     size = f"{question.metric} {change(found.ratio(found.mean))}"
     pairs = plural(found.pairs + found.outlying, "pair") + _set_aside(found)
@@ -327,15 +324,15 @@ def _line(question: Question, found: Effects, decision: Decision, p: float) -> s
     return f"{_undecided(question)}: {figures}. {_advice(question, found)}"
 
 
-def _head(question: Question) -> str:
+def _head(question: ComparisonQuestion) -> str:
     return f"{question.name}: " if question.name else ""
 
 
-def _undecided(question: Question) -> str:
+def _undecided(question: ComparisonQuestion) -> str:
     return f"{_head(question)}Undecided whether {question.b} differs from {question.a}"
 
 
-def _advice(question: Question, found: Effects) -> str:
+def _advice(question: ComparisonQuestion, found: Effects) -> str:
     if t_test(found) <= question.level:
         flipped = f"p = {sign_flip(found):.2g}"
         return f"The t-test sees a difference, the sign-flip test ({flipped}) does not: look for odd trials."
@@ -343,7 +340,7 @@ def _advice(question: Question, found: Effects) -> str:
     return f"{seen}; for less, raise max_pairs or use a quieter machine."
 
 
-def _too_few(question: Question, found: Effects) -> str:
+def _too_few(question: ComparisonQuestion, found: Effects) -> str:
     have = f"{_undecided(question)}: {plural(found.pairs, 'valid pair')} of at least {FEWEST}"
     if not found.dropped:
         return f"{have}. Allow more time."
@@ -352,10 +349,10 @@ def _too_few(question: Question, found: Effects) -> str:
 
 def _end(ratio: float) -> str:
     """An end of an interval: `+5.1 %`, `12 times`."""
-    return f"{100 * (ratio - 1):+.2g} %" if 0.5 < ratio < 2 else f"{ratio:.3g} times"
+    return f"{_digits(100 * (ratio - 1), '+')} %" if 0.5 < ratio < 2 else f"{ratio:.3g} times"
 
 
-def _confidence(question: Question) -> str:
+def _confidence(question: ComparisonQuestion) -> str:
     return f"{100 * (1 - question.alpha):g} %"
 
 
@@ -368,15 +365,11 @@ def _set_aside(found: Effects) -> str:
     return f", {', '.join(parts)}" if parts else ""
 
 
-def _family_line(members: Sequence[Member]) -> str:
-    counts = {decision: sum(each.decision is decision for each in members) for decision in Decision}
-    shown = counts[Decision.SLOWER] + counts[Decision.FASTER]
-    parts = [f"{counts[decision]} {decision}" for decision in (Decision.SLOWER, Decision.FASTER) if counts[decision]]
-    rest = [f"{counts[decision]} {decision}" for decision in (Decision.SAME, Decision.UNDECIDED) if counts[decision]]
-    hidden = f"; hidden: {', '.join(rest)}" if rest else ""
-    return f"{plural(len(members), 'comparison')}: {', '.join(parts) if shown else 'no difference'}{hidden}."
-
-
-def _size(member: Member) -> float:
-    ratio = member.comparison.ratio or 0.0
-    return abs(math.log(ratio)) if 0 < ratio < math.inf else math.inf
+def _family_line(members: Sequence[Comparison]) -> str:
+    counts = Counter(each.decision for each in members)
+    shown, rest = (
+        ", ".join(f"{counts[each]} {each}" for each in Decision if counts[each] and (each in DIFFERENT) is different)
+        for different in (True, False)
+    )
+    hidden = f"; hidden: {rest}" if rest else ""
+    return f"{plural(len(members), 'comparison')}: {shown or 'no difference'}{hidden}."

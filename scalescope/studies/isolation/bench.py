@@ -40,8 +40,7 @@ class Bench:
 
     Args:
         store: Where the steps are kept; the caller closes it.
-        address: Of the store.
-        records: Address of the raw records.
+        address: Of the store, and of its raw records.
         isolation: Id of the isolation that the steps are of.
         symptom: What is looked for.
         start: The trial that the search begins with, and its setting.
@@ -53,8 +52,7 @@ class Bench:
         self,
         store: Store,
         *,
-        address: str,
-        records: str,
+        address: tuple[str, str],
         isolation: str,
         symptom: Symptom,
         start: tuple[Setting, Trial],
@@ -63,7 +61,6 @@ class Bench:
     ) -> None:
         self._store = store
         self._address = address
-        self._records = records
         self._isolation = isolation
         self._symptom = symptom
         self._folder = folder
@@ -79,7 +76,9 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with shielded():
-            self._close()
+            drivers, self._drivers = self._drivers, None
+            if drivers is not None:
+                drivers.close()
 
     def trial(self, setting: Setting) -> Trial:
         """What was measured of a setting."""
@@ -126,7 +125,8 @@ class Bench:
         return None
 
     def _run(self, setting: Setting) -> Trial:
-        request = check({**setting.sweep.to_mapping(), "store": self._address}, records=self._records)
+        store, records = self._address
+        request = check({**setting.sweep.to_mapping(), "store": store}, records=records)
         run, waiting = begin(request, self._store, facts={STEP_OF: self._isolation})
         try:
             run_trials(self._ready(request, run.id), waiting, hold=True)
@@ -144,11 +144,6 @@ class Bench:
             raise DriverError("the isolation was stopped")
         self._drivers.request, self._drivers.run_id = request, run_id
         return self._drivers
-
-    def _close(self) -> None:
-        drivers, self._drivers = self._drivers, None
-        if drivers is not None:
-            drivers.close()
 
     # ---------------------------------------------------------------- replays
 

@@ -10,6 +10,7 @@ from typing import Any
 from scalescope.analysis.summary import label, plural
 from scalescope.diagnosis import causes
 from scalescope.model.trial import Trial
+from scalescope.report.table import Table, to_markdown
 from scalescope.store.location import redact
 from scalescope.studies.isolation.removals import seconds
 from scalescope.studies.isolation.reproducer import Confirmation, Reproducer
@@ -109,19 +110,18 @@ def _table(isolation: Isolation) -> str:
     seen = [item.trial for item in isolation.seen if item.trial.counts and item.trial.metrics is not None]
     if len(seen) > ROWS:
         seen = [*seen[: ROWS // 2], *seen[-ROWS // 2 :]]
-    lines = ["| | items | workers | tasks | workers used | makespan s |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
-    lines += [_row("isolated", isolation.trial), *(_row("as it was seen", trial) for trial in seen)]
+    rows = [_row("isolated", isolation.trial), *(_row("as it was seen", trial) for trial in seen)]
+    table = to_markdown(Table.of("", ("", "items", "workers", "tasks", "workers used", "makespan s"), rows))
     where = f"`as it was seen`: {isolation.sweep.workload} on the {isolation.sweep.cluster.kind} cluster"
-    return "\n".join(lines) + (f"\n\n{without_places(where)}." if seen else "")
+    return table + (f"\n\n{without_places(where)}." if seen else "")
 
 
-def _row(name: str, trial: Trial) -> str:
+def _row(name: str, trial: Trial) -> tuple[str, ...]:
     point, metrics = trial.point, trial.metrics
-    items = "" if point.items is None else f"{point.items:,}"
+    place = (name, "" if point.items is None else f"{point.items:,}", f"{point.workers:,}")
     if metrics is None:
-        return f"| {name} | {items} | {point.workers:,} | | | {trial.state} |"
-    measured = f"{metrics.tasks:,} | {metrics.workers_used:,} | {seconds(metrics.makespan_s)}"
-    return f"| {name} | {items} | {point.workers:,} | {measured} |"
+        return (*place, "", "", str(trial.state))
+    return (*place, f"{metrics.tasks:,}", f"{metrics.workers_used:,}", seconds(metrics.makespan_s))
 
 
 def _reproducer(reproducer: Reproducer, confirmation: Confirmation | None) -> str:
@@ -144,7 +144,7 @@ def _ruled_out(isolation: Isolation) -> list[str]:
     if isinstance(cluster, Mapping) and cluster.get("cannot_show"):
         removed.append(f"It shows on the {isolation.setting.cluster.kind} cluster, without {cluster['cannot_show']}")
     found = {finding.code for finding in isolation.findings}
-    absent = [cause.title for cause in causes.CAUSES if cause.code not in found]
+    absent = [cause.title for cause in causes.OF_TRIALS if cause.code not in found]
     if absent and isolation.trial.metrics is not None:
         removed.append(f"Looked for in the isolated trial and not found: {', '.join(absent)}")
     return removed or ["nothing yet"]

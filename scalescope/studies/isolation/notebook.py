@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from scalescope.analysis.summary import plural
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_text
 from scalescope.studies.isolation.reduce import Step
 from scalescope.studies.isolation.removals import Setting, sentence
 from scalescope.studies.isolation.result import Isolation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.studies.parameters import MAX_MINUTES
+from scalescope.studies.parameters import MINUTES, RUN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +16,7 @@ class IsolationParameters:
 
     run: Annotated[
         str,
-        Parameter(
-            "A finished run: its id, the beginning of it, or latest.", metavar="[RUN | FILE.yaml]", syntax="argument"
-        ),
+        replace(RUN, help="A finished run: its id, the beginning of it, or latest.", metavar="[RUN | FILE.yaml]"),
     ] = "latest"
     sweep: Annotated[
         Mapping[str, Any],
@@ -29,8 +27,7 @@ class IsolationParameters:
         ),
     ] = field(default_factory=dict)
     finding: Annotated[
-        str,
-        Parameter("Code of the finding to look into. Empty: the first one of the verdict.", metavar="CODE"),
+        str, Parameter("Code of the finding to look into. Empty: the first of the verdict.", metavar="CODE")
     ] = ""
     metric: Annotated[
         str,
@@ -40,14 +37,7 @@ class IsolationParameters:
         ),
     ] = ""
     max_trials: Annotated[int, Parameter("Trials that may be run.", minimum=1, maximum=10_000)] = 80
-    minutes: Annotated[
-        float,
-        Parameter(
-            "Minutes after which no further trial is begun; what was found by then is still given.",
-            minimum=0.01,
-            maximum=MAX_MINUTES,
-        ),
-    ] = 30.0
+    minutes: Annotated[float, MINUTES] = 30.0
     folder: Annotated[
         str,
         Parameter("Where notebook, reproducer, bug report, report and result are written.", metavar="FOLDER"),

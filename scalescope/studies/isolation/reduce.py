@@ -16,13 +16,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True)
 class Reading:
-    """What one measurement said.
-
-    Attributes:
-        shows: Whether the symptom is there. One that could not be made shows nothing.
-        text: The measurement in a few words.
-        problem: Why it could not be made; empty when it was.
-    """
+    """Whether a measurement shows the symptom, in a few words, and why it could not be made; empty when it was."""
 
     shows: bool
     text: str
@@ -53,14 +47,7 @@ class Number(Generic[T]):
 
 @dataclass(frozen=True)
 class Step(Generic[T]):
-    """A line of the notebook.
-
-    Attributes:
-        words: What was tried.
-        state: The state that was measured.
-        reading: What came of it.
-        kept: Whether the search went on from there.
-    """
+    """A line of the notebook: what was tried, in words and as a state, what came of it, and whether it was kept."""
 
     words: str
     state: T
@@ -70,13 +57,7 @@ class Step(Generic[T]):
 
 @dataclass(frozen=True)
 class Reduction(Generic[T]):
-    """What came of a search.
-
-    Attributes:
-        state: The smallest state that showed the symptom.
-        steps: All that was measured, in order.
-        stopped: Why the search ended early; empty when nothing more could be removed.
-    """
+    """The smallest state that showed the symptom, all steps in order, and why they ended early, if they did."""
 
     state: T
     steps: tuple[Step[T], ...] = field(default_factory=tuple)
@@ -103,7 +84,7 @@ def reduce(
     moves: Sequence[Move[T]],
     numbers: Sequence[Number[T]],
     measure: Callable[[str, T], Reading],
-    spent: Callable[[], str] = lambda: "",
+    spent: Callable[[int], str] = lambda done: "",
     tried: Callable[[Step[T]], None] = lambda step: None,
 ) -> Reduction[T]:
     """Search.
@@ -113,11 +94,12 @@ def reduce(
         moves: What can be removed, in the order in which it is tried: what saves most, first.
         numbers: What can be made smaller, in that order, after the moves.
         measure: Measures a state, given words for what was done to reach it. Called once per state.
-        spent: Why no further measurement is allowed; empty while one is. The search ends then, and what it has is
-            still good.
+        spent: Why no further measurement is allowed after so many; empty while one is. The search ends then, and what
+            it has is still good.
         tried: Told of every step as it ends.
     """
     search = _Search(start, measure, spent, tried)
+    stopped = ""
     try:
         before: T | None = None
         while before != search.state:
@@ -127,24 +109,20 @@ def reduce(
             for number in numbers:
                 search.shrink(number)
     except _Spent as reason:
-        return Reduction(search.state, tuple(search.steps), str(reason))
-    return Reduction(search.state, tuple(search.steps))
+        stopped = str(reason)
+    return Reduction(search.state, tuple(search.steps), stopped)
 
 
+@dataclass
 class _Search(Generic[T]):
-    def __init__(
-        self,
-        state: T,
-        measure: Callable[[str, T], Reading],
-        spent: Callable[[], str],
-        tried: Callable[[Step[T]], None],
-    ) -> None:
-        self.state = state
-        self.steps: list[Step[T]] = []
-        self._measure = measure
-        self._spent = spent
-        self._tried = tried
-        self._known = {state}
+    state: T
+    measure: Callable[[str, T], Reading]
+    spent: Callable[[int], str]
+    tried: Callable[[Step[T]], None]
+    steps: list[Step[T]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._known = {self.state}
 
     def take(self, move: Move[T]) -> None:
         """Try a move, again and again as long as it finds something."""
@@ -172,13 +150,13 @@ class _Search(Generic[T]):
         """Whether a state shows the symptom; if so, go on from there."""
         if state in self._known:  # one that shows it was there before the present one, and is no smaller
             return False
-        if reason := self._spent():
+        if reason := self.spent(len(self.steps)):
             raise _Spent(reason)
-        reading = self._measure(words, state)
+        reading = self.measure(words, state)
         self._known.add(state)
         step = Step(words, state, reading, reading.shows)
         self.steps.append(step)
-        self._tried(step)
+        self.tried(step)
         if reading.shows:
             self.state = state
         return reading.shows

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from scalescope.analysis.summary import label
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import KINDS, ClusterSpec
+from scalescope.model.cluster import ClusterSpec, kinds
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ITEMS, WORKERS, Point, Sweep
 from scalescope.model.trial import Trial
@@ -133,9 +133,9 @@ def _cluster_move(kind: str) -> Move[Setting]:
         now = setting.cluster.kind
         if now in CHEAPER and CHEAPER.index(now) <= CHEAPER.index(kind):
             return None
-        if setting.point.workers > KINDS[kind].max_workers:
+        if setting.point.workers > kinds()[kind].max_workers:
             return None
-        return f"{now} cluster → {kind}", replace(setting, cluster=KINDS[kind]())
+        return f"{now} cluster → {kind}", replace(setting, cluster=kinds()[kind]())
 
     return cheaper
 

@@ -15,11 +15,12 @@ from string import Template
 from time import monotonic
 
 from scalescope.analysis.summary import plural
+from scalescope.diagnosis import causes
 from scalescope.model.recorded import RecordedGraph, RecordedTask
 from scalescope.studies.isolation import reproducer_parts as parts
 from scalescope.studies.isolation.removals import Setting
 from scalescope.studies.isolation.result import Isolation
-from scalescope.studies.symptom import MetricSymptom, Symptom, numbers_of
+from scalescope.studies.symptom import MetricSymptom, Symptom
 
 MOST_LINES = 60
 WIDTH = 110
@@ -29,9 +30,7 @@ TIMEOUT_S = 120.0
 SHOWN, GONE = 1, 0
 """Exit statuses of a script: a symptom is an error."""
 
-PLACEMENT = ("too-few-partitions", "fewer-items-than-workers", "worker-restriction", "data-locality")
-"""Findings about workers that get nothing to do: a script counts them. For others it looks at how busy they are."""
-COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "busy"})
+COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
 """Numbers that a script measures: a comparison of these is taken over as it is."""
 
 _GUARDED = (
@@ -42,13 +41,7 @@ _GUARDED = (
 
 @dataclass(frozen=True)
 class Reproducer:
-    """A script, or why there is none.
-
-    Attributes:
-        text: Its source; empty where there is none.
-        problem: Why there is none.
-        needs: Distributions to install for it.
-    """
+    """The source of a script and the distributions that it needs; without a text, why there is none."""
 
     text: str
     problem: str = ""
@@ -57,24 +50,12 @@ class Reproducer:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What came of running a script.
-
-    Attributes:
-        confirmed: Whether it showed the symptom.
-        output: What it printed.
-        seconds: How long it took.
-        problem: Why it is not confirmed; empty when it is.
-    """
+    """What came of running a script: what it printed, how long it took, and why it is not confirmed, if so."""
 
     confirmed: bool
     output: str
     seconds: float
     problem: str = ""
-
-
-def templates() -> tuple[str, ...]:
-    """The workloads for which there is a script."""
-    return tuple(parts.PARTS)
 
 
 def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = None) -> Reproducer:
@@ -218,6 +199,7 @@ def _condition(isolation: Isolation, symptom: Symptom) -> str:
         return symptom.text
     metrics, point = isolation.trial.metrics, isolation.setting.point
     assert metrics is not None
-    if not isinstance(symptom, MetricSymptom) and symptom.code in PLACEMENT and metrics.workers_used < point.workers:
+    cause = None if isinstance(symptom, MetricSymptom) else causes.BY_CODE.get(symptom.code)
+    if cause is not None and cause.workers_unused and metrics.workers_used < point.workers:
         return f"workers_used < {(metrics.workers_used / point.workers + 1) / 2:.3g} * workers"
-    return f"busy < {(numbers_of(point, metrics)['busy'] + 1) / 2:.3g}"
+    return f"efficiency < {(metrics.efficiency + 1) / 2:.3g}"

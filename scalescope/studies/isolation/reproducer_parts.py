@@ -38,9 +38,9 @@ if __name__ == "__main__":
     workers_used = len({worker for worker, _, _ in runs})
     makespan_s = max(stop for _, _, stop in runs) - min(start for _, start, _ in runs)
     work_s = sum(stop - start for _, start, stop in runs)
-    busy = work_s / (threads * makespan_s)
-    print("items  workers  tasks  workers used  makespan s  busy")
-    print(f"{items:5d}  {workers:7d}  {tasks:5d}  {workers_used:12d}  {makespan_s:10.2f}  {busy:4.0%}")
+    efficiency = work_s / (threads * makespan_s)
+    print("items  workers  tasks  workers used  makespan s  efficiency")
+    print(f"{items:5d}  {workers:7d}  {tasks:5d}  {workers_used:12d}  {makespan_s:10.2f}  {efficiency:10.0%}")
     shows = $condition
     print("The symptom shows." if shows else "The symptom does not show.")
     sys.exit(1 if shows else 0)
@@ -99,14 +99,9 @@ def run(client):
 
 @dataclass(frozen=True)
 class Part:
-    """What is particular to one workload.
+    """What belongs to one workload only: lines of imports, what defines `run(client)`, distributions to install.
 
-    Attributes:
-        imports: Lines of imports.
-        functions: What defines `run(client)`.
-        needs: Distributions to install.
-        partition_lines: Constants for the partition options.
-        cluster_options: Further arguments of the cluster.
+    `partition_lines` gives constants for the partition options, `cluster_options` are further arguments of the cluster.
     """
 
     imports: str

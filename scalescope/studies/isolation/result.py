@@ -15,12 +15,7 @@ from scalescope.studies.isolation.removals import Setting
 
 @dataclass(frozen=True)
 class Seen:
-    """A trial of the run that it all began with.
-
-    Attributes:
-        trial: What was measured.
-        shows: Whether it alone shows the symptom.
-    """
+    """A trial of the run that it all began with, and whether it alone shows the symptom."""
 
     trial: Trial
     shows: bool

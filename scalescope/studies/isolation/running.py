@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from scalescope.errors import UsageError
 from scalescope.model import parameters
-from scalescope.report import html
 from scalescope.run import orchestrator
 from scalescope.run.parameters import Storage
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.sweep import run_sweep
 from scalescope.run.syntax import names_store
-from scalescope.store.store import Store, SweepRun
+from scalescope.store.store import Store
 from scalescope.studies.isolation import notebook, reproducer, search
 from scalescope.studies.isolation.bench import Bench
 from scalescope.studies.isolation.parameters import IsolationParameters
 from scalescope.studies.isolation.reduce import Reading
 from scalescope.studies.isolation.reduce import Step as Tried
 from scalescope.studies.isolation.removals import Setting
-from scalescope.studies.isolation.search import Asked, Isolated
+from scalescope.studies.isolation.search import Isolated
 
 PUBLISHED = ("notebook", "bug-report")
 """Files that an orchestrator shows as pages."""
 
-logger = logging.getLogger(__name__)
 
-
-def check(given: Mapping[str, Any]) -> tuple[Asked, IsolationParameters, Storage]:
+def check(given: Mapping[str, Any]) -> tuple[IsolationParameters, Storage]:
     """Check what can be checked without the run.
 
     Raises:
         InvalidField: The first thing that is wrong.
     """
     parameters.reject_unknown(given, IsolationParameters, Storage)
-    asked = parameters.check(IsolationParameters, parameters.part(IsolationParameters, given))
     kept = parameters.check(Storage, parameters.part(Storage, given))
-    limits = {name: getattr(asked, name) for name in ("finding", "metric", "max_trials", "minutes", "folder")}
-    return search.check(**limits, fresh=kept.fresh), asked, kept
+    return search.check(parameters.part(IsolationParameters, given)), kept
 
 
 def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
@@ -65,32 +56,27 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
         StoreError: Results could not be kept.
     """
     runner = runner or Runner()
-    asked, question, kept = check(given)
-    run = run_sweep({**question.sweep, "store": kept.store}, runner).run_id if question.sweep else question.run
+    asked, kept = check(given)
+    run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
     address, records = orchestrator.needed().store(kept.store) if names_store(kept.store) else (kept.store, "")
     with Store.open(address, records) as store:
         origin = store.run(run)
-        chosen = search.choose(origin, asked)
-        search.prepare(asked.folder)
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
         teller = _Teller(asked.max_trials, runner)
-        isolation = search.search(
+        result = search.isolate(
             store,
             origin,
             asked,
-            chosen,
             address=(address, records),
+            fresh=kept.fresh,
             step=lambda bench, words, setting: runner.do(TRY, bench, words, setting),
+            confirm=lambda text: runner.do(CONFIRM, text),
             tried=teller.tried,
             says=teller.says,
         )
-        result = search.hand_over(
-            isolation, chosen.symptom, asked.folder, confirm=lambda text: runner.do(CONFIRM, text)
-        )
-        result = replace(result, files=(*result.files, *_report(store, origin, asked.folder)))
         for name in PUBLISHED:
             runner.publish(lambda name=name: _publication(result, name))  # type: ignore[misc]
-    runner.tell(Progress(teller.done, asked.max_trials, notebook.ending(isolation), notable=True))
+    runner.tell(Progress(teller.done, asked.max_trials, notebook.ending(result.isolation), notable=True))
     return result
 
 
@@ -128,13 +114,3 @@ class _Teller:
 def _publication(result: Isolated, name: str) -> Publication:
     text = (result.folder / f"{name}.md").read_text(encoding="utf-8")
     return Publication(f"scalescope-{name}-{result.isolation.sweep.id}", notebook.ending(result.isolation), text)
-
-
-def _report(store: Store, origin: SweepRun, folder: Path) -> tuple[str, ...]:
-    """Write the report of the run that it all began with, where what it needs is installed."""
-    try:
-        html.write(folder / "report.html", origin, store.tables)
-    except UsageError as error:
-        logger.warning("There is no report.html: %s", error)
-        return ()
-    return ("report.html",)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from scalescope.model.parameters import Parameter
-from scalescope.studies.parameters import AtPoint, OneWorkload, StudyParameters
+from scalescope.studies.parameters import (
+    ENVIRONMENT,
+    METRIC,
+    RUN,
+    SMALLEST_EFFECT,
+    AtPoint,
+    OneWorkload,
+    StudyParameters,
+)
 
 NEWEST = "latest"
 FEWEST_PAIRS = 3
@@ -14,12 +22,11 @@ FEWEST_PAIRS = 3
 
 MaxEnvironments = Annotated[int, Parameter("Releases to try at most.", minimum=2, maximum=1000)]
 MaxPairs = Annotated[
-    int,
-    Parameter("Pairs of trials of one release at most, where trials differ.", minimum=FEWEST_PAIRS, maximum=1000),
+    int, Parameter("Pairs of trials of one release at most, where trials differ.", minimum=FEWEST_PAIRS, maximum=1000)
 ]
 SmallestEffect = Annotated[
     float,
-    Parameter("By how much the ends must differ in the metric, as a share: 0.03 is 3 %.", minimum=0, maximum=0.99),
+    replace(SMALLEST_EFFECT, help="By how much the ends must differ in the metric, as a share: 0.03 is 3 %."),
 ]
 
 
@@ -32,36 +39,26 @@ class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
     ] = ""
     good: Annotated[str, Parameter("A release that is known to be good.", metavar="VERSION")] = ""
     bad: Annotated[str, Parameter("A later release that is not.", metavar="VERSION")] = NEWEST
-    before: Annotated[
-        str, Parameter("A lock file that is known to be good, in place of a package.", metavar="FILE")
-    ] = ""
+    before: Annotated[str, Parameter("A lock file known to be good, in place of a package.", metavar="FILE")] = ""
     after: Annotated[str, Parameter("The lock file that is not.", metavar="FILE")] = ""
     metric: Annotated[
         str,
-        Parameter(
-            "What moved, such as workers_used; or what came to hold, such as workers_used < 0.5 * workers.",
-            option=("--metric", "-m"),
+        replace(
+            METRIC,
+            help="What moved, such as workers_used; or what came to hold, such as workers_used < 0.5 * workers.",
             metavar="NUMBER|COMPARISON",
         ),
     ] = ""
     finding: Annotated[str, Parameter("The finding that came up, in place of a metric.", metavar="CODE")] = ""
     environment: Annotated[
         str,
-        Parameter(
-            "Requirements that are installed together with every release.",
-            option=("--environment", "-e"),
-            metavar="REQUIREMENTS",
+        replace(
+            ENVIRONMENT,
+            help="Requirements that are installed together with every release.",
             examples=("dask[distributed]==2024.8.0",),
         ),
     ] = ""
-    run: Annotated[
-        str,
-        Parameter(
-            "A finished run that gives whatever is not given, at its worst point: its id, the beginning of it, or "
-            "latest.",
-            metavar="RUN",
-        ),
-    ] = ""
+    run: Annotated[str, replace(RUN, metavar="RUN", syntax="")] = ""
     max_environments: MaxEnvironments = 12
     max_pairs: MaxPairs = 20
     smallest_effect: SmallestEffect = 0.03

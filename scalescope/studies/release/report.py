@@ -5,16 +5,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial
+from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.release.search import ALPHA, LEAD, Decision, Mode, State
+from scalescope.studies.release.judge import ALPHA, LEAD, Decision, Mode, State
 from scalescope.studies.report import common
-from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
+from scalescope.studies.report.pictures import Picture
+from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
 from scalescope.studies.symptom import quantity
+
+if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
 
 WORDS = {
     State.GOOD: "good",
@@ -36,15 +41,10 @@ ENDED = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A release, or a mixture of two lock files.
+    """A release, or a mixture of two lock files, as it was seen.
 
-    Attributes:
-        label: Its name.
-        state: What is known of it; None where it was not tried.
-        words: What its trials say.
-        trials: How many were run of it.
-        measured: Median of the metric; None where a finding was looked for, or nothing is valid.
-        boundary: `last good`, `first bad`, or empty.
+    `state` is None where it was not tried, `measured` where a finding was looked for or nothing is valid; `boundary` is
+    `last good`, `first bad` or empty.
     """
 
     label: str
@@ -53,6 +53,16 @@ class Candidate:
     trials: int = 0
     measured: float | None = None
     boundary: str = ""
+
+    @property
+    def word(self) -> str:
+        """What it is."""
+        return WORDS[self.state] if self.state else "not tried"
+
+    @property
+    def style(self) -> str:
+        """Class of the style sheet."""
+        return "open" if self.state is None else "undecided" if self.state is State.OPEN else str(self.state)
 
 
 def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[Candidate, ...]:
@@ -89,6 +99,11 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     )
 
 
+def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+    """The releases in their order."""
+    return Picture(strip=candidates(study, runs))
+
+
 def _trials(study: Study, runs: Sequence[SweepRun]) -> dict[int, list[Trial]]:
     """The trials of each candidate."""
     places = {text: index for index, text in enumerate(study.question["environments"])}
@@ -120,7 +135,7 @@ def _table(study: Study, every: Sequence[Candidate]) -> Table:
     for each in every:
         if each.state is None:
             continue
-        is_it = WORDS[each.state] + (f", the {each.boundary.split()[0]}" if each.boundary else "")
+        is_it = each.word + (f", the {each.boundary.split()[0]}" if each.boundary else "")
         cells = (each.label, is_it, *((number(each.measured),) if metric else ()), f"{each.trials:,}", each.words)
         rows.append(Row(cells, TONES.get(each.state, Tone.DOUBT)))
     heads = (subject, "is", *((metric,) if metric else ()), "trials", "what was seen")

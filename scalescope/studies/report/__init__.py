@@ -1,21 +1,13 @@
-"""Studies for people and programs: thresholds, releases, comparisons."""
+"""Studies for people and programs: what a terminal, a page and Prefect show of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison import report as comparison
-from scalescope.studies.release import report as release
+from scalescope.studies import STUDIES
 from scalescope.studies.report.sheet import Sheet
-from scalescope.studies.threshold import report as threshold
-
-_SHEETS = {
-    StudyKind.THRESHOLD: threshold.sheet,
-    StudyKind.RELEASE: release.sheet,
-    StudyKind.COMPARISON: comparison.sheet,
-}
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
@@ -25,7 +17,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         study: As the store has it; one without an answer too.
         runs: Its runs, with their trials.
     """
-    return _SHEETS[study.kind](study, runs)
+    return STUDIES[study.kind].sheet(study, runs)
 
 
 def headline(study: Study) -> str:

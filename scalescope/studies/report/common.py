@@ -41,7 +41,7 @@ def workload(study: Study) -> str:
 
 
 def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
-    """How many trials were run, and why some do not count."""
+    """How many trials were run, and why some are excluded."""
     every = [trial for run in runs for trial in run.trials]
     if not every:
         return []
@@ -52,7 +52,7 @@ def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
     reasons = [reason for run in runs for reason in rows.reasons(summarise(run.trials))]
     if reasons:
         more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-        found.append(("Not counted", "; ".join(" ".join(reason.split()) for reason in reasons[:3]) + more))
+        found.append(("Excluded trials", "; ".join(" ".join(reason.split()) for reason in reasons[:3]) + more))
     return found
 
 

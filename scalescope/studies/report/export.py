@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import Any
 
 from scalescope.model.study import Study
 from scalescope.report import links
-from scalescope.report.rows import markdown_text
+from scalescope.report.table import markdown_list, markdown_text, to_mappings
+from scalescope.report.table import to_markdown as table_markdown
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import headline, sheet
-from scalescope.studies.report.sheet import Table
 
 SCHEMA = 1
 """Raised whenever a key of `to_json` changes its meaning or goes."""
@@ -47,10 +46,7 @@ def to_json(study: Study) -> dict[str, Any]:
 def to_rows(study: Study, runs: Sequence[SweepRun]) -> list[dict[str, str]]:
     """The table as the terminal shows it, one mapping of headings to cells per row; safe as HTML."""
     table = sheet(study, runs).table
-    if table is None:
-        return []
-    heads = [html.escape(head) or "note" for head in table.heads]
-    return [dict(zip(heads, map(html.escape, row.cells), strict=True)) for row in table.rows]
+    return [] if table is None else to_mappings(table)
 
 
 def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
@@ -58,30 +54,11 @@ def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
     shown = sheet(study, runs)
     blocks = [
         f"**{markdown_text(headline(study))}**",
-        _table(shown.table) if shown.table is not None else "",
-        _items("", [note.text for note in shown.notes]),
+        table_markdown(shown.table) if shown.table is not None else "",
+        markdown_list("", [note.text for note in shown.notes]),
         f"Changelog: {markdown_text(shown.changelog)}" if shown.changelog else "",
-        _items("What was asked", [f"{term}: {text}" for term, text in shown.asked]),
-        _items("How sure", [f"{term}: {text}" for term, text in shown.sure if text]),
-        linked(links.of_study(study)),
+        markdown_list("What was asked", [f"{term}: {text}" for term, text in shown.asked]),
+        markdown_list("How sure", [f"{term}: {text}" for term, text in shown.sure if text]),
+        links.markdown(links.of_study(study)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def linked(found: Sequence[links.Link]) -> str:
-    """Runs and studies as a list, with the commands that show them."""
-    return "\n".join(f"- {link.what} {markdown_text(link.id)}: `{link.command}`" for link in found[: links.MOST_LINKS])
-
-
-def _table(table: Table) -> str:
-    lines = [table.heads, *(row.cells for row in table.rows)]
-    text = ["| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines]
-    text.insert(1, "|" + "".join(" ---: |" if i in table.numbers else " --- |" for i in range(len(table.heads))))
-    return "\n".join(text)
-
-
-def _items(title: str, items: Sequence[str]) -> str:
-    if not items:
-        return ""
-    head = f"**{title}**\n\n" if title else ""
-    return head + "\n".join(f"- {markdown_text(item)}" for item in items)

@@ -3,54 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.report import links
 from scalescope.report.html import build
 from scalescope.report.html.embed import safe_link
 from scalescope.report.html.page import moment
+from scalescope.report.table import Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison import report as comparison
-from scalescope.studies.comparison.judge import Decision
-from scalescope.studies.release import report as release
-from scalescope.studies.report import common, headline, pictures, sheet
-from scalescope.studies.report.sheet import Tone
-from scalescope.studies.threshold import report as threshold
-
-if TYPE_CHECKING:
-    from scalescope.report.html.charts import Canvas
-
-ALARMS = {
-    StudyKind.THRESHOLD: ("medium", "Not certain"),
-    StudyKind.RELEASE: ("medium", "Not found"),
-    StudyKind.COMPARISON: ("high", "Slower"),
-}
-FOUND = {StudyKind.THRESHOLD: "Found", StudyKind.RELEASE: "Found", StudyKind.COMPARISON: "Not slower"}
-TITLES = {
-    StudyKind.THRESHOLD: "Where it jumps",
-    StudyKind.RELEASE: "Since when",
-    StudyKind.COMPARISON: "B against A",
-}
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart that the page's script draws.
-
-    Attributes:
-        name: Of the figure.
-        title: What it shows.
-        text: What is to be seen in it, for those who do not.
-        legend: Colour and meaning.
-    """
-
-    name: str
-    title: str
-    text: str
-    legend: tuple[tuple[str, str], ...]
+from scalescope.studies import STUDIES
+from scalescope.studies.report import common, headline, sheet
+from scalescope.studies.report.sheet import Sheet
 
 
 def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
@@ -68,9 +32,8 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
 
     canvas = charts.Canvas()
     shown = sheet(study, runs)
-    is_comparison = study.kind is StudyKind.COMPARISON
-    members = comparison.members(study) if is_comparison else ()
-    level, word = _level(study)
+    picture = STUDIES[study.kind].picture(study, runs, canvas)
+    level, word = _level(study, shown)
     return build.fill(
         "study.html.j2",
         canvas,
@@ -78,14 +41,14 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
         line=headline(study),
         level=level,
         word=word,
-        title=TITLES[study.kind],
+        title=STUDIES[study.kind].title,
         workload=common.workload(study),
         sheet=shown,
         notes=[note for note in shown.notes if note.tone is not Tone.FAINT],  # of what is left out elsewhere
         changelog=safe_link(shown.changelog),
-        chart=_chart(study, runs, members, canvas),
-        strip=pictures.strip(release.candidates(study, runs)) if study.kind is StudyKind.RELEASE else (),
-        forest=pictures.forest(members) if members else None,
+        chart=picture.chart,
+        strip=picture.strip,
+        forest=picture.forest,
         runs=[_run(run) for run in runs],
         links=[link for link in links.of_study(study) if link.what != "Run"][: links.MOST_LINKS],
         when=_when(study),
@@ -107,50 +70,21 @@ def write_study(path: Path, study: Study, runs: Sequence[SweepRun]) -> Path:
     return build.save(path, lambda: render_study(study, runs))
 
 
-def _level(study: Study) -> tuple[str, str]:
+def _level(study: Study, shown: Sheet) -> tuple[str, str]:
     """Class of the style sheet, and the same in a word."""
+    kind = STUDIES[study.kind]
     if not study.finished_at:
         return "medium", "Not finished"
     if study.alarm:
-        return ALARMS[study.kind]
-    decisions = [each.decision for each in comparison.members(study)] if study.kind is StudyKind.COMPARISON else []
-    if decisions and set(decisions) == {Decision.UNDECIDED}:
-        return "medium", "Undecided"
-    return ("good" if decisions else "info"), FOUND[study.kind]
-
-
-def _chart(
-    study: Study, runs: Sequence[SweepRun], members: Sequence[comparison.Member], canvas: Canvas
-) -> Chart | None:
-    """The curve of a search for thresholds, or the pairs of a single comparison."""
-    from scalescope.report.html import charts
-
-    if study.kind is StudyKind.THRESHOLD:
-        spots = [(spot.x, spot.y) for spot in threshold.spots(study, runs) if spot.y is not None]
-        if not spots:
-            return None
-        question = threshold.question_of(study)
-        jumps = [(jump["left"], jump["right"]) for jump in threshold.jumps(study)]
-        doubts = [(part["low"], part["high"]) for part in study.result.get("unresolved", ())]
-        charts.threshold(canvas, "curve", spots, jumps, doubts, (question.axis, question.metric))
-        legend = [("busy", "measured")]
-        legend += [("fit", "a jump, between its two values")] if jumps else []
-        legend += [("not_assigned", "not resolved")] if doubts else []
-        return Chart("curve", f"{question.metric} against {question.axis}", headline(study), tuple(legend))
-    if len(members) == 1 and members[0].measured:
-        metric = study.question["metric"]
-        charts.pairs(canvas, "pairs", members[0].measured, metric)
-        title = f"{metric} of the pairs, in the order in which they ran"
-        return Chart("pairs", title, headline(study), (("transfer", members[0].a), ("fit", members[0].b)))
-    return None
+        return kind.alarm_level, kind.not_found
+    return ("medium", "Undecided") if shown.undecided else (kind.fine_level, kind.found)
 
 
 def _run(run: SweepRun) -> tuple[links.Link, str]:
     """A run of the study, and what it is in a few words."""
     counted = sum(trial.counts for trial in run.trials)
-    return links.Link(
-        "Run", run.id
-    ), f"{run.sweep.workload}, {counted:,} of {run.planned:,} trials count, {run.state.value}"
+    text = f"{run.sweep.workload}, {counted:,} of {run.planned:,} trials count, {run.state.value}"
+    return links.Link("Run", run.id), text
 
 
 def _when(study: Study) -> str:

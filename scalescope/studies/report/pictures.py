@@ -1,15 +1,14 @@
-"""Pictures of a study that need no script: a strip of releases, and a forest of ratios."""
+"""What the page of a study shows besides its table: a chart, a strip of releases, or a forest of ratios."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from scalescope.studies.comparison.report import Member, whole_table
-from scalescope.studies.release.report import WORDS, Candidate
-from scalescope.studies.release.search import State
-from scalescope.studies.report.sheet import Table
+from scalescope.report.table import Table
+from scalescope.studies.comparison.judge import Comparison
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Ratios below 1 that an axis may name; above 1 it names their inverses, rounded as people would."""
@@ -23,33 +22,10 @@ MARGIN = 0.06
 
 
 @dataclass(frozen=True)
-class Step:
-    """A release in the strip.
-
-    Attributes:
-        label: Its name.
-        word: What it is.
-        state: Class of the style sheet.
-        boundary: Whether it is the first bad one, right after the boundary.
-    """
-
-    label: str
-    word: str
-    state: str
-    boundary: bool
-
-
-@dataclass(frozen=True)
 class Whisker:
-    """A comparison in the forest; places are percent of the width of the axis.
+    """A comparison in the forest: the texts of its row, and where its ratio and interval lie.
 
-    Attributes:
-        cells: Texts of its row, the first being its name.
-        tone: Class of the style sheet.
-        at: Place of the ratio; None where there is none.
-        left: Place of the lower end of its interval.
-        right: Place of the upper end, counted from the right edge.
-        shown: Whether B is slower or faster.
+    Places are percent of the width of the axis, `right` counted from the right edge; without a ratio, `at` is None.
     """
 
     cells: tuple[str, ...]
@@ -64,12 +40,7 @@ class Whisker:
 class Forest:
     """Ratios with their intervals on a logarithmic axis.
 
-    Attributes:
-        table: All texts; the plot stands behind its first column.
-        shown: Rows of what is different.
-        hidden: Rows of what is not.
-        ticks: Places and texts of the axis.
-        one: Place of the ratio 1.
+    `ticks` are places and texts of the axis, `one` is the place of the ratio 1; `hidden` are rows without a difference.
     """
 
     table: Table
@@ -79,22 +50,27 @@ class Forest:
     one: float
 
 
-def strip(candidates: Sequence[Candidate]) -> list[Step]:
-    """All candidates in their order, tried or not."""
-    return [
-        Step(
-            each.label,
-            "not tried" if each.state is None else WORDS[each.state],
-            "open" if each.state is None else "undecided" if each.state is State.OPEN else str(each.state),
-            each.boundary == "first bad",
-        )
-        for each in candidates
-    ]
+@dataclass(frozen=True)
+class Chart:
+    """A chart that the page's script draws; `text` is for those who do not see it, `legend` is colours and meanings."""
+
+    name: str
+    title: str
+    text: str
+    legend: tuple[tuple[str, str], ...]
 
 
-def forest(members: Sequence[Member]) -> Forest:
-    """All comparisons of a study."""
-    table = whole_table(members)
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn; `strip` are the candidates of a search for a release."""
+
+    chart: Chart | None = None
+    strip: Sequence[Any] = ()
+    forest: Forest | None = None
+
+
+def forest(members: Sequence[Comparison], table: Table) -> Forest:
+    """All comparisons of a study, each with its row of a table."""
     axis = _Axis.of(members)
     whiskers = [
         _whisker(member, axis, row.cells, str(row.tone)) for member, row in zip(members, table.rows, strict=True)
@@ -116,7 +92,7 @@ class _Axis:
     high: float
 
     @classmethod
-    def of(cls, members: Sequence[Member]) -> _Axis:
+    def of(cls, members: Sequence[Comparison]) -> _Axis:
         given = [end for member in members for end in (member.low, member.ratio, member.high) if end is not None]
         ends = [math.log(end) for end in given if 0 < end < math.inf]
         low, high = max(-WIDEST, min([-NARROWEST, *ends])), min(WIDEST, max([NARROWEST, *ends]))
@@ -137,7 +113,7 @@ class _Axis:
         return [(self.place(value), f"{value:g}") for value in sorted(kept)]
 
 
-def _whisker(member: Member, axis: _Axis, cells: tuple[str, ...], tone: str) -> Whisker:
+def _whisker(member: Comparison, axis: _Axis, cells: tuple[str, ...], tone: str) -> Whisker:
     if member.ratio is None or member.low is None or member.high is None:
         return Whisker(cells, tone, None, 0.0, 0.0, member.different)
     left, right = axis.place(member.low), round(100 - axis.place(member.high), 3)

@@ -4,50 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-from scalescope.report.rows import MISSING
-
-
-class Tone(StrEnum):
-    """How a text is meant; the terminal and the page each have a colour for it, and no text relies on that."""
-
-    PLAIN = "plain"
-    GOOD = "good"
-    BAD = "bad"
-    DOUBT = "doubt"
-    FAINT = "faint"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a table.
-
-    Attributes:
-        cells: Texts.
-        tone: Of all of them.
-    """
-
-    cells: tuple[str, ...]
-    tone: Tone = Tone.PLAIN
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of texts.
-
-    Attributes:
-        caption: What it shows.
-        heads: Headings.
-        rows: Cells.
-        numbers: Columns that are set to the right, from 0.
-    """
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[Row, ...]
-    numbers: frozenset[int] = frozenset()
+from scalescope.report.table import MISSING, Table, Tone
 
 
 @dataclass(frozen=True)
@@ -68,6 +27,7 @@ class Sheet:
         asked: What was asked, as terms and texts.
         sure: What the answer rests on and how far it goes, as terms and texts.
         changelog: Address where the project tells of what it changed; may be empty, and may be any text.
+        undecided: Whether there is an answer, and it is that nothing could be told.
     """
 
     table: Table | None
@@ -75,6 +35,7 @@ class Sheet:
     asked: tuple[tuple[str, str], ...] = ()
     sure: tuple[tuple[str, str], ...] = ()
     changelog: str = ""
+    undecided: bool = False
 
 
 def number(value: Any) -> str:

@@ -27,35 +27,5 @@ hide a jump worth naming. Where the repeats are used up, an interval is named in
 narrower than four steps, which counts as part of a curve. At the very end of the range a border is judged from one
 side only, and one that the curve beyond makes look steep is missed.
 
-**Measured** by tests/benchmarks/bench_threshold.py, 60 searches each, in ranges of 150 to 500 values, with up to 40
-points and 5 trials of each (`exact` / `false`: searches in which every jump was named exactly / one was named that is
-not there, in %; then mean points):
-
-| curve | no noise | CV 1 % | CV 3 % |
-| --- | --- | --- | --- |
-| constant | 100 / 0, 9 | 100 / 0, 9 | 100 / 2, 11 |
-| line | 100 / 0, 9 | 100 / 0, 9 | 100 / 0, 10 |
-| 1/x | 100 / 0, 19 | 100 / 0, 19 | 100 / 0, 23 |
-| universal scalability law | 100 / 0, 18 | 100 / 0, 13 | 100 / 2, 16 |
-| capped line | 100 / 0, 13 | 100 / 0, 11 | 100 / 0, 15 |
-| constant, then x 2 or / 2 | 100 / 0, 16 | 100 / 0, 16 | 100 / 2, 20 |
-| line, then x 2 or / 2 | 100 / 0, 16 | 100 / 0, 16 | 100 / 0, 19 |
-| 1/x, then x 2 or / 2 | 100 / 0, 25 | 95 / 2, 26 | 95 / 0, 30 |
-| constant, then +25 or -20 % | 100 / 0, 16 | 100 / 0, 16 | 92 / 2, 21 |
-| 1/x, then +25 or -20 % | 98 / 0, 25 | 67 / 0, 28 | 48 / 3, 34 |
-| constant, then +10 % | 100 / 0, 16 | 92 / 0, 17 | 32 / 2, 18 |
-| twice as high over 10 % of the range | 82 / 0, 21 | 82 / 0, 21 | 83 / 0, 24 |
-| twice as high over 15 % of the range | 100 / 0, 22 | 100 / 0, 23 | 100 / 0, 27 |
-| sawtooth | 100 / 0, 24 | 95 / 0, 23 | 85 / 2, 26 |
-| staircase | 97 / 0, 27 | 95 / 0, 27 | 62 / 3, 27 |
-| wave | 75 / 0, 40 | 57 / 0, 39 | 30 / 2, 39 |
-
-At CV 5 % a jump to the double or half is placed exactly in 85 to 98 % of searches, one of 10 % hardly ever; what could
-have been seen is in `Threshold.smallest`. The many jumps of a wave at its steep end are left unresolved, and said so.
+How often the answer is right is measured by tests/benchmarks/bench_threshold.py, and listed in docs/studies.md.
 """
-
-from scalescope.studies.threshold.judge import Jump, Shape, Threshold, Unresolved, judge
-from scalescope.studies.threshold.question import Question, Reading
-from scalescope.studies.threshold.search import further
-
-__all__ = ["Jump", "Question", "Reading", "Shape", "Threshold", "Unresolved", "further", "judge"]

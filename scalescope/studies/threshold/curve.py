@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from scalescope.studies.threshold.question import Question, Spot, Table
+from scalescope.studies.threshold.question import Spot, Table, ThresholdQuestion
 
 SUPPORT, REACH, NEAR = 6, 2.0, 6
 """Measured values on one side of a gap that say how the curve comes to it: so many at most, within so many widths of
@@ -143,7 +143,7 @@ def quantile(confidence: float, statements: int = 1) -> float:
     return NormalDist().inv_cdf(1 - (1 - confidence) / statements / 2)
 
 
-def is_break(question: Question, gap: Gap) -> bool:
+def is_break(question: ThresholdQuestion, gap: Gap) -> bool:
     """Whether the gap seems to hold a jump worth naming, or a narrower look at it is needed to tell."""
     noise = quantile(question.confidence, SEEN) * gap.error
     if gap.width == 1:
@@ -151,12 +151,12 @@ def is_break(question: Question, gap: Gap) -> bool:
     return gap.size > max(question.min_jump / 2, noise)
 
 
-def visible(question: Question, gap: Gap) -> float:
+def visible(question: ThresholdQuestion, gap: Gap) -> float:
     """Size of a jump in the gap that noise would hardly have hidden."""
     return (quantile(question.confidence, SEEN) + POWER) * gap.error
 
 
-def is_certain(question: Question, curve: Curve, position: int) -> bool:
+def is_certain(question: ThresholdQuestion, curve: Curve, position: int) -> bool:
     """Whether a break is more than noise, with all gaps in mind, and does not rest on a single trial."""
     gap = curve.gaps[position]
     if not gap.error:
@@ -182,7 +182,7 @@ def is_grain(curve: Curve, gap: Gap) -> bool:
     return sum(step in near for step in curve.steps) > 1
 
 
-def study(question: Question, table: Table) -> Curve:
+def study(question: ThresholdQuestion, table: Table) -> Curve:
     """Find the gaps that seem to hold a jump.
 
     The worst gap is set apart first, and the others are judged again without looking across it, until none is left
@@ -214,7 +214,7 @@ def study(question: Question, table: Table) -> Curve:
     return Curve(tuple(judged), frozenset(breaks))
 
 
-def ramps(question: Question, table: Table, curve: Curve) -> list[Gap]:
+def ramps(question: ThresholdQuestion, table: Table, curve: Curve) -> list[Gap]:
     """Changes that take several steps, of which each by itself looks like a steep piece of the curve.
 
     They are found as jumps are, between values a few steps apart, without regard to those in between. Where several

@@ -24,7 +24,7 @@ from scalescope.studies.threshold.curve import (
     visible,
 )
 from scalescope.studies.threshold.place import interval
-from scalescope.studies.threshold.question import Question, Reading, Spot, Table, tabulate
+from scalescope.studies.threshold.question import Reading, Spot, Table, ThresholdQuestion, tabulate
 from scalescope.studies.threshold.search import DETOUR, further, loose
 
 GRAINY = "it changes every few steps"
@@ -85,13 +85,7 @@ class Jump:
 
 @dataclass(frozen=True)
 class Unresolved:
-    """A part of the range in which a jump may be, or several.
-
-    Attributes:
-        low: Value of the axis.
-        high: Value of the axis.
-        reason: Why it is not known.
-    """
+    """A part of the range in which a jump may be, or several, and why that is not known."""
 
     low: float
     high: float
@@ -118,7 +112,7 @@ class Threshold:
         line: One sentence for people.
     """
 
-    question: Question
+    question: ThresholdQuestion
     jumps: tuple[Jump, ...]
     shape: Shape
     unresolved: tuple[Unresolved, ...]
@@ -140,7 +134,7 @@ class Threshold:
         return asdict(self) | {"resolved": self.resolved}
 
 
-def judge(question: Question, readings: Sequence[Reading]) -> Threshold:
+def judge(question: ThresholdQuestion, readings: Sequence[Reading]) -> Threshold:
     """Say where the metric jumps, as far as the readings tell; at any time, best when `further` has no more to ask.
 
     Raises:
@@ -177,7 +171,7 @@ def judge(question: Question, readings: Sequence[Reading]) -> Threshold:
 
 
 def _sort_out(
-    question: Question, table: Table, curve: Curve, readings: Sequence[Reading], ended: bool
+    question: ThresholdQuestion, table: Table, curve: Curve, readings: Sequence[Reading], ended: bool
 ) -> tuple[tuple[Jump, ...], tuple[Unresolved, ...]]:
     """Tell jumps from doubts, break by break; neighbours that noise does not tell apart are one."""
     grain = _grain(question, curve)
@@ -210,7 +204,7 @@ def _sort_out(
     return tuple(sorted(jumps, key=lambda jump: jump.left)), _merge(doubts)
 
 
-def _beyond(question: Question, table: Table) -> list[tuple[Spot, Spot, str]]:
+def _beyond(question: ThresholdQuestion, table: Table) -> list[tuple[Spot, Spot, str]]:
     """What lies outside of all valid trials, unless the end of the range has only been replaced by its neighbour."""
     first, last = table.spots[0], table.spots[-1]
     outside = [(replace(first, index=0, x=question.value(0)), first)] if first.index > DETOUR else []
@@ -219,7 +213,7 @@ def _beyond(question: Question, table: Table) -> list[tuple[Spot, Spot, str]]:
     return [(left, right, BROKEN) for left, right in outside]
 
 
-def _grain(question: Question, curve: Curve) -> frozenset[int]:
+def _grain(question: ThresholdQuestion, curve: Curve) -> frozenset[int]:
     """Breaks that are part of a curve rather than the border of a regime: the next one the same way is too close."""
     narrow = [i for i in sorted(curve.breaks) if curve.gaps[i].width == 1 and is_certain(question, curve, i)]
     close = {
@@ -237,7 +231,7 @@ def _rise(gap: Gap) -> float:
     return gap.right.y - gap.left.y
 
 
-def _between(question: Question, gap: Gap) -> str:
+def _between(question: ThresholdQuestion, gap: Gap) -> str:
     """Why nothing lies between two spots; empty where they are one step apart."""
     between = [question.value(index) for index in range(gap.left.index + 1, gap.right.index)]
     return f"{_listed([_number(value) for value in between])} could not be measured" if between else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.studies.parameters import OneWorkload, StudyParameters
+from scalescope.studies.parameters import METRIC, OneWorkload, StudyParameters
 
 MaxPoints = Annotated[int, Parameter("Different values to measure at most.", minimum=2, maximum=10_000)]
 MaxRepeats = Annotated[int, Parameter("Trials of one value at most, where trials differ.", minimum=1, maximum=1000)]
@@ -30,14 +30,8 @@ class ThresholdParameters(StudyParameters, OneWorkload):
             examples=({"items": "50..400", "workers": 300},),
         ),
     ] = field(default_factory=dict)
-    metric: Annotated[
-        str,
-        Parameter(
-            "What may jump: tasks, workers_used, makespan_s, efficiency, ..., or a term as workers_used / workers.",
-            option=("--metric", "-m"),
-            metavar="NUMBER",
-        ),
-    ] = "tasks"
+    metric: Annotated[str, METRIC] = "tasks"
     max_points: MaxPoints = 40
     max_repeats: MaxRepeats = 5
+    # Below 5 % lie the stairs that rounding to whole tasks leaves in any count above twenty.
     min_jump: MinJump = 0.05

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from scalescope.studies.threshold.curve import Curve, Line, quantile, sides
-from scalescope.studies.threshold.question import Question, Spot, Table
+from scalescope.studies.threshold.question import Spot, Table, ThresholdQuestion
 
 
-def interval(question: Question, table: Table, curve: Curve, position: int) -> tuple[int, int]:
+def interval(question: ThresholdQuestion, table: Table, curve: Curve, position: int) -> tuple[int, int]:
     """The spots between which the jump of a break lies.
 
     The border may be misplaced where spots beside it could as well belong to the curve on its other side: as long as

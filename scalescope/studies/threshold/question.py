@@ -6,9 +6,13 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 from scalescope.errors import InvalidField
+from scalescope.model import parameters
+from scalescope.model.mapping import Mapped
+from scalescope.model.parameters import Parameter
+from scalescope.studies.threshold.parameters import MaxPoints, MaxRepeats, MinJump, ThresholdParameters
 
 LOOKS = 8
 """Parts into which a range is cut before anything is known, where the budget allows."""
@@ -22,7 +26,7 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True)
-class Question:
+class ThresholdQuestion(Mapped):
     """Where along an axis does a metric jump?
 
     Attributes:
@@ -31,11 +35,6 @@ class Question:
         step: Resolution: a jump is exact when it lies between two values one step apart.
         metric: Name, for words only.
         axis: Name, for words only.
-        max_points: Different values to measure at most.
-        max_repeats: Valid trials of one value at most; only a noisy question asks for more than one.
-        min_jump: Smallest jump worth naming, as a share of the larger of the two values. 5 %: below it lie the stairs
-            that rounding to whole tasks leaves in any count above twenty, and the same size is what a nightly
-            regression must have to be reported.
         confidence: Of each statement, where there is noise.
         noisy: Whether two trials of a value may differ. False for counts and for the simulated cluster: then no value
             is measured twice.
@@ -46,24 +45,19 @@ class Question:
     step: float = 1
     metric: str = "metric"
     axis: str = "value"
-    max_points: int = 40
-    max_repeats: int = 5
-    min_jump: float = 0.05
-    confidence: float = 0.95
+    max_points: MaxPoints = ThresholdParameters.max_points
+    max_repeats: MaxRepeats = ThresholdParameters.max_repeats
+    min_jump: MinJump = ThresholdParameters.min_jump
+    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95
     noisy: bool = False
 
     def __post_init__(self) -> None:
+        parameters.check_fields(self, "threshold")
         finite = all(math.isfinite(number) for number in (self.low, self.high, self.step))
-        for field, right, allowed in (
-            ("step", finite and self.step > 0, "a number above zero"),
-            ("high", finite and self.high - self.low >= self.step * (1 - _ON_GRID), "at least one step above low"),
-            ("max_points", self.max_points >= 2, "at least 2: both ends of the range are measured"),
-            ("max_repeats", self.max_repeats >= 1, "at least 1"),
-            ("min_jump", 0 < self.min_jump < 1, "a share between 0 and 1"),
-            ("confidence", 0 < self.confidence < 1, "a probability between 0 and 1"),
-        ):
-            if not right:
-                raise InvalidField(f"threshold.{field}", getattr(self, field), allowed)
+        if not finite or self.step <= 0:
+            raise InvalidField("threshold.step", self.step, "a number above zero, between finite ends")
+        if self.high - self.low < self.step * (1 - _ON_GRID):
+            raise InvalidField("threshold.high", self.high, "at least one step above low")
 
     @property
     def last(self) -> int:
@@ -95,19 +89,10 @@ class Question:
             )
         return index
 
-    def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
 
 @dataclass(frozen=True)
 class Reading:
-    """What one trial said.
-
-    Attributes:
-        value: Of the axis.
-        metric: None where the trial was not valid.
-    """
+    """What one trial said at a value of the axis; the metric is None where the trial was not valid."""
 
     value: float
     metric: float | None
@@ -115,14 +100,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Spot:
-    """A value of the axis that has been measured.
-
-    Attributes:
-        index: Its place on the grid.
-        x: The value.
-        y: Median of the metric.
-        count: Valid trials.
-    """
+    """A value of the axis that has been measured: its place on the grid, median metric, and valid trials."""
 
     index: int
     x: float
@@ -158,7 +136,7 @@ class Table:
         return len(self.spots) + len(self.broken) + len(self.retry)
 
 
-def tabulate(question: Question, readings: Sequence[Reading]) -> Table:
+def tabulate(question: ThresholdQuestion, readings: Sequence[Reading]) -> Table:
     """Sort readings by value.
 
     Raises:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
+from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies import threshold
-from scalescope.studies.report import common
-from scalescope.studies.report.sheet import Note, Row, Sheet, Table, Tone, number, pairs, share
+from scalescope.studies.report import common, headline
+from scalescope.studies.report.pictures import Chart, Picture
+from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
 from scalescope.studies.symptom import quantity
+from scalescope.studies.threshold.question import ThresholdQuestion
+
+if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
 
 MOST_ROWS = 80
 """Values in the table; of more, those beside jumps and an even choice of the others."""
@@ -24,13 +29,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class Spot:
-    """A value of the axis that was tried.
-
-    Attributes:
-        x: The value.
-        y: Median of the metric over its valid trials; None without any.
-        trials: Trials, valid or not.
-    """
+    """A value of the axis that was tried: median of the metric, None without a valid trial, and number of trials."""
 
     x: float
     y: float | None
@@ -49,9 +48,9 @@ def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[Spot, ...]:
     return tuple(_spot(value, metrics) for value, metrics in sorted(found.items()))
 
 
-def question_of(study: Study) -> threshold.Question:
+def question_of(study: Study) -> ThresholdQuestion:
     """What was asked."""
-    return threshold.Question(**{name: study.question[name] for name in threshold.Question.__dataclass_fields__})
+    return ThresholdQuestion.from_mapping(study.question)
 
 
 def jumps(study: Study) -> list[Mapping[str, Any]]:
@@ -78,7 +77,24 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     )
 
 
-def _place(question: threshold.Question, point: Point) -> float | None:
+def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+    """The curve, with its jumps and doubts; nothing where nothing is valid."""
+    from scalescope.report.html import charts
+
+    measured = [(spot.x, spot.y) for spot in spots(study, runs) if spot.y is not None]
+    if not measured:
+        return Picture()
+    question = question_of(study)
+    found = [(jump["left"], jump["right"]) for jump in jumps(study)]
+    doubts = [(part["low"], part["high"]) for part in study.result.get("unresolved", ())]
+    charts.threshold(canvas, "curve", measured, found, doubts, (question.axis, question.metric))
+    legend = [("busy", "measured")]
+    legend += [("fit", "a jump, between its two values")] if found else []
+    legend += [("not_assigned", "not resolved")] if doubts else []
+    return Picture(Chart("curve", f"{question.metric} against {question.axis}", headline(study), tuple(legend)))
+
+
+def _place(question: ThresholdQuestion, point: Point) -> float | None:
     """The value of the axis at a point; items are whole, so that those per worker may be a little off."""
     if question.axis == ITEMS_PER_WORKER:
         value: Any = None if point.items is None else point.items / point.workers
@@ -97,7 +113,7 @@ def _spot(value: float, metrics: Sequence[float | None]) -> Spot:
 # ------------------------------------------------------------------ the table
 
 
-def _table(question: threshold.Question, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> Table:
+def _table(question: ThresholdQuestion, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> Table:
     ends = {jump["right"]: jump for jump in found}
     kept = _kept(measured, {end for jump in found for end in (jump["left"], jump["right"])})
     repeated = any(spot.trials > 1 for spot in measured)
@@ -135,7 +151,7 @@ def _mark(jump: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------ how sure
 
 
-def _notes(question: threshold.Question, result: Mapping[str, Any], measured: Sequence[Spot]) -> list[Note]:
+def _notes(question: ThresholdQuestion, result: Mapping[str, Any], measured: Sequence[Spot]) -> list[Note]:
     points, tried = len(measured), sum(spot.trials for spot in measured)
     notes = [Note(f"{points:,} of {plural(question.last + 1, 'point')} measured in {plural(tried, 'trial')}.")]
     for part in result.get("unresolved", ()):
@@ -148,7 +164,7 @@ def _notes(question: threshold.Question, result: Mapping[str, Any], measured: Se
     return notes
 
 
-def _sure(question: threshold.Question, result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _sure(question: ThresholdQuestion, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not result:
         return []
     noise = (

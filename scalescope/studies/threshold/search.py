@@ -20,7 +20,7 @@ from scalescope.studies.threshold.curve import (
     visible,
 )
 from scalescope.studies.threshold.place import interval
-from scalescope.studies.threshold.question import Question, Reading, Table, tabulate
+from scalescope.studies.threshold.question import Reading, Table, ThresholdQuestion, tabulate
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 JITTER = 0.3
@@ -50,7 +50,7 @@ _AHEAD = 16
 _SMALL = 4
 
 
-def further(question: Question, readings: Sequence[Reading]) -> tuple[float | int, ...]:
+def further(question: ThresholdQuestion, readings: Sequence[Reading]) -> tuple[float | int, ...]:
     """The values to measure next, one trial each; nothing when all is said that can be.
 
     A function of its arguments alone, so that a search that was killed goes on where it stopped. A value that has been
@@ -70,7 +70,7 @@ def further(question: Question, readings: Sequence[Reading]) -> tuple[float | in
 # ------------------------------------------------------------------ all over the range
 
 
-def _explore(question: Question, table: Table) -> list[int]:
+def _explore(question: ThresholdQuestion, table: Table) -> list[int]:
     """Both ends first, then places all over the range."""
     last = question.last
     known = {spot.index: spot.count for spot in table.spots}
@@ -90,7 +90,7 @@ def _explore(question: Question, table: Table) -> list[int]:
     return new + [index for index in ends for _ in range(trials - max(1, known.get(index, 0)))]
 
 
-def _inner(question: Question) -> list[int]:
+def _inner(question: ThresholdQuestion) -> list[int]:
     count = question.parts
     return [round(question.last / count * (i + JITTER * ((i * GOLDEN) % 1 - 0.5))) for i in range(1, count)]
 
@@ -105,7 +105,7 @@ def _around(target: int, known: Collection[int], broken: Collection[int], last: 
 # ------------------------------------------------------------------ where something was seen
 
 
-def _pin_down(question: Question, table: Table, curve: Curve) -> list[int]:
+def _pin_down(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int]:
     """Narrow the largest jump that is not exact yet."""
     for i in sorted(curve.breaks, key=lambda i: -curve.gaps[i].size):
         gap = curve.gaps[i]
@@ -126,7 +126,7 @@ def _pin_down(question: Question, table: Table, curve: Curve) -> list[int]:
     return []
 
 
-def _tell_apart(question: Question, table: Table, curve: Curve, low: int, high: int) -> list[int]:
+def _tell_apart(question: ThresholdQuestion, table: Table, curve: Curve, low: int, high: int) -> list[int]:
     """Find out on which side of a jump some spots are: try them again, look around them, try them more often."""
     wanted = _weakest(question, table, range(low + 1, high), CONFIRM)
     if wanted:
@@ -137,7 +137,7 @@ def _tell_apart(question: Question, table: Table, curve: Curve, low: int, high: 
     return wanted or _weakest(question, table, range(low + 1, high))
 
 
-def _look(question: Question, table: Table, curve: Curve) -> list[int]:
+def _look(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int]:
     """Look into the gap that is known least about."""
     found = loose(question, table, curve)
     if not found:
@@ -146,7 +146,7 @@ def _look(question: Question, table: Table, curve: Curve) -> list[int]:
     return _new(question, table, _free(table, gap, gap.left.index + round(GOLDEN * gap.width)))
 
 
-def loose(question: Question, table: Table, curve: Curve) -> list[Gap]:
+def loose(question: ThresholdQuestion, table: Table, curve: Curve) -> list[Gap]:
     """Gaps that show no jump, but into which nobody has looked enough: wide, bent, or with too little known around."""
     limit = _limit(table, curve)
     return [
@@ -172,7 +172,7 @@ def _limit(table: Table, curve: Curve) -> float:
     return limit
 
 
-def _repeat(question: Question, table: Table, curve: Curve) -> list[int]:
+def _repeat(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int]:
     """Against noise: measure again around gaps that may hide a jump worth naming."""
     doubtful = [
         i
@@ -182,7 +182,9 @@ def _repeat(question: Question, table: Table, curve: Curve) -> list[int]:
     return _weakest(question, table, sorted({spot for i in doubtful for spot in (i, i + 1)}))
 
 
-def _weakest(question: Question, table: Table, positions: Iterable[int], enough: int | None = None) -> list[int]:
+def _weakest(
+    question: ThresholdQuestion, table: Table, positions: Iterable[int], enough: int | None = None
+) -> list[int]:
     """Of these spots, all that have been measured least often, unless that is often enough."""
     spots = [table.spots[i] for i in positions]
     enough = min(enough or question.max_repeats, question.max_repeats)
@@ -190,7 +192,7 @@ def _weakest(question: Question, table: Table, positions: Iterable[int], enough:
     return [spot.index for spot in spots if spot.count == least] if least < enough else []
 
 
-def _new(question: Question, table: Table, index: int) -> list[int]:
+def _new(question: ThresholdQuestion, table: Table, index: int) -> list[int]:
     return [index] if table.points < question.max_points else []
 
 
@@ -203,7 +205,7 @@ def _free(table: Table, gap: Gap, wanted: int) -> int:
 # ------------------------------------------------------------------ where in a gap to look
 
 
-def _inside(question: Question, table: Table, curve: Curve, gap: Gap) -> int:
+def _inside(question: ThresholdQuestion, table: Table, curve: Curve, gap: Gap) -> int:
     """Where to cut a gap that holds a jump: where it would end by rhythm or by a round number, or in the middle."""
     low, high = gap.left.index, gap.right.index
     if gap.width >= _SMALL:
@@ -214,7 +216,7 @@ def _inside(question: Question, table: Table, curve: Curve, gap: Gap) -> int:
     return _free(table, gap, (low + high) // 2)
 
 
-def _rhythm(question: Question, curve: Curve, gap: Gap) -> list[int]:
+def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
     """Where the jump would end if jumps came at even distances; at multiples of the first where there is but one."""
     steps, middle = curve.steps, gap.left.index + gap.right.index
     if not steps:
@@ -229,7 +231,7 @@ def _rhythm(question: Question, curve: Curve, gap: Gap) -> list[int]:
     return list(itertools.islice((end for end in ends if gap.left.index < end <= gap.right.index), 1))
 
 
-def _round_numbers(question: Question, gap: Gap) -> list[int]:
+def _round_numbers(question: ThresholdQuestion, gap: Gap) -> list[int]:
     """Places at which the jump may end because programs have round constants: 199 -> 200 and 128 -> 129 alike.
 
     A round number in the gap, where no other of its kind lies; once that has been measured, the value beside it.

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.cost import Budget, Cost, Prices, cost, estimate, spent
+from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import SlurmSpec, cluster_spec
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 
@@ -116,7 +117,7 @@ def test_what_is_no_budget(data: Any) -> None:
 
 
 def test_a_budget_of_money_needs_prices() -> None:
-    with pytest.raises(InvalidField, match="a worker-hour of new has a price"):
+    with pytest.raises(InvalidField, match="a worker-hour of new has no price"):
         Budget.from_mapping({"money": 1}, PRICES, [SlurmSpec(partition="new")])
     Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("virtual")])
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from scalescope.analysis.knee import Knee, Scaling, further, of_sweep
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 
 SWEEP = Sweep("mine.py:run")
 WORKERS = [10, 50, 100, 150, 199, 200, 250, 300]
@@ -30,7 +31,22 @@ def trial(
 ) -> Trial:
     point = Point(workers, threads, {**({} if items is None else {"items": items}), **params})  # type: ignore[arg-type]
     most = min(widest if peak is None else peak, workers * threads)
-    metrics = Metrics(makespan, makespan, work, 1, 1, 1, 1, widest, widest, most, most, work / makespan, widest)
+    metrics = Metrics(
+        makespan_s=makespan,
+        elapsed_s=makespan,
+        work_s=work,
+        span_s=1,
+        ideal_s=1,
+        efficiency=1,
+        schedule_quality=1,
+        parallelism=1,
+        tasks=widest,
+        widest_stage=widest,
+        workers_used=most,
+        peak_parallelism=most,
+        mean_parallelism=work / makespan,
+        peak_runnable=widest,
+    )
     return Trial(f"{point.id}-r{repeat}", point, repeat, False, TrialState.VALID, metrics=metrics)
 
 
@@ -209,7 +225,7 @@ def test_the_story_of_beam_that_puts_128_items_in_a_partition() -> None:
     found = only(trials)
     assert found.k is None
     assert found.line == (
-        "No knee up to 300 workers: throughput is what batches of 128 items give that each run on one worker."
+        "No knee up to 300 workers: every batch of 128 items runs on one worker, so more workers alone change nothing."
     )
 
 
@@ -269,7 +285,7 @@ def test_lonely_points_and_trials_that_do_not_count_are_left_out() -> None:
 def test_too_few_worker_counts() -> None:
     found = only(capped([10, 100, 300], 100, widest=100))
     assert (found.k, found.fit, found.fits, found.curve()) == (None, None, (), ())
-    assert found.line == "No knee is looked for: 3 worker counts measured, at least 5 are needed."
+    assert found.line == "Too few worker counts to fit a curve: 3 measured, at least 5 are needed."
     assert found.refine == (32, 18)
 
 
@@ -281,7 +297,7 @@ def test_no_model_is_forced_upon_what_fits_none() -> None:
     times = {10: 10, 50: 1, 100: 9, 150: 2, 200: 8, 250: 1, 300: 7}
     found = only([trial(n, 300, seconds, work=300, widest=300) for n, seconds in times.items()])
     assert (found.k, found.fit) == (None, None)
-    assert found.line.startswith("No knee can be given: no model fits the 7 worker counts")
+    assert found.line.startswith("No model fits the 7 worker counts")
     assert found.refine
 
 

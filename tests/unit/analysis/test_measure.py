@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalescope.analysis.measure import measure, peak, stages
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.measure import measure, peak, stages_of
 from scalescope.errors import CaptureError
 
 TWO = {"a": {}, "b": {}}
@@ -25,7 +26,8 @@ def test_two_workers_with_known_tasks(records):
     metrics = measure(tables, threads=2, elapsed_s=7.5)
     assert (metrics.makespan_s, metrics.elapsed_s) == (5, 7.5)
     assert (metrics.work_s, metrics.span_s, metrics.ideal_s) == (8, 4, 4)
-    assert metrics.efficiency == pytest.approx(4 / 5)
+    assert metrics.efficiency == pytest.approx(8 / (2 * 5))
+    assert metrics.schedule_quality == pytest.approx(4 / 5)
     assert metrics.parallelism == 2
     assert metrics.mean_parallelism == pytest.approx(8 / 5)
     assert (metrics.tasks, metrics.widest_stage, metrics.workers_used) == (3, 2, 2)
@@ -42,7 +44,8 @@ def test_the_makespan_begins_when_the_first_task_is_known(records):
 def test_ideal_is_bound_by_the_span_where_the_graph_is_a_chain(records):
     chain = [{"worker": "a", "runnable": i, "start": i, "stop": i + 1, "span": i + 1} for i in range(4)]
     metrics = measure(records(chain, TWO), threads=2, elapsed_s=4)
-    assert (metrics.ideal_s, metrics.efficiency, metrics.parallelism) == (4, 1, 1)
+    assert (metrics.ideal_s, metrics.schedule_quality, metrics.parallelism) == (4, 1, 1)
+    assert metrics.efficiency == 1 / 2
     assert metrics.peak_runnable == 1
 
 
@@ -97,6 +100,7 @@ def test_numpy_columns_and_lists_do_as_well_as_arrays(records):
 def test_tasks_that_take_no_time_have_no_parallelism(records):
     metrics = measure(records([{"worker": "a", "start": 1, "stop": 1}], TWO), threads=2, elapsed_s=1)
     assert (metrics.work_s, metrics.parallelism, metrics.efficiency, metrics.makespan_s) == (0, 0, 0, 1)
+    assert metrics.schedule_quality == 0
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_stages_are_task_groups_in_the_order_in_which_they_begin(records):
         ],
         TWO,
     )
-    first, second = stages(tables)
+    first, second = stages_of(Attempts.read(tables))
     assert (first.group, first.prefix, first.tasks, first.workers) == ("read-1", "read", 2, 2)
     assert (first.work_s, first.longest_s, first.begin_s, first.end_s) == (3, 2, 0, 3)
     assert (second.group, second.tasks, second.work_s) == ("sum-1", 1, 3)

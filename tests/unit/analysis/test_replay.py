@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scalescope.analysis import replay as module
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.graph import Graph
-from scalescope.analysis.replay import Replay, overhead, validate
+from scalescope.analysis.replay import Replay, errors, overhead
 from scalescope.errors import InvalidField
 
 
@@ -26,7 +26,7 @@ def problem(seconds: list[float], needs: list[tuple[int, int]] = (), *, groups: 
     return Replay(
         seconds=np.array(seconds, np.float64),
         graph=graph_of(count, needs),
-        **{"overhead_s": 0.0, "pauses": np.zeros(1), "group": names, "prefix": names} | arrays | given,
+        **{"overhead_s": 0.0, "pauses": np.zeros(1), "group": names} | arrays | given,
     )
 
 
@@ -284,13 +284,6 @@ def test_shared_data_is_not_cut():
     assert needs_of(cut) == [[], [0], [0], [0], [0]]
 
 
-def test_only_the_stages_asked_for_are_cut():
-    stages = problem([2.0, 2, 2, 2], [(2, 0), (3, 1)], groups="aabb")
-    cut = stages.with_partitions(2, prefixes=["b"])
-    assert cut.seconds.tolist() == pytest.approx([2, 2, 1, 1, 1, 1])
-    assert needs_of(cut) == [[], [], [0], [0], [1], [1]]
-
-
 def test_phases_are_not_merged():
     tasks = problem([1.0] * 4, phase=np.array([0, 0, 1, 1]), pauses=np.zeros(2), delay=np.array([0.0, 1, 0, 0]))
     merged = tasks.with_partitions(0.5)
@@ -335,9 +328,7 @@ def test_a_cut_never_makes_the_span_longer(tasks, factor):
 # ------------------------------------------------------------------ against what was measured
 
 
-def test_validation():
-    result = validate({1: 10.0, 2: 6.0, 8: 2.0}, {2: 5.0, 1: 10.0, 4: 3.0, 8: 0.0})
-    assert result.threads == (1, 2)
-    assert result.errors == pytest.approx((0, 0.2))
-    assert result.worst == pytest.approx(0.2)
-    assert validate({1: 1.0}, {2: 1.0}) is None
+def test_errors_of_replays():
+    found = errors({1: 10.0, 2: 6.0, 8: 2.0}, {2: 5.0, 1: 10.0, 4: 3.0, 8: 0.0})
+    assert found == pytest.approx({1: 0, 2: 0.2})
+    assert errors({1: 1.0}, {2: 1.0}) == {}

@@ -49,13 +49,13 @@ def test_warmups_and_spoilt_trials_are_no_data_points(bag_trial):
         ("failed", "ValueError: x", 1),
     ]
     assert row.warnings == ("memory was not sampled",)
-    assert row.efficiency == Estimate(1.0)
+    assert row.intervals == {"efficiency": Estimate(1.0)}
 
 
 def test_a_point_without_a_valid_trial_has_no_numbers(bag_trial):
     (row,) = summarise([replace(bag_trial(2, [1]), state=TrialState.INVALID, reason="x")])
     assert row.metrics is None
-    assert row.efficiency is None
+    assert row.intervals == {}
     assert (row.share("busy"), row.seconds("busy")) == (0, 0)
 
 
@@ -77,10 +77,10 @@ def test_the_interval_of_an_efficiency_ends_at_one(bag_trial):
     trials = [bag_trial(2, [1, size], repeat=i, params={"items": 2}) for i, size in enumerate([1, 1])]
     slow = replace(trials[1], metrics=replace(trials[1].metrics, efficiency=0.8))
     (row,) = summarise([trials[0], slow])
-    assert row.efficiency is not None
-    assert row.efficiency.high == 1.0
-    assert row.efficiency.low is not None
-    assert row.efficiency.low < 0.8
+    mean = row.intervals["efficiency"]
+    assert mean.high == 1.0
+    assert mean.low is not None
+    assert mean.low < 0.8
 
 
 def test_one_repeat_has_no_interval_and_equal_ones_are_exact():

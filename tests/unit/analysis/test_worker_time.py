@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from scalescope.analysis import ledger
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.worker_time import busy_by_worker, divide, over_time, worker_time
-from scalescope.model.trial import WORKER_TIME
+from scalescope.analysis.worker_time import WorkerTime, busy_by_worker, divide, over_time
+from scalescope.model.metrics import WORKER_TIME
 
 EPOCH = 1_000.0  # of the fixture `records`
+
+
+def worker_time(tables: Any, *, threads: int) -> WorkerTime:
+    return divide(Attempts.read(tables), threads=threads)
 
 
 def parts(tables: dict[str, Any], threads: int) -> dict[str, float]:

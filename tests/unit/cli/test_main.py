@@ -99,7 +99,7 @@ def test_runs_are_listed_newest_first(run_of: Any, address: str, capsys: pytest.
     assert cli.run(["show", "--list", "--store", address]) == 0
     shown = capsys.readouterr().out
     assert all(run_id in shown for run_id in ids)
-    assert "high: idle" in " ".join(shown.split())
+    assert "Critical: idle" in " ".join(shown.split())
 
 
 def test_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from scalescope import clusters
-from scalescope.clusters.custom import CustomCluster
+from scalescope.clusters.custom.cluster import CustomCluster
+from scalescope.clusters.custom.spec import CustomSpec
 from scalescope.errors import ClusterError, UsageError, WorkersMissing
-from scalescope.model.cluster import CustomSpec
 
 ARGUMENTS = {"n_workers": 0, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
 

@@ -9,9 +9,10 @@ import psutil
 import pytest
 
 from scalescope import clusters
-from scalescope.clusters.local import LocalCluster
+from scalescope.clusters.local.cluster import LocalCluster
+from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import KINDS, ClusterSpec, LocalSpec
+from scalescope.model.cluster import ClusterSpec, kinds
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def pids(cluster: LocalCluster) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["local", "simulated", "virtual"])
 def test_every_kind_can_be_built(kind: str) -> None:
-    cluster = clusters.build(KINDS[kind](), seed=3)
+    cluster = clusters.build(kinds()[kind](), seed=3)
     assert cluster.kind == kind
     assert cluster.seed == 3
     assert cluster.shows
@@ -109,7 +110,7 @@ def test_everything_listens_on_loopback_only() -> None:
 def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "breaks_on_import.py").write_text("import os\nos._exit(41)\n")
     cluster = LocalCluster(LocalSpec(start_timeout_s=20))
-    monkeypatch.setattr("scalescope.clusters.local.TETHER", str(tmp_path / "breaks_on_import.py"))
+    monkeypatch.setattr("scalescope.clusters.local.cluster.TETHER", str(tmp_path / "breaks_on_import.py"))
     try:
         cluster.open()
         with pytest.raises(WorkersMissing) as caught:
@@ -124,8 +125,8 @@ def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, mon
 
 def test_workers_that_are_too_slow_are_ended_by_close(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
-    monkeypatch.setattr("scalescope.clusters.local.TETHER", str(tmp_path / "slow.py"))
-    monkeypatch.setattr("scalescope.clusters.local.CLOSE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("scalescope.clusters.local.cluster.TETHER", str(tmp_path / "slow.py"))
+    monkeypatch.setattr("scalescope.clusters.local.cluster.CLOSE_TIMEOUT_S", 0.5)
     cluster = LocalCluster(LocalSpec(start_timeout_s=3))
     before = set(psutil.Process().children(recursive=True))
     try:

@@ -7,9 +7,9 @@ import distributed
 import pytest
 
 from scalescope import clusters
-from scalescope.clusters.scheduler import SchedulerCluster
+from scalescope.clusters.scheduler.cluster import SchedulerCluster
+from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import SchedulerSpec
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_other_sizes_are_refused(theirs: distributed.LocalCluster, workers: int,
             cluster.scale(workers, threads)
     finally:
         cluster.close()
-    assert f"has 2 workers of 1 threads, where {workers} of {threads} are asked for" in caught.value.what
+    assert f"has 2 workers of 1 threads after 1 s, where {workers} of {threads} are asked for" in caught.value.what
     assert "neither adds nor closes" in caught.value.cause
     assert "workers: [2]" in caught.value.next_step
 
@@ -74,7 +74,7 @@ def test_a_scheduler_file_will_do(theirs: distributed.LocalCluster, tmp_path: Pa
     "given", [{"address": "tcp://127.0.0.1:9"}, {"scheduler_file": "/no/such/file"}], ids=["address", "file"]
 )
 def test_one_that_is_not_there(given: dict[str, str]) -> None:
-    with pytest.raises(ClusterError, match="cannot be connected to") as caught:
+    with pytest.raises(ClusterError, match="cannot connect to the running scheduler") as caught:
         attach(**given, start_timeout_s=1)
     assert caught.value.where in given.values()
     assert caught.value.next_step
@@ -100,5 +100,5 @@ def test_tls(tmp_path: Path) -> None:
         cluster.scale(1, 1)
         assert cluster.facts()["tls"] is True
         cluster.close()
-        with pytest.raises(ClusterError, match="cannot be connected to"):
+        with pytest.raises(ClusterError, match="cannot connect to the running scheduler"):
             attach(address=address, start_timeout_s=1)

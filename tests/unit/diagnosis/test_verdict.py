@@ -189,7 +189,7 @@ def test_lost_time_without_visible_cause_names_the_next_experiment(bag_trial, pa
     assert hint in verdict.line
 
 
-# ------------------------------------------------------------------ trials that do not count
+# ------------------------------------------------------------------ excluded trials
 
 
 def test_a_failed_trial_comes_first(bag_trial):
@@ -220,7 +220,7 @@ def test_nothing_measured_is_severe_and_no_verdict_on_performance(bag_trial):
     verdict = diagnose(BEAM, spoilt)
     assert codes(verdict) == ["nothing-measured", "invalid-trials"]
     assert verdict.severity is Severity.HIGH
-    assert "of 2 trials none is valid, most often because: host overloaded" in verdict.line
+    assert "none of the 2 trials is valid, most often because: host overloaded" in verdict.line
 
 
 def test_warmups_alone_are_nothing(bag_trial):

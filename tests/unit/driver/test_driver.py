@@ -15,10 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.driver.process import Driver, Outcome
 from scalescope.errors import DriverError
 from scalescope.model import spool
-from scalescope.model.cluster import LocalSpec, SimulatedSpec, VirtualSpec
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.workloads import load
@@ -440,7 +442,7 @@ ORCHESTRATOR = """
     from pathlib import Path
 
     from scalescope.driver.process import Driver
-    from scalescope.model.cluster import LocalSpec
+    from scalescope.clusters.local.spec import LocalSpec
     from scalescope.model.sweep import PlannedTrial, Point
 
     folder, workloads = Path(sys.argv[1]), sys.argv[2]

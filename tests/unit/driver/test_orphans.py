@@ -11,16 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scalescope import leases, reaping
+from scalescope import leases
+from scalescope.clusters import reaping
+from scalescope.clusters.local import reaper
+from scalescope.clusters.reaping import Fate
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver
-from scalescope.model.cluster import SimulatedSpec
-from scalescope.reaping import Fate
 
 PARENT = """
 import sys, time
 from pathlib import Path
 from scalescope.driver.process import Driver
-from scalescope.model.cluster import SimulatedSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
 
 driver = Driver.start(SimulatedSpec(), folder=Path(sys.argv[1]))
 print(driver.pid, flush=True)
@@ -36,12 +38,12 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_driver_is_in_the_ledger_while_it_runs(tmp_path: Path) -> None:
     with Driver.start(SimulatedSpec(), folder=tmp_path / "driver") as driver:
-        (lease,) = leases.list_leases()
+        (lease,) = leases.read_all()[0]
         assert (lease.backend, lease.owner.pid) == ("local", os.getpid())
-        assert driver.pid in [process.pid for process in reaping.marked(lease.label)]
+        assert driver.pid in [process.pid for process in reaper.marked(lease.label)]
         assert [result.fate for result in reaping.reap()] == [Fate.OWNED]
         assert driver.alive
-    assert leases.list_leases() == []
+    assert leases.read_all()[0] == []
 
 
 def test_a_ledger_that_cannot_be_written_is_no_reason_not_to_start(
@@ -54,7 +56,7 @@ def test_a_ledger_that_cannot_be_written_is_no_reason_not_to_start(
 
 
 def test_a_stuck_driver_of_a_dead_parent_is_reaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaping, "TERM_S", 0.5)
+    monkeypatch.setattr(reaper, "TERM_S", 0.5)
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path / "driver")], stdout=subprocess.PIPE, text=True
     )
@@ -68,4 +70,4 @@ def test_a_stuck_driver_of_a_dead_parent_is_reaped(tmp_path: Path, monkeypatch: 
     (result,) = reaping.reap()
     assert (result.fate, result.removed) == (Fate.REMOVED, (str(driver.pid),))
     assert not driver.is_running() or driver.status() == psutil.STATUS_ZOMBIE
-    assert leases.list_leases() == []
+    assert leases.read_all()[0] == []

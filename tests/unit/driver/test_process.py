@@ -11,10 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver import process
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, DriverError, ScalescopeError, UsageError, WorkersMissing
-from scalescope.model.cluster import ClusterSpec, LocalSpec, SimulatedSpec
+from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 

@@ -26,7 +26,7 @@ from scalescope.driver.protocol import (
     encode,
 )
 from scalescope.errors import DriverError, WorkersMissing
-from scalescope.model.cluster import KINDS
+from scalescope.model.cluster import kinds
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
@@ -76,9 +76,9 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds())
 def test_cluster_specifications_travel(kind: str) -> None:
-    spec = KINDS[kind](**NEEDED.get(kind, {}))
+    spec = kinds()[kind](**NEEDED.get(kind, {}))
     assert decode_request(encode(Open(spec.to_mapping(), "folder"))) == Open(spec.to_mapping(), "folder")
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver import suitable
 from scalescope.driver.process import Driver
 from scalescope.errors import EnvironmentFailed
-from scalescope.model.cluster import SimulatedSpec
 
 Make = Callable[..., str]
 

@@ -7,19 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.clusters.batch.spec import HtcondorSpec, PbsSpec
+from scalescope.clusters.custom.spec import CustomSpec
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.scheduler.spec import SchedulerSpec
+from scalescope.clusters.slurm.spec import SlurmSpec
+from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import (
-    KINDS,
-    ClusterSpec,
-    CustomSpec,
-    HTCondorSpec,
-    JobQueueSpec,
-    PbsSpec,
-    SchedulerSpec,
-    SlurmSpec,
-    SshSpec,
-    cluster_spec,
-)
+from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.sweep import Sweep
 from scalescope.workloads import load
 
@@ -42,7 +37,7 @@ SPECS: list[ClusterSpec] = [
         lifetime_stagger_s=600,
     ),
     PbsSpec(memory_mb=4_000, queue="workq", resource_spec="select=1:ncpus=4:mem=4gb"),
-    HTCondorSpec(memory_mb=4_000, directives_add=("+Group = physics",)),
+    HtcondorSpec(memory_mb=4_000, directives_add=("+Group = physics",)),
     SshSpec(hosts=("node1", "node2", "10.0.0.7"), username="me", port=2222),
     SchedulerSpec(address="tls://10.0.0.7:8786", tls_ca_file="ca.pem", tls_cert="c.pem", tls_key="k.pem"),
     CustomSpec(cluster_class="a.b:Cluster", arguments={"n": [1, {"x": None}]}, secrets={"token": "MY_TOKEN"}),
@@ -55,7 +50,7 @@ def test_json_carries_a_specification(spec: ClusterSpec) -> None:
 
 
 def test_every_kind_has_a_name_of_its_own() -> None:
-    assert {name: spec.kind for name, spec in KINDS.items()} == {name: name for name in KINDS}
+    assert {name: spec.kind for name, spec in kinds().items()} == {name: name for name in kinds()}
 
 
 def test_lists_can_be_given_as_one_text() -> None:
@@ -125,7 +120,7 @@ def test_nothing_that_a_shell_or_sbatch_would_read_otherwise(name: str, value: s
         ({"gpus": 2, "processes": 1}, "a process sees only the GPU of its worker"),
         ({"gres": "gpu:2"}, "cluster.gpus says how many"),
         ({"gres": "gpu:h200:2", "gpus": 2}, "cluster.gpus says how many"),
-        ({"gres": "gpu:h200"}, "cluster.gpus = 0"),
+        ({"gres": "gpu:h200"}, "at least 1 together with cluster.gres = 'gpu:h200', got 0"),
         ({"workers_per_job": 2, "processes": 4}, "a process without a worker has nothing to do"),
         ({"lifetime_s": 3600, "walltime": "30"}, "at most the walltime, 1800 s"),
         ({"lifetime_s": 10, "lifetime_stagger_s": 20}, "at most cluster.lifetime_s"),
@@ -134,7 +129,7 @@ def test_nothing_that_a_shell_or_sbatch_would_read_otherwise(name: str, value: s
         ({"prologue": [""]}, "a line of text"),
         ({"directives_add": ["--nice=1\n#SBATCH --exclusive"]}, "a line of text"),
         ({"tls": "yes"}, "true or false"),
-        ({"queue": "gpu"}, "known: account"),
+        ({"queue": "gpu"}, "unknown name; expected one of account"),
         ({"partion": "gpu"}, "did you mean 'partition'"),
     ],
 )
@@ -155,7 +150,7 @@ def test_other_systems_must_say_how_much_memory() -> None:
     with pytest.raises(InvalidField, match="jobs of pbs must say how much they need"):
         PbsSpec()
     with pytest.raises(InvalidField, match="NAME = VALUE"):
-        HTCondorSpec(memory_mb=1, directives_add=("x",))
+        HtcondorSpec(memory_mb=1, directives_add=("x",))
 
 
 def test_more_threads_than_cores_are_refused_before_anything_is_submitted() -> None:

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import LocalSpec, SimulatedSpec, VirtualSpec, cluster_spec
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.workload import Parameter, Workload
+from scalescope.model.workload import Workload, WorkloadParameter
 
 WORKLOAD = Workload(
     name="sleep",
@@ -18,13 +21,13 @@ WORKLOAD = Workload(
     summary="Sleeps.",
     run=print,
     parameters=(
-        Parameter("items", 10, "Items.", kind="int", minimum=0),
-        Parameter("seconds", 1.0, "Seconds per item.", kind="float", minimum=0),
-        Parameter("mode", "fast", "How.", choices=("fast", "slow")),
-        Parameter("partitions", None, "Partitions.", kind="int", minimum=1, optional=True),
+        WorkloadParameter("items", 10, "Items.", kind="int", minimum=0),
+        WorkloadParameter("seconds", 1.0, "Seconds per item.", kind="float", minimum=0),
+        WorkloadParameter("mode", "fast", "How.", choices=("fast", "slow")),
+        WorkloadParameter("partitions", None, "Partitions.", kind="int", minimum=1, optional=True),
     ),
 )
-WITHOUT_ITEMS = Workload("plain", 1, "Plain.", print, (Parameter("seconds", 1.0, "Seconds.", kind="float"),))
+WITHOUT_ITEMS = Workload("plain", 1, "Plain.", print, (WorkloadParameter("seconds", 1.0, "Seconds.", kind="float"),))
 
 
 def sweep(**fields: Any) -> Sweep:

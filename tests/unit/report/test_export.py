@@ -25,11 +25,10 @@ def test_json_has_everything_unrounded(run):
     first, second, third = data["points"]
     assert (first["workers"], first["items"], first["metrics"]) == (8, 8, None)
     assert first["reasons"] == [{"state": "failed", "reason": "ValueError: <b>|*x*", "trials": 1}]
-    assert (second["cause"], third["cause"]) == ("none", "few partitions")
+    assert (second["cause"], third["cause"]) == ("none", "too-few-partitions")
     assert (third["partitions"], third["workers_used"], third["makespan_s"]) == (3, 3, 100.0)
-    assert third["efficiency"] == 1.0
-    assert third["efficiency_low"] is None
-    assert third["busy"] == pytest.approx(0.01)
+    assert (third["efficiency"], third["efficiency_low"]) == (pytest.approx(0.01), None)
+    assert third["schedule_quality"] == 1.0
     assert third["metrics"]["worker_time_s"]["busy"] == 300
 
 
@@ -48,7 +47,7 @@ def test_rows_are_the_terminals_table(run):
     rows = to_rows(run.sweep, run.trials, run.verdict)
     assert len(rows) == 3
     assert rows[2]["workers"] == "300"
-    assert rows[2]["parts"] == "3"
+    assert rows[2]["partitions"] == "3"
     assert rows[2]["time s"] == "100"
     assert rows[0]["valid"] == "0/1"
     assert len({tuple(row) for row in rows}) == 1
@@ -65,7 +64,9 @@ def test_markdown(run):
     assert lines[0].startswith(
         r"**1 of 3 trials failed in the workload, first at 8 workers, 8 items: ValueError: &lt;b"
     )
-    assert lines[2].startswith("| workers | items | tasks | parts | used |")
+    assert lines[2].startswith(
+        "| workers | items | tasks | partitions | workers used | peak tasks | time s | best possible s | eff"
+    )
     assert set(lines[3]) <= set("| -:")
     assert lines[3].count("|") == lines[2].count("|") == lines[4].count("|")
     assert "| 300 | 300 | 3 | 3 | 3 |" in text

@@ -18,7 +18,6 @@ from scalescope.model.finding import Evidence, Finding, Severity, Verdict
 from scalescope.model.trial import TrialState
 from scalescope.report.html import build, charts, check, embed, render, what_if, write
 from scalescope.report.html.embed import policy, raw, safe_link, script_json
-from scalescope.report.html.glossary import PARTS
 from scalescope.report.html.theme import DARK, LIGHT
 from scalescope.store.schema import RunState
 
@@ -94,7 +93,7 @@ def test_every_part_is_there(page: str) -> None:
         "Where the worker time went", "busy 50 %, no runnable task 50 %", "How it scales", "Inside one trial",
         "Parallelism", "Busy workers", "1 of 2 workers never ran a task", "What each thread ran", "Memory", "Stages",
         "2 items → 2 partitions in the widest stage → 4 tasks", "Critical path", "100 % of the makespan",
-        "The recorded graph, scheduled again on paper", "1 measured point it is off by 0.0 %",
+        "The recorded graph, replayed", "1 measured point it is off by 0.0 %",
         "Findings and what they rest on", "How to read it",
     ):  # fmt: skip
         assert text in shown, text
@@ -125,9 +124,9 @@ def test_the_worst_trial_is_shown_or_the_one_that_was_asked_for(recorded_run: Ca
 
 
 def test_every_part_of_worker_time_has_a_colour_and_an_explanation() -> None:
-    from scalescope.model.trial import WORKER_TIME
+    from scalescope.model.metrics import PARTS, WORKER_TIME
 
-    assert tuple(PARTS) == WORKER_TIME
+    assert all(part.title and part.help for part in PARTS.values())
     assert set(WORKER_TIME) <= set(LIGHT)
 
 
@@ -162,7 +161,7 @@ def test_no_valid_trial_at_all(recorded_run: Callable[..., Any]) -> None:
     made = recorded_run((4,), state=TrialState.INVALID, reason="lost 1 of 4 workers\n  cause: none")
     shown = Document(render(made.run, made.read)).shown
     assert "Nothing was measured" in shown
-    assert "a trial that does not count, invalid: lost 1 of 4 workers" in shown
+    assert "a trial that was excluded, invalid: lost 1 of 4 workers" in shown
     assert "1 × invalid at 4 workers, 4 items: lost 1 of 4 workers" in shown
     assert "What each thread ran" in shown
 

@@ -45,10 +45,28 @@ def test_seconds_have_three_digits_that_count(value, text):
 
 
 def test_estimates():
-    assert rows.estimate(None) == "–"
     assert rows.estimate(Estimate(0.5)) == "0.50"
     assert rows.estimate(Estimate(0.5, 0.5, 0.5)) == "0.50"
     assert rows.estimate(Estimate(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(3, "3"), (12345, "12,345"), (1.25, "1.2"), (99.9, "99.9"), (1234.5, "1,234")]
+)
+def test_counts(value, text):
+    assert rows.count(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2**41, "2 TiB")])
+def test_sizes(value, text):
+    assert rows.size(value) == text
+
+
+def test_the_default_columns(trial):
+    assert [column.title for column in rows.columns(summarise([trial(2, 2, 2)]))] == [
+        "workers", "items", "tasks", "partitions", "workers used", "peak tasks", "time s", "best possible s",
+        "efficiency",
+    ]  # fmt: skip
 
 
 def test_columns_are_those_that_say_something(trial):
@@ -106,10 +124,6 @@ def test_jobs_are_counted_over_all_trials(trial, finished):
         "Jobs: up to 2 at a time, 3 in all, on 2 nodes; the longest waited 75.0 s in the queue; "
         "replaced after losses: 1."
     )
-
-
-def test_markdown_text_cannot_be_misread():
-    assert rows.markdown_text("a|b\n<img> *x* [y](z) `c`") == r"a\|b &lt;img&gt; \*x\* \[y\](z) \`c\`"
 
 
 def test_long_reasons_are_cut(trial):

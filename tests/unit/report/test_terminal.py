@@ -21,13 +21,11 @@ def test_a_healthy_sweep(trial, finished, printed):
         """
         ✓ No fault found: workers are used well at all 2 points (at least 100 % of the worker time busy).
 
-        workers  items  tasks  parts  used  peak  mean  time s  ideal s  efficiency  T1/T∞   busy
-        ─────────────────────────────────────────────────────────────────────────────────────────
-              1      1      1      1     1     1   1.0    1.00     1.00        1.00    1.0  100 %
-             10     10     10     10    10    10  10.0    1.00     1.00        1.00   10.0  100 %
-        parts: tasks of the widest stage; used: workers that ran a task; peak: most tasks at once; mean:
-        tasks at once on average; ideal s: max(T1/P, T∞); efficiency: ideal / time of the graph as it was
-        built; busy: share of worker time
+        workers  items  tasks  partitions  workers used  peak tasks  time s  best possible s  efficiency
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+              1      1      1           1             1           1    1.00             1.00        1.00
+             10     10     10          10            10          10    1.00             1.00        1.00
+        partitions: tasks of the widest stage; best possible s: max(T1/P, T∞); efficiency: T1 / (P × time)
 
         Worker time at 1 worker, 1 item: 1.00 thread-seconds
         ████████████████████████████████████████████████████████████████████████████████████████████████████
@@ -52,13 +50,12 @@ def test_idle_workers_come_first_with_the_remedy(trial, finished, printed):
           Fix: pass Beam --dask_npartitions=<number of items>.
           https://github.com/apache/beam/pull/33805
 
-        workers  items  tasks  parts  used  peak  mean  time s  ideal s        efficiency  busy  valid
-        ──────────────────────────────────────────────────────────────────────────────────────────────
-             10     10      1      1     1     1   0.8    12.5     10.0              0.80   8 %    1/1
-            300    300      3      3     3     3   2.8     110      100  0.91 (0.29–1.00)   1 %    2/2
-        parts: tasks of the widest stage; used: workers that ran a task; peak: most tasks at once; mean:
-        tasks at once on average; ideal s: max(T1/P, T∞); efficiency: ideal / time of the graph as it was
-        built; busy: share of worker time; in brackets: 95 % interval over repeats
+        workers  items  tasks  parts  used  peak  time s  best s        efficiency  valid
+        ─────────────────────────────────────────────────────────────────────────────────
+             10     10      1      1     1     1    12.5    10.0              0.08    1/1
+            300    300      3      3     3     3     110     100  0.01 (0.00–0.03)    2/2
+        parts: tasks of the widest stage; used: workers used; peak: peak tasks; best s: max(T1/P, T∞);
+        efficiency: T1 / (P × time); in brackets: 95 % interval over repeats
 
         Worker time at 300 workers, 300 items: 33,000 thread-seconds
         █···································································································
@@ -84,15 +81,14 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
     assert show(run, printed) == golden(
         """
         ✗ 1 of 4 trials failed in the workload, first at 8 workers, 8 items: ValueError: [bold]no[/bold].
-          Fix: run that point alone and mend the workload; performance of a wrong answer means nothing.
+          Fix: run that point alone and fix the workload; the performance of a wrong answer means nothing.
 
-        workers  items  tasks  parts  used  peak  mean  time s  ideal s  efficiency  T1/T∞   busy  valid
-        ────────────────────────────────────────────────────────────────────────────────────────────────
-              4      4      4      4     4     4   4.0    1.00     1.00        1.00    4.0  100 %    2/2
-              8      8      –      –     –     –     –       –        –           –      –      –    0/2
-        parts: tasks of the widest stage; used: workers that ran a task; peak: most tasks at once; mean:
-        tasks at once on average; ideal s: max(T1/P, T∞); efficiency: ideal / time of the graph as it was
-        built; busy: share of worker time; repeats agree exactly
+        workers  items  tasks  parts  used  peak  time s  best s  efficiency  valid
+        ───────────────────────────────────────────────────────────────────────────
+              4      4      4      4     4     4    1.00    1.00        1.00    2/2
+              8      8      –      –     –     –       –       –           –    0/2
+        parts: tasks of the widest stage; used: workers used; peak: peak tasks; best s: max(T1/P, T∞);
+        efficiency: T1 / (P × time); repeats agree exactly
 
         Worker time at 4 workers, 4 items: 4.00 thread-seconds
         ████████████████████████████████████████████████████████████████████████████████████████████████████
@@ -103,7 +99,7 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
           Fix: run the same sweep again; where the host is overloaded, on fewer workers or on the simulated
           cluster.
 
-        Trials that do not count
+        Excluded trials
         - 1 × failed at 8 workers, 8 items: ValueError: [bold]no[/bold]
             where: here
         - 1 × invalid at 8 workers, 8 items: lost 1 of 8 workers
@@ -126,7 +122,7 @@ def test_where_throughput_stops_growing_is_said_in_a_line(trial, finished, print
 def test_too_few_points_for_a_knee_name_those_that_are_missing(trial, finished, printed):
     text = show(finished(*[trial(n, 300, 300) for n in (10, 100, 300)]), printed, 400)
     assert (
-        "Strong scaling, 300 items: No knee is looked for: 3 worker counts measured, at least 5 are needed. "
+        "Strong scaling, 300 items: Too few worker counts to fit a curve: 3 measured, at least 5 are needed. "
         "To know more, measure 18 and 32 workers (`--refine 2` does)." in text
     )
     assert "knee" not in show(finished(*[trial(n, 300, 300) for n in (10, 100)]), printed)
@@ -153,9 +149,11 @@ def test_a_narrow_terminal_keeps_the_columns_that_matter_whole(trial, finished, 
     text = show(run, printed, 80)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "…" not in text
-    assert "workers  items  seconds  tasks  parts  used  time s  ideal s  efficiency   busy" in text
+    assert "workers  items  seconds  tasks  parts  used  peak  time s  best s  efficiency" in text
+    narrow = show(run, printed, 65)
+    assert "workers  items  seconds  parts  used  time s  best s  efficiency" in narrow
     wide = show(run, printed, 120)
-    assert "workers  items  seconds  tasks  parts  used  peak  mean  time s  ideal s  efficiency  T1/T∞   busy" in wide
+    assert "seconds  tasks  partitions  workers used  peak tasks  time s  best possible s  efficiency" in wide
 
 
 def test_two_runs_side_by_side(trial, finished, printed):
@@ -167,12 +165,12 @@ def test_two_runs_side_by_side(trial, finished, printed):
         A: default
         B: npartitions=items
 
-        workers  items  A time s  A used  A busy  A eff.  B time s  B used  B busy  B eff.  speed-up
-        ────────────────────────────────────────────────────────────────────────────────────────────
-              7      7      7.00       1    14 %    1.00         –       –       –       –         –
-             10     10      10.0       1    10 %    1.00      1.00      10   100 %    1.00     10.0×
-             20     20         –       –       –       –      1.00      20   100 %    1.00         –
-            300    300       100       3     1 %    1.00      1.00     300   100 %    1.00      100×
+        workers  items  A time s  A used  A efficiency  B time s  B used  B efficiency  speed-up
+        ────────────────────────────────────────────────────────────────────────────────────────
+              7      7      7.00       1          0.14         –       –             –         –
+             10     10      10.0       1          0.10      1.00      10          1.00     10.0×
+             20     20         –       –             –      1.00      20          1.00         –
+            300    300       100       3          0.01      1.00     300          1.00      100×
         """
     )
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.records import TABLES
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import WORKER_TIME, Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 from scalescope.store import Store
 
 PASSWORD = "s3cret-pass/word"
@@ -51,7 +52,8 @@ def make_trial() -> Callable[..., Trial]:
             work_s=20.0,
             span_s=0.1,
             ideal_s=10.0,
-            efficiency=0.97,
+            efficiency=0.96,
+            schedule_quality=0.97,
             parallelism=200.0,
             tasks=100,
             widest_stage=50,

@@ -13,13 +13,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import JSON, inspect, text
+from sqlalchemy import JSON, inspect, select, text, update
 
 from scalescope.errors import StoreError
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
 from scalescope.store import Store, migrate
-from scalescope.store.schema import REVISION, VERSION_TABLE, Base
+from scalescope.store.schema import REVISION, VERSION_TABLE, Base, TrialRow
 
 
 def test_tables_and_migrations_agree(store: Store) -> None:
@@ -156,6 +156,26 @@ def test_a_lock_that_is_never_released(tmp_path: Path, monkeypatch: pytest.Monke
         Store.open(str(tmp_path / "a.db"))
 
 
+def test_what_was_called_efficiency_before(url: str, sweep: Sweep, make_trial: Callable[[], Trial]) -> None:
+    """On either database; on SQLite a whole store of before is read in test_earlier_version.py."""
+    old = {**make_trial().metrics.to_mapping(), "efficiency": 0.9}  # type: ignore[union-attr]
+    del old["schedule_quality"]
+    with Store.open(url) as store:
+        run = store.begin(sweep, [], workload_version=1).id
+        store.save(run, make_trial())
+        with store._engine.execution_options(scalescope_write=True).begin() as connection:
+            connection.execute(update(TrialRow).values(efficiency=0.9, metrics=old))
+            connection.execute(text("ALTER TABLE trials DROP COLUMN schedule_quality"))
+            connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0003'"))
+    with Store.open(url) as store:
+        (trial,) = store.run(run).trials
+        with store._engine.connect() as connection:
+            columns = connection.execute(select(TrialRow.efficiency, TrialRow.schedule_quality)).one()
+    assert trial.metrics is not None
+    assert (trial.metrics.efficiency, trial.metrics.schedule_quality) == tuple(columns)
+    assert tuple(columns) == (pytest.approx(20.0 / (2 * 10.25)), 0.9)
+
+
 def test_trials_of_before_a_revision_are_read(tmp_path: Path, sweep: Sweep, make_trial: Callable[[], Trial]) -> None:
     """A store as the first release left it."""
     path = tmp_path / "old.db"
@@ -164,6 +184,7 @@ def test_trials_of_before_a_revision_are_read(tmp_path: Path, sweep: Sweep, make
         store.save(run, make_trial())
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE trials DROP COLUMN findings")
+    connection.execute("ALTER TABLE trials DROP COLUMN schedule_quality")
     connection.execute("DROP TABLE studies")
     connection.execute("DROP INDEX ix_sweep_runs_study_id")
     connection.execute("ALTER TABLE sweep_runs DROP COLUMN study_id")

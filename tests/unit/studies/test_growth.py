@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,7 @@ from scalescope import environments
 from scalescope.environments import Release
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable, InvalidField
 from scalescope.model.environment import Environment
+from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
 from scalescope.run import quiet
 from scalescope.run.drivers import MAX_DRIVERS, Drivers
@@ -25,6 +25,7 @@ from scalescope.run.request import Request, grown
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.store import Store, SweepRun
+from scalescope.studies import STUDIES
 from scalescope.studies.inquiry import Answer, Inquiry
 
 THRESHOLD: dict[str, Any] = {"workload": "bag-map", "axes": {"items": "50..400", "workers": 300}}
@@ -45,8 +46,7 @@ VERSIONS = [f"1.{number}" for number in range(16)]
 
 
 def ask(kind: str, given: dict[str, Any], address: str = "") -> Inquiry:
-    inquiry: Inquiry = import_module(f"scalescope.studies.{kind}.study").ask(given, address)
-    return inquiry
+    return STUDIES[StudyKind(kind)].ask(given, address)
 
 
 def carry_out(inquiry: Inquiry, address: str, *, most: int = 10_000) -> tuple[list[SweepRun], Answer]:
@@ -273,7 +273,7 @@ def test_trials_without_a_result_are_explained(fake: Any, address: str) -> None:
         ({"workloads": ["bag-map", "bag-map"]}, "each workload once"),
         ({"b": {"cluster": "cloud"}}, "cloud"),
         ({"b": {"environment": "-r file"}}, "options are refused"),
-        ({"max_pairs": 3}, "at least 7"),
+        ({"max_pairs": 3}, "from 7 to 1000"),
         ({"smallest_effect": "small"}, "smallest_effect"),
         ({"metric": "efficiency < 1"}, "a number that is measured"),
     ],
@@ -366,7 +366,7 @@ def test_what_the_ends_share_is_not_searched(fake: Any, address: str, named: Any
     [
         ({"metric": ""}, "a metric or a finding"),
         ({"finding": "idle-workers"}, "a metric or a finding"),
-        ({"package": ""}, "a package with --good, or two lock files"),
+        ({"package": ""}, "a package and a good release, or two lock files"),
         ({"before": "a", "after": "b"}, "one of the two"),
         ({"good": ""}, "good"),
         ({"good": "1.15"}, "later than 1.15"),

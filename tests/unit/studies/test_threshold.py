@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField
-from scalescope.studies.threshold import Question, Reading, Shape, Threshold, further, judge
-from scalescope.studies.threshold.search import roundness
+from scalescope.studies.threshold.judge import Shape, Threshold, judge
+from scalescope.studies.threshold.question import Reading, ThresholdQuestion
+from scalescope.studies.threshold.search import further, roundness
 
 Curve = Callable[[float], float | None]
 
 
-def search(question: Question, curve: Curve) -> tuple[Threshold, list[Reading]]:
+def search(question: ThresholdQuestion, curve: Curve) -> tuple[Threshold, list[Reading]]:
     """Ask and answer until there is nothing more to ask."""
     readings: list[Reading] = []
     while values := further(question, readings):
@@ -29,7 +30,7 @@ def search(question: Question, curve: Curve) -> tuple[Threshold, list[Reading]]:
 
 
 def found(curve: Curve, low: float, high: float, step: float = 1, **options: float) -> Threshold:
-    return search(Question(low, high, step, metric="tasks", axis="items", **options), curve)[0]  # type: ignore[arg-type]
+    return search(ThresholdQuestion(low, high, step, metric="tasks", axis="items", **options), curve)[0]  # type: ignore[arg-type]
 
 
 def places(threshold: Threshold) -> list[tuple[float, float]]:
@@ -156,9 +157,9 @@ def test_jumps_in_odd_places(curve: Curve, low: float, high: float, step: float,
 
 
 def test_whole_numbers_stay_whole_and_others_are_not_blurred() -> None:
-    assert all(isinstance(value, int) for value in further(Question(50.0, 400.0, 1.0), []))
-    readings = [Reading(value, 1) for value in further(Question(0, 1, 0.1), [])]
-    assert set(further(Question(0, 1, 0.1), readings)) <= {round(n / 10, 1) for n in range(11)}
+    assert all(isinstance(value, int) for value in further(ThresholdQuestion(50.0, 400.0, 1.0), []))
+    readings = [Reading(value, 1) for value in further(ThresholdQuestion(0, 1, 0.1), [])]
+    assert set(further(ThresholdQuestion(0, 1, 0.1), readings)) <= {round(n / 10, 1) for n in range(11)}
 
 
 def test_a_range_that_no_whole_number_of_steps_fills_ends_at_the_last_step() -> None:
@@ -183,6 +184,9 @@ def test_no_regime_wider_than_a_seventh_of_the_range_is_missed(at: int) -> None:
 @settings(max_examples=40, deadline=None)
 def test_a_step_on_a_line_is_found_exactly_with_few_points(at: int, size: float, level: float, slope: float) -> None:
     threshold = found(lambda x: level * (1 + slope * x) * (size if x > at else 1), 1, 500)
+    if not threshold.jumps and min(at - 1, 500 - at) < threshold.widest:
+        assert "narrower than" in threshold.line  # may be missed, and it says so
+        return
     assert places(threshold) == [(at, at + 1)]
     assert threshold.jumps[0].ratio == pytest.approx(size, rel=0.06)
     assert threshold.points <= 24
@@ -206,7 +210,7 @@ def test_a_time_of_the_universal_scalability_law_has_no_jump() -> None:
 )
 @settings(max_examples=50, deadline=None)
 def test_any_curve_ends_within_its_budget_and_gives_json(metrics: list[float | None], noisy: bool, points: int) -> None:
-    question = Question(0, len(metrics) - 1, noisy=noisy, max_points=points, max_repeats=3)
+    question = ThresholdQuestion(0, len(metrics) - 1, noisy=noisy, max_points=points, max_repeats=3)
     threshold, readings = search(question, lambda x: metrics[round(x)])
     asked = Counter(reading.value for reading in readings)
     assert len(asked) == threshold.points <= points
@@ -217,7 +221,7 @@ def test_any_curve_ends_within_its_budget_and_gives_json(metrics: list[float | N
 
 
 def test_a_search_that_was_killed_goes_on_where_it_stopped() -> None:
-    question = Question(1, 500)
+    question = ThresholdQuestion(1, 500)
     _, readings = search(question, bag_2023)
     done: list[Reading] = []
     while len(done) < len(readings):
@@ -240,7 +244,7 @@ def broken(curve: Callable[[float], float], where: Callable[[float], bool]) -> C
 
 
 def test_an_invalid_trial_is_tried_once_more() -> None:
-    question, tried = Question(50, 400), set[float]()
+    question, tried = ThresholdQuestion(50, 400), set[float]()
 
     def flaky(items: float) -> float | None:
         if items in tried:
@@ -281,7 +285,7 @@ def test_a_part_of_the_range_that_cannot_be_measured_is_not_resolved() -> None:
 
 @pytest.mark.parametrize("noisy", [False, True])
 def test_where_nothing_can_be_measured_it_gives_up_soon(noisy: bool) -> None:
-    threshold, readings = search(Question(50, 400, metric="tasks", axis="items", noisy=noisy), lambda x: None)
+    threshold, readings = search(ThresholdQuestion(50, 400, metric="tasks", axis="items", noisy=noisy), lambda x: None)
     assert (threshold.shape, threshold.resolved) == (Shape.UNMEASURED, False)
     assert len(readings) <= 8
     assert threshold.line.startswith("tasks could not be measured between items 50 and 400: see why")
@@ -289,7 +293,7 @@ def test_where_nothing_can_be_measured_it_gives_up_soon(noisy: bool) -> None:
 
 def test_a_single_value_is_no_curve() -> None:
     assert found(broken(reported_beam, lambda items: items != 225), 50, 400).shape is Shape.UNMEASURED
-    assert judge(Question(1, 9), []).shape is Shape.UNMEASURED
+    assert judge(ThresholdQuestion(1, 9), []).shape is Shape.UNMEASURED
 
 
 def test_a_small_budget_is_kept_and_what_it_leaves_is_said() -> None:
@@ -303,7 +307,7 @@ def test_a_small_budget_is_kept_and_what_it_leaves_is_said() -> None:
 
 
 def test_a_search_that_was_stopped_does_not_blame_the_budget() -> None:
-    question = Question(50, 400)
+    question = ThresholdQuestion(50, 400)
     _, readings = search(question, lambda items: 4 * items if items < 237 else 400)
     threshold = judge(question, readings[:11])
     assert {part.reason for part in threshold.unresolved} == {"the search was stopped before its end"}
@@ -329,7 +333,7 @@ def test_jumps_below_the_smallest_of_interest_are_left_alone() -> None:
 )
 def test_a_question_that_cannot_be_right(changes: dict[str, float], field: str) -> None:
     with pytest.raises(InvalidField) as caught:
-        Question(**{"low": 50, "high": 400, **changes})  # type: ignore[arg-type]
+        ThresholdQuestion(**{"low": 50, "high": 400, **changes})  # type: ignore[arg-type]
     assert caught.value.field == f"threshold.{field}"
 
 
@@ -337,7 +341,7 @@ def test_a_question_that_cannot_be_right(changes: dict[str, float], field: str) 
 def test_readings_that_belong_to_another_question(reading: Reading) -> None:
     for read in (further, judge):
         with pytest.raises(InvalidField):
-            read(Question(50, 400), [reading])
+            read(ThresholdQuestion(50, 400), [reading])
 
 
 def test_what_counts_as_round() -> None:

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from scalescope.studies.threshold import Question, Reading, Shape, Threshold, further, judge
 from scalescope.studies.threshold.curve import study
+from scalescope.studies.threshold.judge import Shape, Threshold, judge
 from scalescope.studies.threshold.place import interval
-from scalescope.studies.threshold.question import tabulate
+from scalescope.studies.threshold.question import Reading, ThresholdQuestion, tabulate
+from scalescope.studies.threshold.search import further
 
 Curve = Callable[[float], float]
 SEARCHES = 10
@@ -27,7 +28,7 @@ SMOOTH: dict[str, Curve] = {
 }
 
 
-def search(question: Question, curve: Curve, cv: float, seed: int, *, outliers: float = 0.0) -> Threshold:
+def search(question: ThresholdQuestion, curve: Curve, cv: float, seed: int, *, outliers: float = 0.0) -> Threshold:
     """Ask and answer until there is nothing more to ask; some answers may be half as high again."""
     rng = random.Random(seed)
     readings: list[Reading] = []
@@ -50,20 +51,20 @@ def test_a_jump_to_the_double_is_found_exactly(cv: float) -> None:
     missed = 0
     for seed in range(SEARCHES):
         at, factor = random.Random(seed).randrange(90, 360), (0.5, 2.0)[seed % 2]
-        threshold = search(Question(50, 400, noisy=True), step(at, factor), cv, seed)
+        threshold = search(ThresholdQuestion(50, 400, noisy=True), step(at, factor), cv, seed)
         missed += (at, at + 1) not in [(jump.left, jump.right) for jump in threshold.jumps if jump.exact]
     assert missed <= 1
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_false_jumps_on_smooth_curves_are_rare(name: str) -> None:
-    question = Question(1, 300, noisy=True)
+    question = ThresholdQuestion(1, 300, noisy=True)
     assert sum(bool(search(question, SMOOTH[name], 0.03, seed).jumps) for seed in range(SEARCHES)) <= 1
 
 
 def test_the_reported_case_under_noise() -> None:
     threshold = search(
-        Question(50, 400, noisy=True, metric="wall time", axis="items"),
+        ThresholdQuestion(50, 400, noisy=True, metric="wall time", axis="items"),
         lambda items: 4 * items + 4 if items < 200 else 404,
         0.02,
         seed=1,
@@ -74,17 +75,17 @@ def test_the_reported_case_under_noise() -> None:
 
 
 def test_repeats_are_asked_only_where_they_decide() -> None:
-    quiet = search(Question(50, 400, noisy=True), step(199, 2.0), 0.002, seed=1)
-    loud = search(Question(50, 400, noisy=True), step(199, 2.0), 0.05, seed=1)
+    quiet = search(ThresholdQuestion(50, 400, noisy=True), step(199, 2.0), 0.002, seed=1)
+    loud = search(ThresholdQuestion(50, 400, noisy=True), step(199, 2.0), 0.05, seed=1)
     assert quiet.trials <= 2.5 * quiet.points
     assert loud.trials > 3.5 * loud.points
-    careless = search(Question(50, 400, noisy=True, min_jump=0.3), step(199, 2.0), 0.03, seed=1)
+    careless = search(ThresholdQuestion(50, 400, noisy=True, min_jump=0.3), step(199, 2.0), 0.03, seed=1)
     assert [jump.left for jump in careless.jumps] == [199]
     assert careless.trials <= 2.5 * careless.points
 
 
 def test_a_question_without_noise_never_repeats() -> None:
-    threshold = search(Question(50, 400), step(199, 2.0), 0.0, seed=1)
+    threshold = search(ThresholdQuestion(50, 400), step(199, 2.0), 0.0, seed=1)
     assert threshold.trials == threshold.points
 
 
@@ -93,7 +94,7 @@ def test_a_jump_as_small_as_the_noise_is_never_placed_wrongly(repeats: int) -> N
     """Either it is found, or an interval holds it, or the answer says that noise hides jumps of this size."""
     placed = 0
     for seed in range(10):
-        question = Question(50, 400, noisy=True, max_repeats=repeats, max_points=20, min_jump=0.03)
+        question = ThresholdQuestion(50, 400, noisy=True, max_repeats=repeats, max_points=20, min_jump=0.03)
         threshold = search(question, step(199, 1.05), 0.05, seed)
         named = [(jump.left, jump.right) for jump in threshold.jumps]
         placed += bool(named) and not any(low <= 199 < high for low, high in named)
@@ -102,7 +103,7 @@ def test_a_jump_as_small_as_the_noise_is_never_placed_wrongly(repeats: int) -> N
 
 
 def test_a_weak_jump_is_found_or_bracketed_or_below_what_could_be_seen() -> None:
-    question = Question(50, 400, noisy=True, max_points=20, metric="wall time", axis="items")
+    question = ThresholdQuestion(50, 400, noisy=True, max_points=20, metric="wall time", axis="items")
     found = [search(question, step(199, 1.15), 0.05, seed) for seed in range(SEARCHES)]
     for threshold in found:
         assert all(jump.left <= 199 < jump.right for jump in threshold.jumps)
@@ -117,7 +118,7 @@ def test_a_weak_jump_is_found_or_bracketed_or_below_what_could_be_seen() -> None
 
 @pytest.mark.parametrize(("middle", "expected"), [(100, (5, 6)), (105, (4, 6)), (111, (4, 5))])
 def test_a_value_between_two_regimes_belongs_to_either(middle: float, expected: tuple[int, int]) -> None:
-    question = Question(0, 110, step=10, noisy=True)
+    question = ThresholdQuestion(0, 110, step=10, noisy=True)
     levels = [100.0, 100, 100, 100, 100, middle, 111, 111, 111, 111, 111, 111]
     readings = [Reading(10 * n, level * factor) for n, level in enumerate(levels) for factor in (0.97, 1, 1.03)]
     table = tabulate(question, readings)
@@ -127,7 +128,7 @@ def test_a_value_between_two_regimes_belongs_to_either(middle: float, expected: 
 
 
 def test_a_change_that_takes_two_steps_is_named_as_such() -> None:
-    question = Question(0, 100, step=10, noisy=True, metric="wall time", axis="items", max_points=11)
+    question = ThresholdQuestion(0, 100, step=10, noisy=True, metric="wall time", axis="items", max_points=11)
     levels = {value: 100.0 if value < 50 else 120.0 for value in range(0, 101, 10)} | {50: 110.0}
     readings = [Reading(value, level * factor) for value, level in levels.items() for factor in (0.97, 1, 1.03)]
     threshold = judge(question, readings)
@@ -136,7 +137,7 @@ def test_a_change_that_takes_two_steps_is_named_as_such() -> None:
 
 
 def test_noise_that_hides_everything_is_said() -> None:
-    threshold = search(Question(50, 400, noisy=True, max_points=12), step(199, 1.1), 0.3, seed=3)
+    threshold = search(ThresholdQuestion(50, 400, noisy=True, max_points=12), step(199, 1.1), 0.3, seed=3)
     assert not [jump for jump in threshold.jumps if jump.exact]
     assert threshold.smallest > 0.5
 
@@ -144,17 +145,17 @@ def test_noise_that_hides_everything_is_said() -> None:
 def test_outliers_do_not_make_jumps() -> None:
     alarms = 0
     for seed in range(SEARCHES):
-        threshold = search(Question(50, 400, noisy=True), lambda x: 100, 0.02, seed, outliers=0.05)
+        threshold = search(ThresholdQuestion(50, 400, noisy=True), lambda x: 100, 0.02, seed, outliers=0.05)
         alarms += bool(threshold.jumps)
     assert alarms <= 1
 
 
 def test_a_metric_of_zero_has_no_noise() -> None:
-    threshold = search(Question(50, 400, noisy=True), lambda x: 0, 0.05, seed=1)
+    threshold = search(ThresholdQuestion(50, 400, noisy=True), lambda x: 0, 0.05, seed=1)
     assert (threshold.shape, threshold.resolved) == (Shape.NONE, True)
 
 
 def test_one_trial_each_is_enough_where_no_more_are_allowed() -> None:
-    threshold = search(Question(50, 400, noisy=True, max_repeats=1), step(199, 2.0), 0.01, seed=1)
+    threshold = search(ThresholdQuestion(50, 400, noisy=True, max_repeats=1), step(199, 2.0), 0.01, seed=1)
     assert [jump.left for jump in threshold.jumps] == [199]
     assert threshold.trials == threshold.points

@@ -4,13 +4,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import pytest
 
 from scalescope import workloads
 from scalescope.errors import InvalidField
-from scalescope.model.workload import Parameter
+from scalescope.model.parameters import Parameter
+from scalescope.model.workload import WorkloadParameter
 from scalescope.workloads.references import describe
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def test_function_in_a_file(user_file: Path) -> None:
     assert workload.summary == "Adds up numbers."
     assert workload.packages == ()
     assert workload.parameters == (
-        Parameter("items", 3, "How many numbers.", "int"),
-        Parameter("factor", 2, "What each is multiplied by.", "int"),
+        WorkloadParameter("items", 3, "How many numbers.", "int"),
+        WorkloadParameter("factor", 2, "What each is multiplied by.", "int"),
     )
 
 
@@ -309,18 +310,43 @@ def test_kinds_from_annotations_and_defaults() -> None:
 
     workload = describe("mine:run", run)
     assert workload.parameters == (
-        Parameter("a", None, "", "int", required=True),
-        Parameter("b", 1.0, "", "float"),
-        Parameter("c", None, "", "str", optional=True),
-        Parameter("d", 3, "", "int", optional=True),
-        Parameter("e", 2, "", "int"),
-        Parameter("f", None, "", "any", optional=True),
-        Parameter("g", 1.0, "", "float"),
-        Parameter("h", True, "", "bool"),
-        Parameter("i", "x", "", "any"),
-        Parameter("k", None, "", "any", required=True),
+        WorkloadParameter("a", None, "", "int", required=True),
+        WorkloadParameter("b", 1.0, "", "float"),
+        WorkloadParameter("c", None, "", "str", optional=True),
+        WorkloadParameter("d", 3, "", "int", optional=True),
+        WorkloadParameter("e", 2, "", "int"),
+        WorkloadParameter("f", None, "", "any", optional=True),
+        WorkloadParameter("g", 1.0, "", "float"),
+        WorkloadParameter("h", True, "", "bool"),
+        WorkloadParameter("i", "x", "", "any"),
+        WorkloadParameter("k", None, "", "any", required=True),
     )
     assert workload.summary == "Function run of the user's own."
+
+
+def test_bounds_help_and_choices_from_annotations() -> None:
+    def run(
+        client: Any,
+        items: Annotated[int, Parameter("Items.", minimum=1, maximum=9)] = 3,
+        mode: Literal["fast", "slow"] = "fast",
+        parts: Annotated[int | Literal["all"] | None, Parameter("Parts.", minimum=1)] = None,
+        level: Literal[1, 2] = 1,
+        factor: float | Literal["auto"] = "auto",
+    ) -> None: ...
+
+    workload = describe("mine:run", run)
+    assert workload.parameters == (
+        WorkloadParameter("items", 3, "Items.", "int", 1, 9),
+        WorkloadParameter("mode", "fast", "", "str", choices=("fast", "slow")),
+        WorkloadParameter("parts", None, "Parts.", "int", 1, choices=("all",), optional=True),
+        WorkloadParameter("level", 1, "", "any", choices=(1, 2)),
+        WorkloadParameter("factor", "auto", "", "any"),
+    )
+    assert workload.bind({"parts": "all", "items": 9})["parts"] == "all"
+    with pytest.raises(InvalidField, match=r"a whole number from 1 to 9, got 10"):
+        workload.bind({"items": 10})
+    with pytest.raises(InvalidField, match=r"a whole number, at least 1, or null or 'all', got 0"):
+        workload.bind({"parts": 0})
 
 
 def test_annotations_that_are_objects(tmp_path: Path) -> None:
@@ -331,9 +357,9 @@ def test_annotations_that_are_objects(tmp_path: Path) -> None:
         "def run(client: Client, a: int, b: Optional[float] = None, c: int | None = None): ...\n"
     )
     assert workloads.load(f"{path}:run").parameters == (
-        Parameter("a", None, "", "int", required=True),
-        Parameter("b", None, "", "float", optional=True),
-        Parameter("c", None, "", "int", optional=True),
+        WorkloadParameter("a", None, "", "int", required=True),
+        WorkloadParameter("b", None, "", "float", optional=True),
+        WorkloadParameter("c", None, "", "int", optional=True),
     )
 
 
@@ -345,7 +371,7 @@ def test_required_parameter_is_asked_for() -> None:
             path: File to read.
         """
 
-    with pytest.raises(InvalidField, match=r"params.path .*File to read\."):
+    with pytest.raises(InvalidField, match=r"params.path: .*\(File to read\)"):
         describe("mine:run", run).bind({})
 
 
@@ -355,4 +381,4 @@ def test_callable_object() -> None:
 
         def __call__(self, client: Any, items: int = 2) -> None: ...
 
-    assert describe("mine:job", Job()).parameters == (Parameter("items", 2, "", "int"),)
+    assert describe("mine:job", Job()).parameters == (WorkloadParameter("items", 2, "", "int"),)

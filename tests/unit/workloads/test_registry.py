@@ -3,23 +3,26 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import runpy
 import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from scalescope import workloads
-from scalescope.errors import InvalidField
+from scalescope.errors import InvalidField, UsageError
 from scalescope.model.sweep import Sweep
 from scalescope.model.workload import Workload
 
 NAMES = [
-    "futures-map",
-    "bag-map",
-    "beam-pardo",
-    "beam-files",
     "array-matmul",
+    "bag-map",
+    "beam-files",
+    "beam-pardo",
     "dataframe-shuffle",
+    "futures-map",
     "tree-reduce",
 ]
 BUILTIN = pytest.mark.parametrize("workload", workloads.builtin(), ids=lambda workload: workload.name)
@@ -49,6 +52,8 @@ def test_metadata_is_complete(workload: Workload) -> None:
     assert workload.version >= 1
     assert re.fullmatch(r"\S.*\.", workload.summary)
     assert workload.packages
+    assert workload.extra in {"", *metadata.metadata("scalescope").get_all("Provides-Extra", ())}
+    assert workload.extra or set(workload.packages) == {"dask"}
     items = workload.parameter("items")
     assert items is not None
     assert items.kind == "int"
@@ -97,13 +102,49 @@ def test_bad_partition_count_is_refused_before_anything_runs(name: str, value: o
 
 
 @BUILTIN
+def test_its_packages_are_installed_here(workload: Workload) -> None:
+    workloads.check_installed(workload)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [("beam-pardo", "apache_beam", "beam"), ("dataframe-shuffle", "pandas", "arrays")],
+)
+def test_a_missing_package_is_named_with_its_extra_before_anything_runs(
+    name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    message = rf"'{name}' needs {module.replace('_', '-')}(?s:.)*pip install \"scalescope\[{extra}\]\""
+    with pytest.raises(UsageError, match=message) as caught:
+        workloads.check_installed(workloads.load(name))
+    assert caught.value.where == sys.executable
+
+
+def test_the_one_that_needs_a_file_is_loaded_but_not_listed() -> None:
+    assert workloads.load("replay").parameter("graph") is not None
+    assert "replay" not in NAMES
+
+
+@BUILTIN
 def test_negative_items_are_refused(workload: Workload) -> None:
     with pytest.raises(InvalidField, match=r"params\.items: .* got -1"):
         workload.bind({"items": -1})
 
 
+def test_the_page_of_the_docs_is_up_to_date() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    generated = runpy.run_path(str(docs / "generate_workloads.py"))["page"]()
+    written = (docs / "workloads.md").read_text(encoding="utf-8")
+    assert written == generated, "run `python docs/generate_workloads.py`"
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     heavy = ["apache_beam", "numpy", "pandas", "dask", "torch", "pyarrow", "prefect"]
-    code = f"import sys, scalescope.workloads; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"""
+import sys, scalescope.workloads as library
+for workload in library.builtin():
+    library.check_installed(workload)
+print([m for m in {heavy!r} if m in sys.modules])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

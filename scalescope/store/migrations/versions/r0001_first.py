@@ -108,17 +108,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "key", name=op.f("pk_trials")),
     )
     op.create_index(op.f("ix_trials_point_id"), "trials", ["point_id"], unique=False)
-
-
-def downgrade() -> None:
-    """Drop all tables."""
-    op.drop_index(op.f("ix_trials_point_id"), table_name="trials")
-    op.drop_table("trials")
-    op.drop_index(op.f("ix_findings_code"), table_name="findings")
-    op.drop_table("findings")
-    op.drop_index(op.f("ix_sweep_runs_workload_created_at"), table_name="sweep_runs")
-    op.drop_index(op.f("ix_sweep_runs_sweep_id_created_at"), table_name="sweep_runs")
-    op.drop_index(op.f("ix_sweep_runs_created_at"), table_name="sweep_runs")
-    op.drop_table("sweep_runs")
-    op.drop_table("points")
-    op.drop_table("environments")

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scalescope.clusters.batch.spec import HtcondorSpec, LsfSpec, MoabSpec, OarSpec, PbsSpec, SgeSpec
 from scalescope.clusters.jobqueue import script
-from scalescope.model.cluster import (
-    HTCondorSpec,
-    JobQueueSpec,
-    LsfSpec,
-    MoabSpec,
-    OarSpec,
-    PbsSpec,
-    SgeSpec,
-    SlurmSpec,
-)
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.slurm.spec import SlurmSpec
 
 REQUEST = script.Request("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dask-jobqueue makes the folder of the logs."""
+    monkeypatch.chdir(tmp_path)
 
 
 def directives(text: str, mark: str = "#SBATCH ") -> list[str]:
@@ -128,12 +128,13 @@ def test_the_script_is_shell() -> None:
     assert checked.stderr == ""
 
 
-def test_placeholders_stand_for_what_is_known_later() -> None:
+def test_placeholders_stand_for_what_is_known_later(tmp_path: Path) -> None:
     found = script.text(SlurmSpec(workers_per_job=8), 100, 1)
     for word in ("scalescope-LABEL", "FOLDER/logs", "tls://SCHEDULER:0", "--workers 8"):
         assert word in found
     assert "--workers 3 " in script.text(SlurmSpec(workers_per_job=8), 3, 1)
     assert "tcp://SCHEDULER:0" in script.text(SlurmSpec(tls=False), 3, 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 # ------------------------------------------------------------------ the others
@@ -179,7 +180,7 @@ def test_pbs_asks_for_cores_and_memory() -> None:
 
 
 def test_htcondor() -> None:
-    spec = HTCondorSpec(
+    spec = HtcondorSpec(
         memory_mb=4096,
         workers_per_job=4,
         account="team",
@@ -199,7 +200,7 @@ def test_htcondor() -> None:
     assert found.rstrip().endswith("Queue")
 
 
-@pytest.mark.parametrize("spec", [each[0] for each in OTHERS] + [HTCondorSpec(memory_mb=1)], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", [each[0] for each in OTHERS] + [HtcondorSpec(memory_mb=1)], ids=lambda spec: spec.kind)
 def test_every_system_has_a_cluster(spec: JobQueueSpec) -> None:
     from scalescope import clusters
 

@@ -24,7 +24,7 @@ import distributed  # noqa: E402
 from scalescope.clusters import lean  # noqa: E402
 from scalescope.clusters.simulated.clock import real_monotonic  # noqa: E402
 from scalescope.clusters.simulated.cluster import SimulatedCluster  # noqa: E402
-from scalescope.model.cluster import SimulatedSpec  # noqa: E402
+from scalescope.clusters.simulated.spec import SimulatedSpec  # noqa: E402
 from scalescope.model.sweep import Point  # noqa: E402
 from scalescope.model.workload import Workload  # noqa: E402
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from scalescope.clusters.simulated.calibration import Calibration, calibration_file
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.errors import ClusterError, UsageError
-from scalescope.model.cluster import SimulatedSpec
 
 SCENARIOS = Path(__file__).with_name("scenarios.py")
 EXPECTED_S: dict[str, float] = {
@@ -150,7 +150,7 @@ def test_two_runs_are_the_same_to_the_last_bit() -> None:
 def test_a_process_without_the_clock_is_refused() -> None:
     code = """
 from scalescope.clusters.simulated.cluster import SimulatedCluster
-from scalescope.model.cluster import SimulatedSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
 SimulatedCluster(SimulatedSpec()).open()
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from scalescope.clusters.virtual.cluster import VirtualCluster
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import VirtualSpec
 from scalescope.model.sweep import Point
 from scalescope.model.workload import Workload
 
@@ -174,7 +174,7 @@ def test_a_host_that_dies_is_a_clear_error() -> None:
 def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
     cluster.open()
-    monkeypatch.setattr(cluster, "_spec", VirtualSpec(hosts=1, start_timeout_s=1, check_limit=False))
+    monkeypatch.setattr(cluster, "spec", VirtualSpec(hosts=1, start_timeout_s=1, check_limit=False))
     for process in processes():  # whoever answers, it is not in time
         process.suspend()
     try:
@@ -190,7 +190,7 @@ def test_nothing_stays_when_the_owner_is_killed() -> None:
     code = """
 import sys, time
 from scalescope.clusters.virtual.cluster import VirtualCluster
-from scalescope.model.cluster import VirtualSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
 cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
 cluster.open()
 cluster.scale(8, 1)

@@ -14,9 +14,9 @@ import pytest
 
 from scalescope.clusters.virtual import process, zygote
 from scalescope.clusters.virtual.cluster import VirtualCluster
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.clusters.virtual.zygote import Zygote
 from scalescope.errors import ClusterError
-from scalescope.model.cluster import VirtualSpec
 
 pytestmark = pytest.mark.timeout(120)
 

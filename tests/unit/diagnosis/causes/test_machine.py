@@ -7,17 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scalescope.diagnosis import causes
 from scalescope.diagnosis.causes import machine
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 
 SIZES = [(1, 2), (1, 4), (4, 4), (20, 2), (100, 8)]
 EPOCH = 1_000.0
+CODES = {cause.code for cause in causes.OF_TRIALS if cause.find.__module__ == machine.__name__}
 
 
 def found(observation):
     """The findings of this module by code; what holds for each is checked on the way."""
-    findings = [finding for cause in machine.CAUSES if (finding := cause.find(observation)) is not None]
+    findings = [finding for finding in causes.find(observation) if finding.code in CODES]
     for finding in findings:
         whole = observation.threads * observation.attempts.makespan
         assert (finding.severity is Severity.INFO) == (finding.lost_s == 0)
@@ -86,6 +88,8 @@ def on(
         tables["graphs"] = {
             "time": array("d", [EPOCH + row[0] for row in graphs]),
             "seconds": array("d", [row[1] for row in graphs]),
+            "client": ["Client-1"] * len(graphs),
+            "tasks": array("q", [1] * len(graphs)),
             "nbytes": array("q", [1000] * len(graphs)),
         }
     facts = {"host": {"hostname": "h", "load": host}, "cluster": {"clock": clock}}

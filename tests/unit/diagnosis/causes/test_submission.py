@@ -139,7 +139,7 @@ def test_a_later_large_graph(cluster, task, graph, find):
     observation.tables["graphs"]["time"][1] -= 10.0
     finding = find(observation)["large-graph"]
     assert finding.lost_s == pytest.approx(4 * 10.0)
-    assert "1 GB took the scheduler 10 s" in finding.summary
+    assert "The scheduler needed 10 s to take in a graph of 4 tasks and 1 GB" in finding.summary
 
 
 def test_a_large_graph_that_costs_little(cluster, task, graph, find):

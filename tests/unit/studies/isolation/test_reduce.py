@@ -117,7 +117,7 @@ def test_the_best_so_far_is_given_when_the_budget_is_spent() -> None:
     reduction, measured = search(
         State(frozenset(FLAGS), 300, 300),
         lambda state: True,
-        spent=lambda: "two trials are enough" if len(done) == 2 else "",
+        spent=lambda count: "two trials are enough" if len(done) == count == 2 else "",
         tried=done.append,
     )
     assert reduction.stopped == "two trials are enough"

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
-from scalescope.model.cluster import LocalSpec, SimulatedSpec, VirtualSpec, cluster_spec
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
-from scalescope.model.workload import Parameter, Simpler, Workload
+from scalescope.model.workload import Simpler, Workload, WorkloadParameter
 from scalescope.studies.isolation.reduce import Reading, Reduction, reduce
 from scalescope.studies.isolation.removals import Setting, checked, numbers, removals, seconds, sentence
 
@@ -17,9 +20,9 @@ COSTLY = Workload(
     "Computes.",
     run=lambda client: None,
     parameters=(
-        Parameter("items", 100, kind="int", minimum=0),
-        Parameter("mode", "fast", kind="str"),
-        Parameter("npartitions", None, kind="any", optional=True),
+        WorkloadParameter("items", 100, kind="int", minimum=0),
+        WorkloadParameter("mode", "fast", kind="str"),
+        WorkloadParameter("npartitions", None, kind="any", optional=True),
     ),
     simpler=(Simpler("cheap", "file I/O", lambda params, work_s: {"items": params["items"], "seconds": work_s / 10}),),
 )
@@ -29,10 +32,10 @@ CHEAP = Workload(
     "Sleeps.",
     run=lambda client: None,
     parameters=(
-        Parameter("items", 100, kind="int", minimum=0),
-        Parameter("seconds", 1.0, kind="float", minimum=0),
-        Parameter("pause_seconds", 0.0, kind="float", minimum=0),
-        Parameter("stages", 1, kind="int", minimum=1),
+        WorkloadParameter("items", 100, kind="int", minimum=0),
+        WorkloadParameter("seconds", 1.0, kind="float", minimum=0),
+        WorkloadParameter("pause_seconds", 0.0, kind="float", minimum=0),
+        WorkloadParameter("stages", 1, kind="int", minimum=1),
     ),
     modelled=True,
 )

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from scalescope import workloads
+from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.cluster import SimulatedSpec
+from scalescope.model.metrics import Metrics
 from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
 from scalescope.model.sweep import Point
-from scalescope.model.trial import Metrics, Trial, TrialState
+from scalescope.model.trial import Trial, TrialState
 from scalescope.studies.isolation import bug_report, notebook, reproducer
 from scalescope.studies.isolation.reduce import Reading, Reduction, Step
 from scalescope.studies.isolation.removals import Setting
@@ -31,7 +32,23 @@ def isolation(
     loaded = workloads.load(workload)
     point = Point(workers, 1, loaded.bind(params), {"distributed.scheduler.work-stealing": False} if notes else {})
     busy, idle = float(used), float(workers - used)
-    metrics = Metrics(1, 1, used, 1, 1, 1, used, used, used, used, used, used, used, {"busy": busy, "tail": idle})
+    metrics = Metrics(
+        makespan_s=1,
+        elapsed_s=1,
+        work_s=used,
+        span_s=1,
+        ideal_s=1,
+        efficiency=used / workers,
+        schedule_quality=1,
+        parallelism=used,
+        tasks=used,
+        widest_stage=used,
+        workers_used=used,
+        peak_parallelism=used,
+        mean_parallelism=used,
+        peak_runnable=used,
+        worker_time_s={"busy": busy, "tail": idle},
+    )
     facts = {
         "packages": {"dask": "2026.8.0", "distributed": "2026.8.0", "secret-package": "1"},
         "host": {"python": "3.11.7", "hostname": "secret-host", "executable": "/home/secret/python"},
@@ -93,7 +110,7 @@ def test_a_comparison_that_a_script_can_make_is_made_as_it_is() -> None:
         "shows = workers_used < 0.6 * workers"
         in reproducer.write(BEAM, metric_symptom("workers_used < 0.6 * workers")).text
     )
-    assert "shows = busy < 0.75" in reproducer.write(BEAM, metric_symptom("efficiency < 0.6")).text
+    assert "shows = efficiency < 0.6" in reproducer.write(BEAM, metric_symptom("efficiency < 0.6")).text
     assert "shows = workers_used < 0.75 * workers" in reproducer.write(BEAM, FEW).text
 
 

@@ -17,7 +17,7 @@ from scalescope.store.rows import STEP_OF
 from scalescope.store.store import Store
 from scalescope.studies.isolation import search as isolation
 from scalescope.studies.isolation.reproducer import Confirmation
-from scalescope.studies.isolation.search import Isolated, check, choose, hand_over, prepare, search
+from scalescope.studies.isolation.search import Isolated, check, isolate
 
 METRIC = "workers_used >= 3"
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]}, "params": {"items": 8}}
@@ -35,18 +35,23 @@ def run_id(fake: Any, address: str) -> str:
 
 
 @pytest.fixture
-def isolated(run_id: str, address: str, tmp_path: Path) -> Any:
-    """Isolates what happens from three workers on."""
+def isolated(run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Isolates what happens from three workers on; the report, which has tests of its own, is not drawn."""
+    monkeypatch.setattr(isolation.html, "write", lambda path, run, read: path.write_text("a report"))
 
     def run(believed: bool = True, run: str = run_id, **given: Any) -> Isolated:
-        asked = check(**{"metric": METRIC, "folder": str(tmp_path / "out"), **given})
+        fresh = given.pop("fresh", False)
+        asked = check({"metric": METRIC, "folder": str(tmp_path / "out"), **given})
         confirmation = Confirmation(believed, "", 0.1, "" if believed else "it ran, but no")
         with Store.open(address) as store:
-            origin = store.run(run)
-            chosen = choose(origin, asked)
-            prepare(asked.folder)
-            isolation = search(store, origin, asked, chosen, address=(address, ""))
-            return hand_over(isolation, chosen.symptom, asked.folder, confirm=lambda text: confirmation)
+            return isolate(
+                store,
+                store.run(run),
+                asked,
+                address=(address, ""),
+                fresh=fresh,
+                confirm=lambda text: confirmation,
+            )
 
     return run
 
@@ -80,7 +85,7 @@ def test_every_step_is_a_run_of_its_own(isolated: Any, run_id: str, address: str
 def test_what_is_handed_over(isolated: Any, tmp_path: Path) -> None:
     result = isolated()
     folder = tmp_path / "out"
-    assert set(result.files) == {"notebook.md", "bug-report.md", "isolation.json", "reproducer.py"}
+    assert set(result.files) == {"notebook.md", "bug-report.md", "isolation.json", "reproducer.py", "report.html"}
     assert {path.name for path in folder.iterdir()} == set(result.files)
     assert "ITEMS, STAGES, SECONDS = 3, 1, 0.1" in (folder / "reproducer.py").read_text()
     data = json.loads((folder / "isolation.json").read_text())
@@ -112,7 +117,9 @@ def test_a_stopped_isolation_continues(isolated: Any, fake: Any, address: str) -
     assert len(fake.begun) == 2 + len(result.isolation.reduction.steps) + 1  # the interrupted one was begun twice
 
 
-@pytest.mark.parametrize(("budget", "why"), [({"max_trials": 2}, "--max-trials"), ({"minutes": 0.01}, "--minutes")])
+@pytest.mark.parametrize(
+    ("budget", "why"), [({"max_trials": 2}, "budget of 2 trials"), ({"minutes": 0.01}, "0.01 minutes")]
+)
 def test_the_best_so_far_when_the_budget_is_spent(
     isolated: Any, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any], why: str
 ) -> None:
@@ -170,7 +177,7 @@ def test_no_confirmation_is_said(isolated: Any, tmp_path: Path) -> None:
 )
 def test_bad_questions(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidField) as raised:
-        check(**given)
+        check(given)
     assert raised.value.field == field
 
 
@@ -190,6 +197,6 @@ def test_a_run_without_the_symptom(isolated: Any, fake: Any) -> None:
 def test_a_folder_that_cannot_be_made(isolated: Any, fake: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     begun = len(fake.begun)
-    with pytest.raises(StoreError, match="--folder"):
+    with pytest.raises(StoreError, match="another folder"):
         isolated(folder=str(tmp_path / "file" / "out"))
     assert len(fake.begun) == begun

@@ -70,7 +70,7 @@ def test_without_valid_pairs_there_are_dashes_and_the_reason(comparison_study):
     made = comparison_study({"bag-map": [(None, 1.0)] * 7})
     [row] = sheet(made.study, made.runs).table.rows
     assert row.cells[1:] == ("–", "–", "–", "0, 7 not valid", "–", "undecided")
-    assert "lost a worker" in dict(sheet(made.study, made.runs).sure)["Not counted"]
+    assert "lost a worker" in dict(sheet(made.study, made.runs).sure)["Excluded trials"]
 
 
 def test_a_metric_that_was_zero_only_for_a(comparison_study):

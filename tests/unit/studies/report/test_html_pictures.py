@@ -12,10 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.studies.comparison import report as comparison
+from scalescope.studies.comparison.judge import Comparison, ComparisonQuestion, Decision
 from scalescope.studies.release import report as release
 from scalescope.studies.report import pictures
 
 RATIOS = st.floats(0.001, 1000)
+
+
+def forest(members):
+    return pictures.forest(members, comparison.whole_table(members))
 
 
 @pytest.fixture(scope="module")
@@ -27,21 +32,21 @@ def member(comparison_study):
 
 def test_the_strip_has_all_releases_and_one_boundary(release_study):
     made = release_study(["1", "2", "3", "4", "5"], lambda place: None if place == 2 else 404 if place > 2 else 804)
-    steps = pictures.strip(release.candidates(made.study, made.runs))
-    assert [(step.label, step.state) for step in steps] == [
+    steps = release.candidates(made.study, made.runs)
+    assert [(step.label, step.style) for step in steps] == [
         ("1", "good"),
         ("2", "good"),
         ("3", "unavailable"),
         ("4", "bad"),
         ("5", "bad"),
     ]
-    assert [step.label for step in steps if step.boundary] == ["4"]
-    untried = pictures.strip(release.candidates(replace(made.study, result={}), []))
-    assert {step.state for step in untried} == {"open"}
+    assert [step.label for step in steps if step.boundary == "first bad"] == ["4"]
+    untried = release.candidates(replace(made.study, result={}), [])
+    assert {step.style for step in untried} == {"open"}
 
 
 def test_a_slower_one_lies_right_of_one_with_its_interval_around_it(member):
-    found = pictures.forest([member])
+    found = forest([member])
     [whisker] = found.shown
     assert found.one < whisker.left < whisker.at < 100 - whisker.right < 100
     assert found.hidden == ()
@@ -49,7 +54,7 @@ def test_a_slower_one_lies_right_of_one_with_its_interval_around_it(member):
 
 def test_the_axis_is_logarithmic(member):
     double, half = (replace(member, ratio=ratio, low=ratio, high=ratio) for ratio in (2.0, 0.5))
-    found = pictures.forest([double, half])
+    found = forest([double, half])
     places = [whisker.at for whisker in found.shown]
     assert found.one == pytest.approx(50)
     assert places[0] - 50 == pytest.approx(50 - places[1])
@@ -59,28 +64,26 @@ def test_the_axis_is_logarithmic(member):
 
 def test_what_is_infinite_stands_at_the_end_and_stretches_nothing(member):
     endless = replace(member, ratio=math.inf, low=math.inf, high=math.inf)
-    alone, beside = pictures.forest([member]), pictures.forest([member, endless])
+    alone, beside = forest([member]), forest([member, endless])
     assert beside.shown[1].at == 100
     assert replace(beside.shown[0], cells=()) == replace(alone.shown[0], cells=())
     zero = replace(member, ratio=0.0, low=0.0, high=0.0)
-    assert pictures.forest([zero]).shown[0].at == 0
+    assert forest([zero]).shown[0].at == 0
 
 
 def test_without_pairs_there_is_no_mark(comparison_study):
     made = comparison_study({"bag-map": [(None, 1.0)] * 7})
-    [whisker] = pictures.forest(comparison.members(made.study)).hidden
+    [whisker] = forest(comparison.members(made.study)).hidden
     assert whisker.at is None
 
 
 @given(st.lists(st.tuples(RATIOS, RATIOS, RATIOS).map(sorted), min_size=1, max_size=6))
 def test_everything_lies_on_the_axis_and_its_numbers_can_be_read(ends):
     members = [
-        comparison.Member(
-            "m", "A", "B", ratio, low, high, 0.5, None, 9, 0, 0, 0.1, comparison.Decision.UNDECIDED, "", ()
-        )
+        Comparison(ComparisonQuestion(), ratio, low, high, 0.5, None, 9, 0, 0, 0.1, Decision.UNDECIDED, "")
         for low, ratio, high in ends
     ]
-    found = pictures.forest(members)
+    found = forest(members)
     for whisker in found.hidden:
         assert 0 <= whisker.left <= whisker.at <= 100 - whisker.right + 1e-6 <= 100 + 1e-6
     places = [place for place, _ in found.ticks]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scalescope.studies.release import report as release
-from scalescope.studies.release.search import Mode, State
+from scalescope.studies.release.judge import Mode, State
 from scalescope.studies.report import sheet
 from scalescope.studies.report.sheet import Tone
 from scalescope.studies.report.terminal import render

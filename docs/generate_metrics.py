@@ -1,0 +1,60 @@
+"""Writes `docs/metrics.md` from the declarations: `python docs/generate_metrics.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from scalescope.model.metrics import METRICS, PARTS, Combine, Metric
+
+PAGE = Path(__file__).with_name("metrics.md")
+HEAD = """# Metrics
+
+What every trial measures. P are the threads asked for: workers × threads per worker; T1 is `work_s`, T∞ is `span_s`.
+
+A condition may name any of these numbers, as in `scalescope isolate --metric 'efficiency < 0.6'`, and so may
+`find-threshold`, `find-release` and `compare`; besides them `workers`, `threads`, `items` and the parts of worker time
+below. `scalescope show RUN --json` has all of them for every point. Metrics of which more is better are marked ↑;
+`compare` takes less of all others for better.
+
+This page is written by `docs/generate_metrics.py` from `scalescope/model/metrics.py`. To add a metric, declare it there
+and compute it in `scalescope/analysis/measure.py`: tables, conditions, `compare`, the reports and this page follow.
+
+| Metric | In tables | Unit | Over repeats | What it is |
+| --- | --- | --- | --- | --- |
+"""
+WORKER_TIME = f"""
+## Worker time
+
+P × makespan is what was paid for. It is divided without remainder into these parts; over repeats each is the
+{Combine.MEAN}. In a condition the name of a part is its share, from 0 to 1. `busy` equals `efficiency` unless a worker
+ran more tasks at once than it has threads.
+
+| Part | In reports | What the thread was doing |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The page as the declarations have it."""
+    parts = (f"| `{name}` | {part.title} | {part.help} |\n" for name, part in PARTS.items())
+    return "".join([HEAD, *map(_row, METRICS.values()), WORKER_TIME, *parts])
+
+
+def _row(metric: Metric) -> str:
+    name = f"`{metric.name}`" + (" ↑" if metric.larger_is_better else "")
+    cells = (name, _headings(metric), str(metric.unit), _repeats(metric), metric.help)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _headings(metric: Metric) -> str:
+    shown: Iterable[str] = () if metric.rank is None else dict.fromkeys((metric.title, metric.short or metric.title))
+    return ", ".join(f"“{each}”" for each in shown)
+
+
+def _repeats(metric: Metric) -> str:
+    return str(metric.combine) + ("; in tables the mean and its 95 % interval" if metric.interval else "")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

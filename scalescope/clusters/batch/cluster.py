@@ -1,0 +1,92 @@
+"""Clusters of jobs of the batch systems besides Slurm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from scalescope.clusters.jobqueue import script
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.jobqueue.cluster import JobQueueCluster
+from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.errors import ClusterError, JobsEnded
+
+if TYPE_CHECKING:
+    from dask_jobqueue.core import Job
+
+_logger = logging.getLogger(__name__)
+
+
+class BatchCluster(JobQueueCluster):
+    """Workers in jobs of a batch system. Its job script is tested; it was never run on a real system.
+
+    Only what dask-jobqueue knows is used: how to submit and how to cancel.
+    """
+
+    def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._submitted: list[str] = []
+        self._cancel_command = ""
+
+    def _check(self) -> dict[str, str]:
+        with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
+            job = script.job(self.spec, script.Request("0", 1, 1, folder=folder))
+        self._cancel_command = job.cancel_command
+        for command in (job.submit_command, job.cancel_command):
+            name = shlex.split(command)[0]
+            if shutil.which(name) is None:
+                raise ClusterError(
+                    f"{name} is not installed here",
+                    where="PATH of the driver",
+                    cause=f"the commands of {self.kind} exist on its login nodes only, as a rule",
+                    next_step="run this on such a node",
+                )
+        return {"cancel": self._cancel_command}
+
+    def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
+        for size, job in zip(sizes, jobs, strict=True):
+            if self._closing.is_set():
+                return
+            try:
+                self._cluster().sync(job.start)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise JobsEnded(
+                    f"{job.submit_command} refused a job",
+                    where=self.label,
+                    cause=str(error),
+                    next_step="submit the text that `scalescope job-script` shows by hand",
+                ) from error
+            self._submitted.append(job.job_id)
+            yield size, job, job.job_id
+
+    def _cancel(self, job_ids: Sequence[str]) -> None:
+        if job_ids:
+            asyncio.run(self._call([*shlex.split(self._cancel_command), *job_ids]))
+
+    def _cancel_all(self) -> None:
+        self._cancel(self._submitted)
+
+    @staticmethod
+    async def _call(command: list[str]) -> None:
+        from dask_jobqueue.core import Job
+
+        try:
+            await Job._call(command)
+        except RuntimeError as error:  # of jobs that have ended already, among others
+            _logger.info("%s", error)
+
+    def _explain(self, arrived: int) -> Waiting | None:
+        """The number of missing workers: whether their jobs wait or run is not known here."""
+        missing = self._workers - arrived
+        if not missing:
+            return None
+        jobs = ", ".join(self._submitted[-8:])
+        return Waiting(f"{missing} workers missing; jobs {jobs} of {self.label} wait or start", in_queue=True)
+
+
+CLUSTER = BatchCluster

@@ -1,0 +1,1 @@
+"""Any cluster class that can be imported."""

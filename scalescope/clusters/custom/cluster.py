@@ -1,0 +1,145 @@
+"""Any cluster class that can be imported."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import os
+from typing import Any, ClassVar
+
+import distributed
+
+from scalescope.clusters.custom.spec import CustomSpec
+from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.errors import ClusterError, UsageError
+
+CLOSE_TIMEOUT_S = 8.0
+
+_logger = logging.getLogger(__name__)
+
+
+class CustomCluster(ObservedCluster[CustomSpec]):
+    """What a class of somebody else makes, scaled by its own `scale`."""
+
+    shows: ClassVar[str] = "what the machines behind that class do"
+    cannot_show: ClassVar[str] = "why its workers do not come or go away: only that class could tell"
+
+    def __init__(self, spec: CustomSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._made: Any = None
+
+    def open(self) -> None:
+        """Call the class.
+
+        Raises:
+            UsageError: There is no such class, or a secret is not in the environment.
+            ClusterError: It raised.
+        """
+        made = _import(self.spec.cluster_class)
+        arguments = {**self.spec.arguments, **self._secrets()}
+        try:
+            self._made = made(**arguments)
+            self._observer = self._client()
+        except Exception as error:  # whatever somebody else's class raises
+            self.close()
+            raise ClusterError(
+                f"{self.spec.cluster_class} could not be started",
+                where=f"arguments {', '.join(arguments) or 'none'}",
+                cause=root_cause(error),
+                next_step="call it with these arguments in Python, until that works",
+            ) from error
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Call its `scale`, and wait until exactly these workers are there.
+
+        Raises:
+            ClusterError: Its `scale` raised.
+            WorkersMissing: Others are there when time is up.
+        """
+        client = self._open()
+        try:
+            result = self._made.scale(workers)
+            if inspect.isawaitable(result):
+                client.sync(_awaited, result)
+        except Exception as error:  # whatever somebody else's class raises
+            raise ClusterError(f"{self.spec.cluster_class}.scale({workers}) failed", cause=root_cause(error)) from error
+        timeout_s = self.spec.start_timeout_s
+        if not self._wait(workers, threads_per_worker, timeout_s):
+            raise self._others(
+                self.spec.cluster_class,
+                workers,
+                threads_per_worker,
+                timeout_s,
+                where=str(client.scheduler.address),
+                cause="the number of threads is its own: it must be in cluster.arguments"
+                if len(self._present) == workers
+                else "they did not start in time, or it counts something else than workers",
+                next_step="set threads_per_worker to what its workers have, or raise cluster.start_timeout_s",
+            )
+
+    def client(self) -> distributed.Client:
+        """A client of it."""
+        self._open()
+        return self._client()
+
+    def close(self) -> None:
+        """Disconnect, and call its `close`."""
+        self._disconnect()
+        made, self._made = self._made, None
+        if made is None:
+            return
+        try:
+            made.close(timeout=CLOSE_TIMEOUT_S) if _takes_timeout(made.close) else made.close()
+        except Exception as error:  # noqa: BLE001 - nothing else can be done about it
+            _logger.warning("%s did not close in order: %r", self.spec.cluster_class, error)
+
+    def facts(self) -> dict[str, Any]:
+        """The class and its arguments; of secrets the names alone."""
+        return {
+            **super().facts(),
+            "layout": f"{self.spec.cluster_class}: {self._described()}",
+            "arguments": dict(self.spec.arguments),
+            "secrets": sorted(self.spec.secrets),
+        }
+
+    def _client(self) -> distributed.Client:
+        if hasattr(self._made, "scheduler_comm") or hasattr(self._made, "scheduler_address"):
+            return distributed.Client(self._made, set_as_default=False)
+        client = self._made.get_client(set_as_default=False)  # dask-gateway
+        assert isinstance(client, distributed.Client)
+        return client
+
+    def _secrets(self) -> dict[str, str]:
+        missing = [variable for variable in self.spec.secrets.values() if variable not in os.environ]
+        if missing:
+            raise UsageError(
+                f"the environment variable {missing[0]} is not set",
+                where="cluster.secrets",
+                cause="it should hold an argument of the cluster's class that nobody may read",
+                next_step=f"export {missing[0]} where scalescope is started, or use a saved CustomCluster block",
+            )
+        return {name: os.environ[variable] for name, variable in self.spec.secrets.items()}
+
+
+def _import(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"the cluster class {reference} cannot be imported",
+            cause=str(error),
+            next_step="install its package into the environment that the driver runs in, or correct the name",
+        ) from error
+
+
+def _takes_timeout(function: Any) -> bool:
+    return "timeout" in inspect.signature(function).parameters
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+CLUSTER = CustomCluster

@@ -1,0 +1,194 @@
+"""What every cluster of jobs is asked for with, whatever the batch system."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import ClusterSpec, Text
+from scalescope.model.parameters import Parameter
+
+# Each text ends up in a line of the job script. None may hold blanks, quotes, or what a shell would obey, nor begin as
+# an option does.
+NAME = partial(Text, accepts=re.compile(r"(?!-)[\w.+@:/-]+").fullmatch, allowed="letters, digits and . _ + - @ : /")
+_PLAIN_PATH = partial(Text, accepts=re.compile(r"(?!-)[\w./:+@~-]+").fullmatch, allowed="a path without blanks")
+_PATH = partial(
+    Text,
+    accepts=re.compile(r"(?!-)[\w./${}:+@-]+").fullmatch,
+    allowed="a path without blanks; it can hold variables such as $TMPDIR",
+)
+_LINES = partial(Text, accepts=lambda line: bool(line.strip()) and line.isprintable(), allowed="a line of text")
+
+_CLOCK = re.compile(r"(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)")
+_SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
+
+
+@dataclass(frozen=True)
+class JobQueueSpec(ClusterSpec):
+    """Workers in jobs. A field that is left empty takes the site's value from Dask's configuration, if any.
+
+    Attributes:
+        job_class: Class of dask-jobqueue that writes the job scripts, as `module:Class`.
+        clocks: Forms of a time limit that the system reads.
+        clock_words: The same for people.
+        memory_required: Whether a job must say how much memory it needs.
+    """
+
+    extra: ClassVar[str] = "slurm"
+    packages: ClassVar[tuple[str, ...]] = ("dask_jobqueue", "cryptography")
+    max_workers: ClassVar[int] = 10_000
+    job_class: ClassVar[str] = ""
+    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (_CLOCK,)
+    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"
+    memory_required: ClassVar[bool] = True
+
+    account: Annotated[str, NAME("Who pays for the jobs.")] = ""
+    walltime: Annotated[str, Parameter("Time limit of a job, such as 02:00:00; in YAML, write it in quotes.")] = (
+        "01:00:00"
+    )
+    cores: Annotated[
+        int, Parameter("Cores per job; 0 is a core for every thread of its workers.", minimum=0, maximum=4096)
+    ] = 0
+    memory_mb: Annotated[
+        int,
+        Parameter(
+            "Memory per job in MiB, shared evenly by its workers. On Slurm 0 leaves it to the system, and the workers "
+            "have no limit of their own.",
+            minimum=0,
+        ),
+    ] = 0
+    workers_per_job: Annotated[
+        int, Parameter("Dask workers in a job; 0 is one, or with GPUs one for each.", minimum=0, maximum=1024)
+    ] = 0
+    processes: Annotated[
+        int,
+        Parameter(
+            "Processes of a job that its workers share; 0 is one for each worker. Workers of one process share an "
+            "interpreter lock: for large numbers of workers that hardly compute.",
+            minimum=0,
+            maximum=1024,
+        ),
+    ] = 0
+    interface: Annotated[str, NAME("Network interface of the workers, such as ib0, and of the scheduler.")] = ""
+    scheduler_interface: Annotated[str, NAME("Network interface of the scheduler, where it is another.")] = ""
+    local_directory: Annotated[
+        str,
+        _PATH("Where workers spill to; empty is the job's TMPDIR or else /tmp, never a network file system."),
+    ] = ""
+    shared_directory: Annotated[
+        str,
+        _PLAIN_PATH(
+            "Folder that the nodes see as well, for certificates, configuration and logs; empty is the user's state "
+            "folder."
+        ),
+    ] = ""
+    python: Annotated[str, _PLAIN_PATH("Interpreter in the jobs; empty is the driver's.")] = ""
+    prologue: Annotated[
+        tuple[str, ...], _LINES("Shell lines to run before the workers, such as `module load cuda`.")
+    ] = ()
+    directives_add: Annotated[
+        tuple[str, ...], _LINES("Further directives, as the system writes them, such as --nice=100.")
+    ] = ()
+    directives_skip: Annotated[
+        tuple[str, ...], _LINES("Directives to leave out: all that contain one of these texts.")
+    ] = ()
+    lifetime_s: Annotated[float, Parameter("Seconds after which a worker ends by itself; 0 is never.", minimum=0)] = 0.0
+    lifetime_stagger_s: Annotated[float, Parameter("Seconds by which these ends are spread.", minimum=0)] = 0.0
+    tls: Annotated[
+        bool, Parameter("Encrypt all connections between Dask's processes, and prove both sides.", title="TLS")
+    ] = True
+    queue_timeout_s: Annotated[float, Parameter("Seconds that jobs may wait in the queue.", minimum=1)] = 3600.0
+    start_timeout_s: Annotated[
+        float, Parameter("Seconds within which the workers must have arrived once their jobs run.", minimum=1)
+    ] = 180.0
+    replace_jobs: Annotated[
+        int,
+        Parameter(
+            "Jobs that may take the place of lost ones, before the cluster counts as broken.", minimum=0, maximum=10_000
+        ),
+    ] = 16
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.walltime, str):  # YAML reads 10:00:00 as the number 36000
+            raise InvalidField("cluster.walltime", self.walltime, 'text such as "00:30:00"; in YAML, in quotes')
+        super().__post_init__()
+        self._check_together()
+
+    def _check_together(self) -> None:
+        limit = self.walltime_s
+        if self.lifetime_s + self.lifetime_stagger_s > limit:
+            raise InvalidField(
+                "cluster.lifetime_s", self.lifetime_s, f"with its stagger at most the walltime, {limit:g} s"
+            )
+        if self.lifetime_stagger_s > self.lifetime_s:
+            raise InvalidField("cluster.lifetime_stagger_s", self.lifetime_stagger_s, "at most cluster.lifetime_s")
+        if self.memory_required and not self.memory_mb:
+            raise InvalidField("cluster.memory_mb", 0, f"at least 1: jobs of {self.kind} must say how much they need")
+        if self.processes > self.job_workers:
+            raise InvalidField(
+                "cluster.processes",
+                self.processes,
+                f"at most the workers of a job, {self.job_workers}: a process without a worker has nothing to do",
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Cryptography makes the certificates of TLS."""
+        return self.packages if self.tls else self.packages[:1]
+
+    @property
+    def job_workers(self) -> int:
+        """Workers of a full job."""
+        return self.workers_per_job or self.job_gpus or 1
+
+    @property
+    def job_gpus(self) -> int:
+        """GPUs of a full job; each worker gets one of them, and a process of its own."""
+        return 0
+
+    @property
+    def walltime_s(self) -> float:
+        """The time limit of a job in seconds.
+
+        Raises:
+            InvalidField: It is not written as the system wants it.
+        """
+        found = next((match for form in self.clocks if (match := form.fullmatch(self.walltime))), None)
+        seconds = sum(int(number) * _SECONDS[unit] for unit, number in found.groupdict("0").items()) if found else 0
+        if not seconds:
+            raise InvalidField("cluster.walltime", self.walltime, f"a time as {self.clock_words}, more than 0")
+        return seconds
+
+    @property
+    def arrival_limit_s(self) -> float:
+        """Seconds in the queue and seconds to start."""
+        return self.queue_timeout_s + self.start_timeout_s
+
+    @abstractmethod
+    def job_options(self, workers: int, label: str) -> dict[str, Any]:
+        """What the class of dask-jobqueue is called with besides what it is for all systems.
+
+        Args:
+            workers: Of the job; fewer than `job_workers` in the last one of a point.
+            label: Name of the jobs.
+        """
+
+    def check_size(self, workers: int, threads_per_worker: int) -> None:
+        """Refuse more threads than a job has cores.
+
+        Raises:
+            InvalidField: `cores` is given, and too small.
+        """
+        together = min(workers, self.job_workers)
+        needed = together * threads_per_worker
+        if self.cores and needed > self.cores:
+            raise InvalidField(
+                "cluster.cores",
+                self.cores,
+                f"at least {needed}: a job has {together} workers of {threads_per_worker} threads",
+                next_step="leave cluster.cores at 0 to have a core for every thread, or put fewer workers in a job",
+            )

@@ -1,0 +1,218 @@
+"""Worker processes with nannies on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import dask
+import distributed
+import psutil
+from distributed.core import Status
+
+from scalescope.clusters.base import Cluster, LogTail
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.errors import ClusterError, WorkersMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+HOST = "127.0.0.1"
+TETHER = "scalescope.clusters.tether"
+CLOSE_TIMEOUT_S = 6.0
+"""Seconds for an orderly end; what is alive then is killed."""
+
+_POLL_S = 0.02
+_LOG_LINES = 12
+
+
+class LocalCluster(Cluster[LocalSpec]):
+    """A scheduler in this process, and one process per worker, each watched by a nanny.
+
+    Everything listens on the loopback interface only, and there is no dashboard.
+    """
+
+    shows: ClassVar[str] = (
+        "what this machine does: real processes, transfers, serialisation, memory and interpreter locks"
+    )
+    cannot_show: ClassVar[str] = (
+        "more workers than it has cores for: they share its cores, its memory bandwidth and one loopback network"
+    )
+
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h"})
+    """Nannies bring workers back; the cluster must not end a nanny that is slow at it."""
+    nannies: ClassVar[bool] = True
+
+    def __init__(self, spec: LocalSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._dask: distributed.LocalCluster | None = None
+        self._log = LogTail("distributed.nanny", _LOG_LINES, _tells_an_end)
+        self._processes: dict[int, psutil.Process] = {}
+        self._workers = 0
+        self._threads = 1
+
+    def open(self) -> None:
+        """Start the scheduler.
+
+        Raises:
+            ClusterError: It did not start.
+        """
+        self._log.attach()
+        try:
+            self._dask = distributed.LocalCluster(
+                n_workers=0,
+                threads_per_worker=1,
+                processes=True,
+                host=HOST,
+                dashboard_address=f"{HOST}:0",  # of the metrics; without it they would want one fixed port
+                scheduler_kwargs={"dashboard": False},
+                memory_limit=self.spec.memory_limit_mb * 2**20 or None,
+                silence_logs=logging.WARNING,
+                preload=[*dask.config.get("distributed.worker.preload"), TETHER],
+            )
+        except (OSError, RuntimeError) as error:
+            self.close()
+            raise ClusterError(
+                "the scheduler of the local cluster did not start",
+                where=f"{HOST} in process {os.getpid()}",
+                cause=str(error.__cause__ or error),
+                next_step="read the driver's log; check that the loopback interface can be listened on",
+            ) from error
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Have exactly these workers; those that are right already are kept.
+
+        Raises:
+            WorkersMissing: They did not arrive within `start_timeout_s`.
+        """
+        cluster = self._cluster()
+        self._workers, self._threads = workers, threads_per_worker
+        self._log.lines.clear()
+        deadline = time.monotonic() + self.spec.start_timeout_s
+        try:
+            cluster.sync(self._settle, workers, threads_per_worker, deadline, callback_timeout=None)
+        except ClusterError:
+            raise
+        except Exception as error:  # whatever a worker's process sent its nanny when it failed to start
+            raise self._missing(error) from error
+        finally:
+            self._remember_processes()
+
+    def client(self) -> distributed.Client:
+        """A client on the cluster's event loop."""
+        return distributed.Client(self._cluster(), set_as_default=False)
+
+    def close(self) -> None:
+        """End the scheduler and every worker process, started or half started."""
+        cluster, self._dask = self._dask, None
+        if cluster is not None:
+            self._remember_processes(cluster)
+            try:
+                cluster.close(timeout=CLOSE_TIMEOUT_S)
+            except Exception as error:  # noqa: BLE001 - half started or half dead: what matters is that it ends, below
+                logging.getLogger(__name__).warning("the local cluster did not close in order: %r", error)
+                self._remember_processes(cluster)
+        _kill(self._processes.values())
+        self._processes.clear()
+        self._log.detach()
+
+    def facts(self) -> dict[str, Any]:
+        """Layout, and whether the workers have a core for each thread."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return {
+            **super().facts(),
+            "layout": "one process per worker, with nannies; scheduler in the driver; tcp on loopback",
+            "workers": self._workers,
+            "threads_per_worker": self._threads,
+            "memory_limit_mb": self.spec.memory_limit_mb,
+            "cores": cores,
+            "oversubscribed": self._workers * self._threads > cores,
+        }
+
+    def _cluster(self) -> distributed.LocalCluster:
+        if self._dask is None:
+            raise self._not_open()
+        return self._dask
+
+    async def _settle(self, workers: int, threads: int, deadline: float) -> None:
+        """On the cluster's event loop: replace what is wrong, start what is missing, wait until all have registered."""
+        async with asyncio.timeout(deadline - time.monotonic()):
+            while True:
+                await self._repair(workers, threads)
+                if self._settled(workers, threads):
+                    return
+                await asyncio.sleep(_POLL_S)
+
+    async def _repair(self, workers: int, threads: int) -> None:
+        """Make the nannies what they should be; each brings up its worker, and brings it back."""
+        cluster = self._cluster()
+        for name, nanny in list(cluster.workers.items()):
+            if nanny.nthreads != threads or nanny.status != Status.running:
+                cluster.worker_spec.pop(name, None)
+        while len(cluster.worker_spec) > workers:
+            cluster.worker_spec.popitem()
+        # Shielded: cancelled half-way, it would forget the nannies that it has just made.
+        if cluster.workers.keys() - cluster.worker_spec.keys():
+            await asyncio.shield(cluster._correct_state())
+        cluster.new_spec["options"]["nthreads"] = threads
+        while len(cluster.worker_spec) < workers:
+            cluster.worker_spec.update(cluster.new_worker_spec())
+        if cluster.worker_spec.keys() - cluster.workers.keys():
+            await asyncio.shield(cluster._correct_state())
+
+    def _settled(self, workers: int, threads: int) -> bool:
+        present = self._cluster().scheduler.workers.values()
+        return len(present) == workers and all(
+            worker.nthreads == threads and worker.status == Status.running for worker in present
+        )
+
+    def _missing(self, error: Exception) -> WorkersMissing:
+        cluster = self._cluster()
+        present = {worker.name for worker in list(cluster.scheduler.workers.values())}
+        absent = [str(name) for name in cluster.worker_spec if name not in present]
+        timed_out = isinstance(error, TimeoutError)
+        reasons = [] if timed_out else [f"{type(error).__name__}: {error}"]
+        reasons += self._log.lines or ["their processes started, but did not register in time" if timed_out else ""]
+        return WorkersMissing(
+            f"{len(present)} of {self._workers} local workers registered"
+            + (f" within {self.spec.start_timeout_s:g} s" if timed_out else ""),
+            where=f"workers {', '.join(absent[:10]) or 'none'}{' ...' if len(absent) > 10 else ''} on {HOST}",
+            cause="\n    ".join(reason for reason in reasons if reason),
+            next_step="read the driver's log; try fewer workers, or a larger cluster.start_timeout_s on a busy machine",
+        )
+
+    def _remember_processes(self, cluster: distributed.LocalCluster | None = None) -> None:
+        """Note the worker processes, so that `close` can end them whatever became of their nannies."""
+        cluster = cluster or self._dask
+        if cluster is None:
+            return
+        for nanny in list(cluster._created):
+            if nanny.pid:
+                try:
+                    self._processes[nanny.pid] = psutil.Process(nanny.pid)
+                except psutil.NoSuchProcess:
+                    continue
+
+
+def _tells_an_end(record: logging.LogRecord) -> bool:
+    """Nannies say it below the level that is shown."""
+    return record.levelno >= logging.WARNING or record.getMessage().startswith("Worker process")
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    """End processes that are still alive; a process of the same number that came later is not touched."""
+    alive = []
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+        alive.append(process)
+    psutil.wait_procs(alive, timeout=2)
+
+
+CLUSTER = LocalCluster

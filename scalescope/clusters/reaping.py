@@ -1,0 +1,198 @@
+"""Removes what dead processes left outside: by the labels in their leases, on every backend, and nothing else.
+
+The backend of a lease is a kind of cluster; the module `reaper` in the folder of that kind knows what can be left there
+and removes it. Numbers alone, of jobs or processes, are never believed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+
+from scalescope import clusters, leases
+from scalescope.errors import ClusterError, ScalescopeError, StoreError
+from scalescope.leases import Lease
+from scalescope.model.cluster import kinds
+from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.jobs import Run
+
+LOCAL = "local"
+"""Backend of the leases of drivers."""
+
+_AT_ONCE = 8  # leases; each mostly waits
+
+
+class Fate(StrEnum):
+    """What was done about a lease."""
+
+    OWNED = "owned"
+    """Its owner lives: nothing was touched."""
+    REMOVED = "removed"
+    """Its owner is dead: everything that it left, if anything, was removed, and the lease too."""
+    WOULD_REMOVE = "would remove"
+    """As before, if this had not been a dry run."""
+    ELSEWHERE = "elsewhere"
+    """This host cannot tell whether its owner lives, or cannot reach what it left: nothing was touched."""
+    FAILED = "failed"
+    """Its owner is dead, and not everything could be removed: the lease is kept for the next time."""
+
+
+@dataclass(frozen=True)
+class Reaped:
+    """What became of a lease.
+
+    Attributes:
+        label: Of the lease.
+        backend: Of the lease; empty where it could not be read.
+        fate: What was done.
+        removed: Numbers of the jobs or processes that were removed, or would have been.
+        words: The reason, for people.
+        next_step: What to do about it, where there is something to do.
+    """
+
+    label: str
+    backend: str
+    fate: Fate
+    removed: tuple[str, ...] = ()
+    words: str = ""
+    next_step: str = ""
+
+
+Reaper = Callable[[Lease, str, bool, Run | None], Reaped]
+"""Removes what a lease whose owner is dead left: called with the lease, why its owner is known to be dead, whether
+only to say what would be done, and what runs Slurm's commands."""
+
+
+def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
+    """Remove what dead owners left, and their leases; say of every lease what became of it.
+
+    Args:
+        dry_run: Only say what would be done.
+        run: Runs Slurm's commands; by default with the SLURM_CONF of each lease.
+
+    Raises:
+        StoreError: The folder of the leases cannot be read.
+    """
+    found, broken = leases.read_all()
+    results = [_unreadable(error) for error in broken]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        # Drivers first: jobs are theirs, so that they have no owner only then.
+        for local in (True, False):
+            due = [lease for lease in found if (lease.backend == LOCAL) is local]
+            results += pool.map(lambda lease: _reap(lease, dry_run, run), due)
+    return results
+
+
+def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
+    try:
+        owned, words = explain(lease, run=run)
+        if owned:
+            return Reaped(lease.label, lease.backend, Fate.OWNED, words=words)
+        reaper = _reaper(lease.backend)
+        if reaper is None:
+            return elsewhere(
+                lease,
+                f"{words}; this version of Scalescope cannot remove what was asked of {lease.backend}",
+                f"what is named {lease.label} there is ours: remove it by hand, or leave it to its time limit",
+            )
+        if owned is None:
+            step = f"run `scalescope reap` on {lease.owner.host.split()[0]}"
+            return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for its time limit")
+        return reaper(lease, words, dry_run, run)
+    except ScalescopeError as error:
+        return _failed(lease, error)
+
+
+def _reaper(backend: str) -> Reaper | None:
+    """The function `reap` of the module `reaper` in the folder of a kind of clusters, if there is one."""
+    if backend not in kinds():
+        return None
+    name = clusters.module(kinds()[backend], "reaper")
+    if importlib.util.find_spec(name) is None:
+        return None
+    found: Reaper = import_module(name).reap
+    return found
+
+
+def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
+    """Whether a lease is owned (None: it cannot be told), and why one thinks so.
+
+    The owner of a lease may run in a Slurm job on another host; then Slurm tells whether that job is still there.
+    """
+    owned = leases.is_owned(lease)
+    owner = f"process {lease.owner.pid} on {lease.owner.host.split()[0]}"
+    if lease.owner.is_here:
+        return owned, f"{owner} {'lives' if owned else 'is dead'}"
+    if owned is False:
+        return False, f"its time limit is over; its owner was {owner}"
+    if lease.owner_job and same_cluster(lease, run):
+        try:
+            alive = not slurm_jobs.is_over(lease.owner_job, run=commands(lease, run))
+        except ClusterError as error:
+            return None, f"its owner is Slurm job {lease.owner_job}, and Slurm does not answer: {error.cause}"
+        return alive, f"its owner, Slurm job {lease.owner_job}, {'runs' if alive else 'has ended'}"
+    until = (
+        "" if lease.limit_at is None else f" before {time.strftime('%Y-%m-%d %H:%M', time.localtime(lease.limit_at))}"
+    )
+    return None, f"its owner is {owner}: whether it lives cannot be told from here{until}"
+
+
+def same_cluster(lease: Lease, run: Run | None) -> bool:
+    """Whether the Slurm that answers is the one that the lease was made on; true where the lease does not say."""
+    name = lease.details.get("cluster", "")
+    return not name or slurm_jobs.cluster_name(run=commands(lease, run)) == name
+
+
+def commands(lease: Lease, run: Run | None) -> Run:
+    """What runs the commands of the Slurm on which a lease was made, unless it is given."""
+    if run is not None:
+        return run
+    conf = str(lease.details.get("slurm_conf", ""))
+    return slurm_jobs.commands({"SLURM_CONF": conf} if conf and os.path.exists(conf) else None)
+
+
+# ------------------------------------------------------------------ what became of it
+
+
+def removed(
+    lease: Lease, dry_run: bool, numbers: Sequence[str], words: str, remark: str = "", next_step: str = ""
+) -> Reaped:
+    """Everything that a lease left is removed, or would be; then the lease is, too.
+
+    Args:
+        lease: Its owner is dead.
+        dry_run: Whether nothing was touched.
+        numbers: Of the jobs or processes.
+        words: Why the owner is known to be dead.
+        remark: What else is to be said.
+        next_step: What to do about that.
+
+    Raises:
+        StoreError: The lease could not be removed.
+    """
+    if not dry_run:
+        leases.release(lease)
+    fate = Fate.WOULD_REMOVE if dry_run else Fate.REMOVED
+    said = "; ".join(text for text in (words, remark, "" if numbers else "nothing left") if text)
+    return Reaped(lease.label, lease.backend, fate, tuple(numbers), said, next_step)
+
+
+def elsewhere(lease: Lease, words: str, next_step: str) -> Reaped:
+    """What a lease left cannot be judged or reached from this host."""
+    return Reaped(lease.label, lease.backend, Fate.ELSEWHERE, words=words, next_step=next_step)
+
+
+def _failed(lease: Lease, error: ScalescopeError) -> Reaped:
+    words = ": ".join(text for text in (error.what, error.cause) if text)
+    return Reaped(lease.label, lease.backend, Fate.FAILED, words=words, next_step=error.next_step)
+
+
+def _unreadable(error: StoreError) -> Reaped:
+    label = os.path.basename(error.where).partition(".")[0]
+    return Reaped(label, "", Fate.FAILED, words=f"{error.what}: {error.cause}", next_step=error.next_step)

@@ -1,0 +1,1 @@
+"""A scheduler that runs already."""

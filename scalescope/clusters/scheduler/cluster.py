@@ -1,0 +1,98 @@
+"""A scheduler that runs already, with the workers that it has."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import distributed
+from distributed.security import Security
+
+from scalescope.clusters.scheduler.spec import SchedulerSpec
+from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.errors import ClusterError
+
+
+class SchedulerCluster(ObservedCluster[SchedulerSpec]):
+    """Attached to, never changed, never closed: somebody else started it."""
+
+    shows: ClassVar[str] = "what that cluster does with the workers that it has now"
+    cannot_show: ClassVar[str] = "other numbers of workers, and what other users of it do to the measurement"
+
+    def open(self) -> None:
+        """Connect to it.
+
+        Raises:
+            ClusterError: It does not answer, or the files of TLS cannot be read.
+        """
+        self._observer = self._connect()
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """See that it has exactly these workers.
+
+        Raises:
+            ClusterError: It has others.
+        """
+        timeout_s = self.spec.start_timeout_s
+        if not self._wait(workers, threads_per_worker, timeout_s):
+            raise self._others(
+                "the scheduler",
+                workers,
+                threads_per_worker,
+                timeout_s,
+                where=self._where(),
+                cause="Scalescope did not start these workers, so it neither adds nor closes any",
+                next_step=f"ask for workers: [{len(self._present)}], or scale that cluster yourself before each run",
+            )
+
+    def client(self) -> distributed.Client:
+        """A further client of it."""
+        self._open()
+        return self._connect()
+
+    def close(self) -> None:
+        """Disconnect; scheduler and workers stay."""
+        self._disconnect()
+
+    def facts(self) -> dict[str, Any]:
+        """Where it is and what it has."""
+        return {
+            **super().facts(),
+            "layout": f"somebody else's: {self._described()}",
+            "address": self._observer.scheduler.address if self._observer is not None else self.spec.address,
+            "tls": bool(self.spec.tls_ca_file),
+        }
+
+    def _not_open(self) -> ClusterError:
+        return ClusterError("not connected to the scheduler", next_step="call `open` first; it may have been closed")
+
+    def _connect(self) -> distributed.Client:
+        spec = self.spec
+        security = None
+        if spec.tls_ca_file:
+            security = Security(
+                tls_ca_file=os.path.expanduser(spec.tls_ca_file),
+                tls_client_cert=os.path.expanduser(spec.tls_cert),
+                tls_client_key=os.path.expanduser(spec.tls_key),
+                require_encryption=True,
+            )
+        place = {"scheduler_file": os.path.expanduser(spec.scheduler_file)} if spec.scheduler_file else {}
+        try:
+            if place and not os.path.exists(place["scheduler_file"]):  # a client waits for it forever
+                raise FileNotFoundError(f"there is no file {place['scheduler_file']}")
+            return distributed.Client(
+                spec.address or None, **place, security=security, timeout=spec.start_timeout_s, set_as_default=False
+            )
+        except (OSError, TypeError, ValueError, RuntimeError) as error:  # TypeError: no files for an address with TLS
+            raise ClusterError(
+                "cannot connect to the running scheduler",
+                where=self._where(),
+                cause=root_cause(error),
+                next_step="check that it runs and can be reached from here; with tls:// give the three files of TLS",
+            ) from error
+
+    def _where(self) -> str:
+        return self.spec.address or self.spec.scheduler_file
+
+
+CLUSTER = SchedulerCluster

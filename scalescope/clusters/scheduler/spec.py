@@ -1,0 +1,48 @@
+"""What a scheduler that runs already is found with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
+
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import WORD, ClusterSpec
+from scalescope.model.parameters import Parameter
+
+
+@dataclass(frozen=True)
+class SchedulerSpec(ClusterSpec):
+    """A scheduler that runs already; it is used with the workers that it has, never changed and never closed."""
+
+    kind: ClassVar[str] = "scheduler"
+    title: ClassVar[str] = "Running Scheduler"
+    example: ClassVar[Mapping[str, Any]] = MappingProxyType({"address": "tcp://10.0.0.7:8786"})
+
+    address: Annotated[str, WORD("Such as tls://10.0.0.7:8786.")] = ""
+    scheduler_file: Annotated[
+        str, WORD("The file that `dask scheduler --scheduler-file` wrote, in place of the address.")
+    ] = ""
+    tls_ca_file: Annotated[str, WORD("Certificate of the authority that both sides trust.")] = ""
+    tls_cert: Annotated[str, WORD("File of this side's certificate.")] = ""
+    tls_key: Annotated[str, WORD("File of its private key.")] = ""
+    start_timeout_s: Annotated[
+        float, Parameter("Seconds within which it must answer and have the workers.", minimum=1)
+    ] = 30.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.address) == bool(self.scheduler_file):
+            raise InvalidField(
+                "cluster.address", self.address, "the scheduler's address, or else cluster.scheduler_file"
+            )
+        if self.address and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", self.address):
+            raise InvalidField("cluster.address", self.address, "PROTOCOL://HOST:PORT")
+        given = [name for name in ("tls_ca_file", "tls_cert", "tls_key") if getattr(self, name)]
+        if given and len(given) < 3:
+            raise InvalidField(f"cluster.{given[0]}", getattr(self, given[0]), "all three files of TLS, or none")
+
+
+SPECS = (SchedulerSpec,)

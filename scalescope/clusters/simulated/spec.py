@@ -1,0 +1,57 @@
+"""What a simulated cluster is asked for with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.cluster import ClusterSpec
+from scalescope.model.parameters import Parameter
+
+_TASK_COST = Parameter(
+    "What a task is charged besides the time it sleeps. auto: nothing for workloads that model their compute by "
+    "sleeping, measured CPU time for all others. none, cpu: always so. recorded: the durations given."
+)
+_SCHEDULER_US = Parameter(
+    "Scheduler CPU per task transition in microseconds; empty takes this host's calibration (`scalescope calibrate`), "
+    "or else the built-in reference.",
+    minimum=0,
+    maximum=1_000_000,
+)
+
+
+@dataclass(frozen=True)
+class SimulatedSpec(ClusterSpec):
+    """Dask's real scheduler and workers on a virtual clock: exact, and does not depend on how busy the host is."""
+
+    kind: ClassVar[str] = "simulated"
+    title: ClassVar[str] = "Simulated Cluster"
+    example: ClassVar[Mapping[str, Any]] = MappingProxyType({"task_cost": "cpu"})
+    max_workers: ClassVar[int] = 5_000
+    real_time: ClassVar[bool] = False
+    here: ClassVar[bool] = True
+
+    task_cost: Annotated[Literal["auto", "none", "cpu", "recorded"], _TASK_COST] = "auto"
+    durations: Annotated[
+        Mapping[str, float] | None, Parameter('Seconds per task prefix, for task cost "recorded" only.')
+    ] = None
+    scheduler_us: Annotated[float | None, _SCHEDULER_US] = None
+    worker_us: Annotated[
+        float | None,
+        Parameter("Worker CPU per task in microseconds; empty as for the scheduler.", minimum=0, maximum=1_000_000),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task_cost == "recorded":
+            for prefix, seconds in fields.mapping("cluster.durations", self.durations).items():
+                fields.number(f"cluster.durations.{prefix}", seconds, minimum=0)
+        elif self.durations is not None:
+            raise InvalidField("cluster.durations", dict(self.durations), 'only together with task_cost = "recorded"')
+
+
+SPECS = (SimulatedSpec,)

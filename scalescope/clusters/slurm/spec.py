@@ -1,0 +1,128 @@
+"""What a cluster of Slurm jobs is asked for with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
+
+from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import Text
+from scalescope.model.parameters import Parameter
+
+
+@dataclass(frozen=True)
+class SlurmSpec(JobQueueSpec):
+    """Workers in jobs of Slurm; `scalescope job-script` shows what would be submitted."""
+
+    kind: ClassVar[str] = "slurm"
+    title: ClassVar[str] = "Slurm Cluster"
+    example: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"partition": "gpu", "account": "team", "gpus": 4, "walltime": "02:00:00"}
+    )
+    memory_required: ClassVar[bool] = False
+    job_class: ClassVar[str] = "dask_jobqueue.slurm:SLURMJob"
+    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (
+        re.compile(r"(?P<minutes>\d+)(:(?P<seconds>[0-5]\d))?"),
+        re.compile(r"(?P<hours>\d+):(?P<minutes>[0-5]?\d):(?P<seconds>[0-5]\d)"),
+        re.compile(r"(?P<days>\d+)-(?P<hours>[01]?\d|2[0-3])(:(?P<minutes>[0-5]?\d)(:(?P<seconds>[0-5]\d))?)?"),
+    )
+    clock_words: ClassVar[str] = "MINUTES, MINUTES:SECONDS, HH:MM:SS, DAYS-HH or DAYS-HH:MM:SS"
+
+    partition: Annotated[
+        str,
+        Text(
+            "Where the jobs run, or several separated by commas; empty is the default partition.",
+            accepts=re.compile(r"(?!-)[\w.+@:/,-]+").fullmatch,
+            allowed="names separated by commas, without blanks",
+        ),
+    ] = ""
+    qos: Annotated[str, NAME("Quality of service.", title="QOS")] = ""
+    gpus: Annotated[
+        int,
+        Parameter(
+            "GPUs per job; each worker gets one of them, and a process of its own.",
+            title="GPUs",
+            minimum=0,
+            maximum=64,
+        ),
+    ] = 0
+    gres: Annotated[
+        str,
+        Text(
+            "Further generic resources per job, such as nvme:1; gpu:h200 names the type of the GPUs.",
+            accepts=re.compile(r"(?!-)[\w.:,()=/-]+").fullmatch,
+            allowed="resources as Slurm writes them, such as gpu:h200,nvme:1",
+        ),
+    ] = ""
+    constraint: Annotated[
+        str,
+        Text(
+            "Features that nodes must have.",
+            accepts=re.compile(r"(?!-)[\w.+:=&|!*,()\[\]-]+").fullmatch,
+            allowed="features joined by & or |, without blanks",
+        ),
+    ] = ""
+    exclude: Annotated[
+        str,
+        Text(
+            "Nodes to leave out, such as n[1-3].",
+            accepts=re.compile(r"(?!-)[\w.,\[\]-]+").fullmatch,
+            allowed="host names as Slurm writes them, such as n[1-3],gpu7",
+        ),
+    ] = ""
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        gpu = self._gpu_types
+        if any(part.split("(")[0].split(":")[-1].isdigit() or part == "gpu" for part in gpu) or len(gpu) > 1:
+            raise InvalidField(
+                "cluster.gres", self.gres, "one type of GPU at most, as gpu:TYPE; cluster.gpus says how many"
+            )
+        if gpu and not self.gpus:
+            raise InvalidField("cluster.gpus", 0, f"at least 1 together with cluster.gres = {self.gres!r}")
+        if self.gpus and self.workers_per_job not in (0, self.gpus):
+            raise InvalidField(
+                "cluster.workers_per_job",
+                self.workers_per_job,
+                f"{self.gpus}, or 0: every worker has a GPU of its own, and cluster.gpus = {self.gpus}",
+            )
+        if self.gpus and self.processes not in (0, self.gpus):
+            raise InvalidField(
+                "cluster.processes", self.processes, "0 with GPUs: a process sees only the GPU of its worker"
+            )
+
+    @property
+    def job_gpus(self) -> int:
+        """GPUs of a full job."""
+        return self.gpus
+
+    @property
+    def _gpu_types(self) -> list[str]:
+        """Parts of `gres` that name a type of GPU."""
+        return [part for part in self.gres.split(",") if part.split(":")[0] == "gpu"]
+
+    def job_options(self, workers: int, label: str) -> dict[str, Any]:
+        """Directives of sbatch; the label is also the comment, so that `scalescope reap` knows the jobs as ours."""
+        gpus = [f"{(self._gpu_types or ['gpu'])[0]}:{workers}"] if self.gpus else []
+        others = [part for part in self.gres.split(",") if part and part not in self._gpu_types]
+        given = {
+            "qos": self.qos,
+            "gres": ",".join([*gpus, *others]),
+            "constraint": self.constraint,
+            "exclude": self.exclude,
+        }
+        added = [f"--comment={label}", "--no-requeue", *(f"--{name}={value}" for name, value in given.items() if value)]
+        return {
+            "queue": self.partition or None,
+            "account": self.account or None,
+            "walltime": self.walltime,
+            "job_directives_skip": [*self.directives_skip, *([] if self.memory_mb else ["--mem="])],
+            "job_extra_directives": [*added, *self.directives_add],
+        }
+
+
+SPECS = (SlurmSpec,)

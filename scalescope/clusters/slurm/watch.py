@@ -1,0 +1,352 @@
+"""Watches all Slurm jobs of a label, and says why workers do not arrive, or went away.
+
+One command shows all jobs. After a change it is given again within a second, and the longer nothing changes, the more
+rarely; so that a thousand users of it are no load on Slurm's controller.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm import reasons
+from scalescope.slurm.facts import job_facts
+from scalescope.slurm.jobs import CommandSilent, Job, Run
+
+SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
+"""Seconds between two looks: this share of the time for which nothing has changed, within these bounds."""
+
+JITTER = 0.2
+"""The largest part by which an interval is made longer or shorter at random."""
+
+SILENCE_S = 120.0
+"""Seconds for which Slurm may not answer, while its controller restarts, before that is an error."""
+
+FORGOTTEN = "FORGOTTEN"
+"""State, of our own, of a job that Slurm no longer knows: it ended, and nothing is known of its end."""
+
+_ENDING_S = 2.0
+_ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
+_SHOWN_ERRORS = 4
+_SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 65_536
+
+
+class Watch:
+    """All jobs of a label.
+
+    Args:
+        label: The jobs' name and comment.
+        log_directory: Where their error files are.
+        run: Runs Slurm's commands.
+        queue_timeout_s: Seconds that a job may wait for its start.
+        clock: Seconds that only grow.
+        rng: Of the jitter.
+
+    Attributes:
+        expected: Numbers of the jobs that were submitted.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        log_directory: str | Path,
+        run: Run | None = None,
+        queue_timeout_s: float = 3600.0,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.label = label
+        self.log_directory = Path(log_directory)
+        self.queue_timeout_s = queue_timeout_s
+        self._run = run or slurm_jobs.commands()
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._jobs: dict[str, Job] = {}
+        self.expected: set[str] = set()
+        self._dismissed: set[str] = set()
+        self._waiting_since: dict[str, float] = {}
+        self._ending_since: dict[str, float] = {}
+        self._complete = True
+        self._changed_at = self._next_look = self._answered_at = clock()
+        self._silence: CommandSilent | None = None
+
+    def expect(self, job_ids: Iterable[str]) -> None:
+        """Tell which jobs were submitted: one that Slurm forgets before the first look is noticed all the same."""
+        new = set(job_ids) - self.expected
+        self.expected |= new
+        if new:
+            self._hurry()
+
+    def dismiss(self, job_ids: Iterable[str]) -> None:
+        """Never speak of these jobs again: they were cancelled on purpose, or are being replaced."""
+        self._dismissed.update(job_ids)
+
+    def jobs(self) -> list[Job]:
+        """All jobs that were ever seen, as Slurm knew them at the last look."""
+        return list(self._jobs.values())
+
+    def facts(self) -> dict[str, Any]:
+        """What Slurm knows of the jobs, without those that were dismissed; see `job_facts`."""
+        return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
+
+    def check(self, expected_workers: int, arrived: int) -> Waiting | None:
+        """Say why workers are missing. To be called as often as one likes; Slurm is asked only when it is time to.
+
+        Args:
+            expected_workers: How many there should be.
+            arrived: How many there are.
+
+        Returns:
+            What is being waited for; None when all are there.
+
+        Raises:
+            JobsEnded: Jobs ended, or can never start.
+            ClusterError: A job waited for longer than it may; or Slurm does not answer.
+        """
+        if arrived >= expected_workers:
+            self._complete = True
+            return None
+        if self._complete:  # the first call, or workers went away just now
+            self._complete = False
+            self._hurry()
+        if self._clock() >= self._next_look:
+            self.refresh()
+        self._raise_for_ended()
+        self._raise_for_never()
+        return self._raise_for_patience() or self._starting(expected_workers, arrived)
+
+    def refresh(self) -> None:
+        """Look at all jobs now.
+
+        Raises:
+            ClusterError: There is no Slurm here, or it has not answered for `SILENCE_S`.
+        """
+        try:
+            found = slurm_jobs.find([self.label], run=self._run)
+        except CommandSilent as error:
+            self._silence = error
+            self._plan(LONGEST_S / 3)
+            if self._clock() - self._answered_at > SILENCE_S:
+                raise
+            return
+        now = self._clock()
+        self._silence, self._answered_at = None, now
+        before = self._picture()
+        known = {job.id for job in found}
+        for job in found:
+            self._jobs[job.id] = job
+        for number in (self.expected | self._jobs.keys()) - known:
+            self._jobs[number] = self._forgotten(number)
+        waiting = {job.id for job in found if job.is_pending}
+        self._waiting_since = {number: self._waiting_since.get(number, now) for number in waiting}
+        ending = {job.id for job in found if job.state == slurm_jobs.COMPLETING}
+        self._ending_since = {number: self._ending_since.get(number, now) for number in ending}
+        if self._picture() != before:
+            self._changed_at = now
+        self._plan(min(max(SHARE * (now - self._changed_at), SHORTEST_S), LONGEST_S))
+
+    # ---------------------------------------------------------------- when to look
+
+    def _hurry(self) -> None:
+        self._changed_at = self._next_look = self._clock()
+
+    def _plan(self, interval_s: float) -> None:
+        self._next_look = self._clock() + interval_s * self._rng.uniform(1 - JITTER, 1 + JITTER)
+
+    def _picture(self) -> dict[str, tuple[str, str]]:
+        return {number: (job.state, job.reason) for number, job in self._jobs.items()}
+
+    def _forgotten(self, number: str) -> Job:
+        """A job that is not in the queue any more: what Slurm still says of it."""
+        before = self._jobs.get(number, Job(number, self.label, ""))
+        if before.has_ended or before.state == FORGOTTEN:
+            return before
+        fields = slurm_jobs.details(number, run=self._run)
+        if fields.get("JobName") != self.label:  # none, or another user's by now
+            return replace(before, state=FORGOTTEN)
+        state = fields.get("JobState", FORGOTTEN)
+        return replace(before, state=state, reason=fields.get("Reason", ""), nodes=fields.get("NodeList", before.nodes))
+
+    # ---------------------------------------------------------------- what to say
+
+    def _ours(self) -> list[Job]:
+        return [job for job in self._jobs.values() if job.id not in self._dismissed]
+
+    def _raise_for_ended(self) -> None:
+        over = [job for job in self._ours() if self._is_over(job)]
+        if not over:
+            return
+        kinds = Counter((job.state, job.reason) for job in over)
+        state, reason = kinds.most_common(1)[0][0]
+        alike = [job for job in over if (job.state, job.reason) == (state, reason)]
+        first, text, path = self._post_mortem(alike[0])
+        meaning = reasons.ended(first, text, self._nodes(first))
+        raise JobsEnded(
+            f"{_count(len(alike), 'Slurm job')} of {self.label} ended too early: {_ending(first)}",
+            where=f"{_ids(alike)}{f' on {first.nodes}' if first.nodes else ''}" + self._others(kinds, (state, reason)),
+            cause=_with_tail(meaning.cause, text, path),
+            next_step=meaning.next_step.replace("JOB", first.id),
+            job_ids=tuple(job.id for job in over),
+            states=tuple(job.state for job in over),
+            may_return=all(self._may_return(job, meaning, alike) for job in over),
+        )
+
+    def _is_over(self, job: Job) -> bool:
+        """Whether it will not come back; one that is being ended gets the time to say how."""
+        ending_s = self._clock() - self._ending_since.get(job.id, self._clock())
+        return job.has_ended or job.state == FORGOTTEN or ending_s > _ENDING_S
+
+    def _may_return(self, job: Job, meaning: reasons.Meaning, alike: list[Job]) -> bool:
+        return meaning.may_return if job in alike else reasons.ended(job, "", None).may_return
+
+    def _post_mortem(self, job: Job) -> tuple[Job, str, str]:
+        """The job with its exit status, the end of its error file, and the path of that."""
+        fields = slurm_jobs.details(job.id, run=self._run)
+        if fields.get("JobName") != self.label:
+            fields = {}
+        job = replace(job, exit_code=fields.get("ExitCode", ""), reason=fields.get("Reason", job.reason))
+        text, path = self._tail(job.id, fields)
+        return job, text, path
+
+    def _tail(self, number: str, fields: Mapping[str, str]) -> tuple[str, str]:
+        named = fields.get("StdErr", "")
+        for pattern in ("%j", "%J", "%A", "%x"):
+            named = named.replace(pattern, self.label if pattern == "%x" else number)
+        paths = [Path(named)] if named else []
+        paths += sorted(self.log_directory.glob(f"*-{number}.err"))
+        for path in paths:
+            try:
+                with path.open("rb") as file:
+                    file.seek(max(path.stat().st_size - _READ_BYTES, 0))
+                    text = file.read().decode(errors="replace")
+            except OSError:
+                continue
+            return excerpt(text), str(path)
+        return "", str(paths[0]) if paths else ""
+
+    def _nodes(self, job: Job) -> dict[str, tuple[str, str]]:
+        try:
+            return slurm_jobs.node_states(job.nodes, run=self._run)
+        except CommandSilent:
+            return {}
+
+    def _others(self, kinds: Mapping[tuple[str, str], int], told: tuple[str, str]) -> str:
+        others = [f"{count} {' '.join(kind).strip()}" for kind, count in kinds.items() if kind != told]
+        return f"; others of it: {', '.join(others)}" if others else ""
+
+    def _pending(self) -> list[Job]:
+        return [job for job in self._ours() if job.is_pending]
+
+    def _raise_for_never(self) -> None:
+        for reason in dict.fromkeys(job.reason for job in self._pending()):
+            alike = [job for job in self._pending() if job.reason == reason]
+            meaning = reasons.never(reason)
+            if meaning is None and reasons.needs_nodes(reason) and not self._has_nodes(alike[0]):
+                meaning = reasons.no_nodes(alike[0].partition)
+            if meaning is not None:
+                raise JobsEnded(
+                    f"{_count(len(alike), 'Slurm job')} of {self.label} can never start: {reason}",
+                    where=f"{_ids(alike)}, partition {alike[0].partition}",
+                    cause=meaning.cause,
+                    next_step=meaning.next_step.replace("JOB", alike[0].id),
+                    job_ids=tuple(job.id for job in alike),
+                    states=tuple(job.state for job in alike),
+                )
+
+    def _has_nodes(self, job: Job) -> bool:
+        try:
+            return slurm_jobs.usable_nodes(job, run=self._run) > 0
+        except CommandSilent:
+            return True
+
+    def _raise_for_patience(self) -> Waiting | None:
+        pending = self._pending()
+        if not pending:
+            return None
+        reason = Counter(job.reason for job in pending).most_common(1)[0][0]
+        alike = [job for job in pending if job.reason == reason]
+        since_s = max(self._clock() - self._waiting_since.get(job.id, self._clock()) for job in pending)
+        starts = [job.estimated_start for job in pending if job.estimated_start is not None]
+        estimate = min(starts, default=None)
+        state = Waiting(self._sentence(alike, estimate), True, reason, estimate, len(alike), since_s)
+        if since_s <= self.queue_timeout_s:
+            return state
+        raise ClusterError(
+            f"{_count(len(pending), 'Slurm job')} of {self.label} did not start within {self.queue_timeout_s:g} s: "
+            f"{reason or 'no reason given'}",
+            where=f"{_ids(pending)}, partition {pending[0].partition}",
+            cause=state.words,
+            next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
+        )
+
+    def _sentence(self, alike: list[Job], estimate: float | None) -> str:
+        reason = alike[0].reason
+        text = f"{_count(len(alike), 'Slurm job')} waiting"
+        text += f" ({reason}): {reasons.waiting(reason)}" if reason else f": {reasons.waiting(reason)}"
+        if estimate is None:
+            return f"{text}; Slurm gives no estimate of the start"
+        text += f"; estimated start {_minute(estimate)}"
+        oldest_s = max(self._clock() - self._waiting_since.get(job.id, self._clock()) for job in alike)
+        until = time.time() + self.queue_timeout_s - oldest_s
+        return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
+
+    def _starting(self, expected_workers: int, arrived: int) -> Waiting:
+        missing = _count(expected_workers - arrived, "worker")
+        if self._silence is not None:
+            return Waiting(f"{missing} missing, and Slurm does not answer: {self._silence.cause}")
+        running = [job for job in self._ours() if not self._is_over(job)]
+        if not running:
+            return Waiting(f"{missing} missing; Slurm has no job of {self.label} yet")
+        return Waiting(f"{missing} missing; {_count(len(running), 'job')} of them started", jobs=len(running))
+
+
+def _minute(moment: float) -> str:
+    """A sentence that is said again is the same: it has no seconds."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def excerpt(text: str) -> str:
+    """The end of a log, and before it the errors that it tells of further up: the first of a chain is the cause.
+
+    What Dask only informs of is left out.
+    """
+    lines = [line for line in text.strip().splitlines() if " - INFO - " not in line]
+    before, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
+    errors = dict.fromkeys(line for line in before if _ERROR_LINE.match(line))
+    return "\n".join([*list(errors)[-_SHOWN_ERRORS:], *(["..."] if errors else []), *end])[-_TAIL_CHARACTERS:]
+
+
+def _ending(job: Job) -> str:
+    """State, reason and exit code in Slurm's words."""
+    if job.state == FORGOTTEN:
+        return "Slurm no longer knows how"
+    exit_code = f", ExitCode={job.exit_code}" if job.exit_code and job.exit_code != "0:0" else ""
+    return f"{job.state}{f' {job.reason}' if job.reason else ''}{exit_code}"
+
+
+def _with_tail(cause: str, text: str, path: str) -> str:
+    if text:
+        indented = text.replace("\n", "\n    | ")
+        return f"{cause or 'see its last words'}; the end of {path}:\n    | {indented}"
+    nothing = f"its error file {path} does not exist or is empty" if path else "it left no error file"
+    return f"{cause}; {nothing}" if cause else nothing
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _ids(jobs: list[Job]) -> str:
+    shown = ", ".join(job.id for job in jobs[:_SHOWN_IDS])
+    more = f" and {len(jobs) - _SHOWN_IDS} more" if len(jobs) > _SHOWN_IDS else ""
+    return f"job {shown}" if len(jobs) == 1 else f"jobs {shown}{more}"

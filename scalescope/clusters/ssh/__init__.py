@@ -1,0 +1,1 @@
+"""Workers on machines that are reached over SSH."""

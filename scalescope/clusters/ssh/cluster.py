@@ -1,0 +1,218 @@
+"""Workers on machines that are reached over SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import distributed
+from distributed.deploy import ssh
+
+from scalescope.clusters.base import LogTail
+from scalescope.clusters.ssh.spec import SshSpec
+from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from distributed.deploy.spec import SpecCluster
+
+CLOSE_TIMEOUT_S = 6.0
+
+TETHER = """\
+import os, sys, threading
+def _watch():
+    sys.stdin.buffer.read()
+    os._exit(1)
+threading.Thread(target=_watch, daemon=True).start()"""
+"""Preloaded into scheduler and nannies: standard input ends when the SSH connection does, and they end with it. No
+signal would come. It has no single quote, for it goes over a command line in such, and no empty line, for it is logged,
+and `distributed.deploy.ssh` takes an empty line of the log for the end."""
+
+_LOG_LINES = 8
+
+_logger = logging.getLogger(__name__)
+
+
+class SshCluster(ObservedCluster[SshSpec]):
+    """A scheduler and worker processes with nannies, as `distributed.SSHCluster` starts them; hosts are filled in turn.
+
+    Between the machines Dask speaks plain TCP.
+    """
+
+    shows: ClassVar[str] = "what these machines and their network do: real processes, transfers, serialisation, memory"
+    cannot_show: ClassVar[str] = (
+        "more workers than the machines have cores for, and what other users of the machines do meanwhile"
+    )
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h"})
+    """Nannies bring workers back; the cluster must not end a nanny that is slow at it."""
+
+    def __init__(self, spec: SshSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._dask: SpecCluster | None = None
+        self._workers, self._threads = 0, 1
+        self._serial = 0
+        self._log = LogTail(ssh.__name__, _LOG_LINES)  # what processes say over SSH, and nowhere else
+
+    def open(self) -> None:
+        """Start the scheduler on its machine.
+
+        Raises:
+            ClusterError: The machine cannot be reached, refuses us, or has no such Python.
+        """
+        host = self.spec.scheduler_host or self.spec.hosts[0]
+        options: dict[str, Any] = {
+            "port": 0,
+            "dashboard": False,
+            "dashboard_address": "127.0.0.1:0",
+            "preload": [TETHER],
+            **self._interface(),
+        }
+        self._log.attach()
+        try:
+            self._dask = distributed.SSHCluster(
+                [host],
+                connect_options=self._connect_options(),
+                scheduler_options=options,
+                remote_python=self._python(),
+                silence_logs=logging.WARNING,
+            )
+            self._observer = distributed.Client(self._dask, set_as_default=False, timeout=self.spec.start_timeout_s)
+        except Exception as error:  # of asyncssh and of distributed
+            self.close()  # which keeps what the log said
+            raise self._failed(f"the scheduler did not start on {host}", host, error) from error
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Have exactly these workers; those that are right already are kept.
+
+        Raises:
+            ClusterError: A machine cannot be reached, refuses us, or has no such Python.
+            WorkersMissing: Workers did not arrive within `start_timeout_s`.
+        """
+        self._open()
+        cluster = self._dask
+        assert cluster is not None
+        self._workers, self._threads = workers, threads_per_worker
+        self._log.lines.clear()
+        timeout_s = self.spec.start_timeout_s
+        try:
+            cluster.sync(self._settle, cluster, callback_timeout=timeout_s)
+        except Exception as error:  # of asyncssh and of distributed
+            hosts = ", ".join(dict.fromkeys(self.spec.hosts))
+            raise self._failed(f"workers did not start on {hosts}", hosts, error) from error
+        if not self._wait(workers, threads_per_worker, timeout_s):
+            raise self._others(
+                "the ssh cluster",
+                workers,
+                threads_per_worker,
+                timeout_s,
+                where=", ".join(dict.fromkeys(self.spec.hosts)),
+                cause="the machines cannot reach the scheduler, or are too busy",
+                next_step="check that they can connect to each other, set cluster.interface, or raise "
+                "cluster.start_timeout_s",
+            )
+
+    def client(self) -> distributed.Client:
+        """A client of it."""
+        self._open()
+        return distributed.Client(self._dask, set_as_default=False)
+
+    def close(self) -> None:
+        """End scheduler and workers; they end by themselves if a machine cannot be reached any more."""
+        self._disconnect()
+        cluster, self._dask = self._dask, None
+        if cluster is not None:
+            try:
+                cluster.close(timeout=CLOSE_TIMEOUT_S)
+            except Exception as error:  # noqa: BLE001 - half started or half dead: the tether ends the processes
+                _logger.warning("the ssh cluster did not close in order: %r", error)
+        self._log.detach()
+
+    def facts(self) -> dict[str, Any]:
+        """Layout."""
+        return {
+            **super().facts(),
+            "layout": f"one process per worker, with nannies, on {len(set(self.spec.hosts))} machines; plain tcp",
+            "hosts": list(self.spec.hosts),
+            "scheduler_host": self.spec.scheduler_host or self.spec.hosts[0],
+            "workers": self._workers,
+            "threads_per_worker": self._threads,
+        }
+
+    async def _settle(self, cluster: SpecCluster) -> None:
+        """On the cluster's event loop: close what is wrong, start what is missing."""
+        for name, worker in list(cluster.workers.items()):
+            if worker.kwargs["nthreads"] != self._threads or worker.proc is None or worker.proc.returncode is not None:
+                cluster.worker_spec.pop(name, None)
+        while len(cluster.worker_spec) > self._workers:
+            cluster.worker_spec.popitem()
+        # Shielded: cancelled half-way, it would forget the processes that it has just started.
+        await asyncio.shield(cluster._correct_state())
+        while len(cluster.worker_spec) < self._workers:
+            cluster.worker_spec[self._serial] = self._worker_spec(self._next_host(cluster))
+            self._serial += 1
+        await asyncio.shield(cluster._correct_state())
+
+    def _next_host(self, cluster: SpecCluster) -> str:
+        """The host with the fewest workers for its share."""
+        used = [spec["options"]["address"] for spec in cluster.worker_spec.values()]
+        hosts = self.spec.hosts
+        return min(dict.fromkeys(hosts), key=lambda host: used.count(host) / hosts.count(host))
+
+    def _worker_spec(self, host: str) -> dict[str, Any]:
+        limit = self.spec.memory_limit_mb
+        options: dict[str, Any] = {
+            "name": str(self._serial),
+            "nthreads": self._threads,
+            "memory_limit": limit * 2**20 or None,
+            "preload_nanny": [TETHER],
+            "dashboard": False,
+            **self._interface(),
+        }
+        if self.spec.local_directory:
+            options["local_directory"] = self.spec.local_directory
+        return {
+            "cls": ssh.Worker,
+            "options": {
+                "address": host,
+                "connect_options": self._connect_options(),
+                "kwargs": options,
+                "worker_class": "distributed.Nanny",
+                "remote_python": self._python(),
+            },
+        }
+
+    def _connect_options(self) -> dict[str, Any]:
+        spec = self.spec
+        given = {
+            "username": spec.username,
+            "port": spec.port,
+            "client_keys": [os.path.expanduser(spec.key_file)] if spec.key_file else None,
+            "known_hosts": os.path.expanduser(spec.known_hosts),
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def _interface(self) -> dict[str, Any]:
+        return {"interface": self.spec.interface} if self.spec.interface else {}
+
+    def _python(self) -> str:
+        return self.spec.python or sys.executable
+
+    def _failed(self, what: str, where: str, error: Exception) -> ClusterError:
+        said = "".join(f"\n    | {line}" for line in self._log.lines)
+        login = (f"{self.spec.username}@" if self.spec.username else "") + where.split(", ")[0]
+        return ClusterError(
+            what,
+            where=where,
+            cause=root_cause(error) + (f"; its last words:{said}" if said else ""),
+            next_step=f"`ssh {login} {self._python()} -m distributed.cli.dask_spec --version` must work without a "
+            "prompt",
+        )
+
+
+CLUSTER = SshCluster

@@ -1,0 +1,85 @@
+"""A sweep as its causes see it: its points, and what the records of its trials explain already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scalescope.analysis.summary import PointSummary, label, varied
+from scalescope.diagnosis.registry import WITHOUT_TASKS, Cause, declared
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.metrics import WORKER_TIME, Metrics
+from scalescope.model.sweep import Sweep
+
+Measured = tuple[PointSummary, Metrics]
+
+
+@dataclass(frozen=True)
+class SweepCase:
+    """What the causes of a sweep look at.
+
+    Attributes:
+        sweep: The question.
+        points: Its points, in order.
+        explained: What findings of trials explain, by id of the point and by code, in thread-seconds of one trial.
+    """
+
+    sweep: Sweep
+    points: tuple[PointSummary, ...]
+    explained: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """Points with a valid trial."""
+        return tuple((point, point.metrics) for point in self.points if point.metrics is not None)
+
+    def idle(self, summary: PointSummary) -> float:
+        """The share of worker time without a task to run that no finding of a trial explains."""
+        total = summary.seconds(*WORKER_TIME)
+        return self.idle_s(summary) / total if total > 0 else 0.0
+
+    def idle_s(self, summary: PointSummary) -> float:
+        """The same in thread-seconds, over all valid trials."""
+        codes = {code for code in self._explained(summary) if _explains_idle_threads(code)}
+        return max(0.0, summary.seconds(*WITHOUT_TASKS) - summary.valid * self.explained_s(summary, codes))
+
+    def explained_s(self, summary: PointSummary, codes: Collection[str] | None = None) -> float:
+        """Thread-seconds of a trial of this point that findings of trials explain, all or those of some codes."""
+        found = self._explained(summary)
+        return sum(seconds for code, seconds in found.items() if codes is None or code in codes)
+
+    def ruled_out(self, summary: PointSummary, code: str) -> bool:
+        """Whether a finding of the trials of this point rules out a cause there."""
+        causes = map(declared, self._explained(summary))
+        return any(code in cause.rules_out for cause in causes if cause is not None)
+
+    def label(self, summary: PointSummary) -> str:
+        """A point in words."""
+        return label(summary.point, varied(point.point for point in self.points))
+
+    def _explained(self, summary: PointSummary) -> Mapping[str, float]:
+        return self.explained.get(summary.point.id, {})
+
+
+def _explains_idle_threads(code: str) -> bool:
+    cause = declared(code)
+    return cause is not None and bool(set(WITHOUT_TASKS) & set(cause.parts))
+
+
+class SweepCause(Cause[SweepCase]):
+    """A cause that only the points of a sweep show."""
+
+    def finding(
+        self,
+        severity: Severity,
+        summary: str,
+        remedy: str,
+        *evidence: Evidence,
+        points: Sequence[PointSummary],
+        lost_s: float = 0.0,
+        confidence: float = 1.0,
+        link: str = "",
+    ) -> Finding:
+        """A finding of this cause at some points, worst first; the rest is as `Finding` has it."""
+        ids = tuple(summary.point.id for summary in points)
+        return Finding(self.code, severity, summary, remedy, evidence, confidence, ids, lost_s, link)

@@ -1,0 +1,271 @@
+"""What a trial measures; each number is declared once.
+
+A declaration is an annotated field of `Metrics`. From it come the reading of stored trials, the combination over
+repeats (`scalescope.analysis.summary`), the columns of tables (`scalescope.report.rows`), the numbers that a condition
+may name (`scalescope.studies.symptom`), the direction in which `compare` judges, the glossary of a report, and
+docs/metrics.md.
+
+To add one, declare it after the others as `float | None = None`, so that trials that were stored without it stay
+readable, and compute it in `scalescope.analysis.measure`, which has all tables of the trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Annotated, get_type_hints
+
+from scalescope.model.mapping import Mapped
+
+
+class Combine(StrEnum):
+    """How the values of repeated trials become one."""
+
+    MEDIAN = "median"
+    LOWER_MEDIAN = "lower median"  # of counts, so that it is a number that was measured
+    MEAN = "mean"
+
+
+class Unit(StrEnum):
+    """What a number counts; it decides how the number is written."""
+
+    SECONDS = "s"
+    SHARE = "share"
+    BYTES = "bytes"
+    TASKS = "tasks"
+    WORKERS = "workers"
+    THREADS = "threads"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that is measured.
+
+    Attributes:
+        help: What it is, in one or two sentences.
+        unit: What it counts.
+        title: Heading in tables, with the unit where the number does not show it.
+        short: Heading where a terminal is too narrow for the title; empty: the title.
+        legend: What it is, in a few words, below a table; empty where the title says it.
+        rank: In the table of points: the higher, the sooner it is left out of a narrow one, and 0 never is; None: it is
+            not in that table.
+        combine: How repeats become one value.
+        interval: Whether its mean over repeats is shown with a 95 % interval.
+        larger_is_better: Whether more of it is better; `compare` takes less for better otherwise.
+        term: Its entry in the glossary of a report; empty: it has none.
+        name: As Python, JSON and conditions spell it; taken from the field.
+    """
+
+    help: str
+    unit: Unit
+    title: str
+    short: str = ""
+    legend: str = ""
+    rank: int | None = None
+    combine: Combine = Combine.MEDIAN
+    interval: bool = False
+    larger_is_better: bool = False
+    term: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of worker time: a state of a thread.
+
+    Attributes:
+        title: As reports name it.
+        help: What the thread was doing.
+    """
+
+    title: str
+    help: str
+
+
+PARTS: Mapping[str, Part] = {
+    "busy": Part("busy", "computing a task whose result was used"),
+    "transfer": Part("transfer", "idle while its worker fetched a task’s inputs"),
+    "serialisation": Part("serialisation", "idle while its worker deserialised a task"),
+    "spill": Part("spill to disk", "idle while its worker read or wrote spilled data"),
+    "paused": Part("paused", "idle because its worker was paused, mostly for want of memory"),
+    "no_runnable_task": Part(
+        "no runnable task", "idle, and no task was there to run: the graph offered fewer tasks than threads"
+    ),
+    "not_assigned": Part(
+        "runnable, not assigned", "idle although a task was runnable: the price of scheduling and communication"
+    ),
+    "late_start": Part("late start", "not there yet: its worker had not joined, or never did"),
+    "lost": Part("lost", "computing what failed or had to be repeated, or gone with its worker"),
+    "tail": Part("tail", "idle since its last task, while the last tasks of the trial still ran"),
+}
+"""The parts of worker time, in the order in which they are shown. Together they are P × makespan, without remainder."""
+
+WORKER_TIME = tuple(PARTS)
+
+
+@dataclass(frozen=True)
+class Metrics(Mapped):
+    """What one trial measured; P are the threads asked for.
+
+    Attributes:
+        worker_time_s: P × makespan_s divided into `PARTS`, in thread-seconds.
+    """
+
+    tasks: Annotated[int, Metric("Tasks that ran.", Unit.TASKS, "tasks", rank=2, combine=Combine.LOWER_MEDIAN)]
+    widest_stage: Annotated[
+        int,
+        Metric(
+            "Tasks of the widest stage, which is the most numerous task group: the partitions of a bag, an array or a "
+            "Beam pipeline; of `client.map`, its calls.",
+            Unit.TASKS,
+            "partitions",
+            short="parts",
+            legend="tasks of the widest stage",
+            rank=0,
+            combine=Combine.LOWER_MEDIAN,
+            term="Partitions",
+        ),
+    ]
+    workers_used: Annotated[
+        int,
+        Metric(
+            "Workers on which at least one task of the workload ran.",
+            Unit.WORKERS,
+            "workers used",
+            short="used",
+            rank=0,
+            combine=Combine.LOWER_MEDIAN,
+            larger_is_better=True,
+        ),
+    ]
+    peak_parallelism: Annotated[
+        int,
+        Metric(
+            "Most tasks running at one instant.",
+            Unit.TASKS,
+            "peak tasks",
+            short="peak",
+            rank=3,
+            combine=Combine.LOWER_MEDIAN,
+        ),
+    ]
+    mean_parallelism: Annotated[
+        float,
+        Metric(
+            "Tasks at once on average: T1 / makespan.",
+            Unit.TASKS,
+            "mean tasks",
+            larger_is_better=True,
+        ),
+    ]
+    peak_runnable: Annotated[
+        int,
+        Metric(
+            "Most tasks at one instant whose inputs are in memory: they run, or wait for a thread.",
+            Unit.TASKS,
+            "runnable tasks",
+            combine=Combine.LOWER_MEDIAN,
+            term="Runnable",
+        ),
+    ]
+    makespan_s: Annotated[
+        float,
+        Metric(
+            "From the moment at which the scheduler knows the first task to the end of the last computation.",
+            Unit.SECONDS,
+            "time s",
+            rank=0,
+            term="Makespan",
+        ),
+    ]
+    elapsed_s: Annotated[
+        float,
+        Metric(
+            "The workload's call as its caller saw it, on the clock of the cluster.",
+            Unit.SECONDS,
+            "call of the workload s",
+        ),
+    ]
+    work_s: Annotated[
+        float,
+        Metric(
+            "The durations of all tasks together: the makespan on a single thread that never waits.",
+            Unit.SECONDS,
+            "work s",
+            term="Work, T1",
+        ),
+    ]
+    span_s: Annotated[
+        float,
+        Metric(
+            "The longest path of tasks that depend on each other: no number of workers makes it shorter.",
+            Unit.SECONDS,
+            "span s",
+            term="Span, T∞",
+        ),
+    ]
+    ideal_s: Annotated[
+        float,
+        Metric(
+            "max(T1 / P, T∞) on P threads: no schedule of this graph is shorter (Brent, 1974).",
+            Unit.SECONDS,
+            "best possible s",
+            short="best s",
+            legend="max(T1/P, T∞)",
+            rank=1,
+            term="Best possible time",
+        ),
+    ]
+    efficiency: Annotated[
+        float,
+        Metric(
+            "T1 / (P × makespan): the share of the threads' time in which they computed. It is low where the graph has "
+            "too few tasks for the threads, and where tasks wait.",
+            Unit.SHARE,
+            "efficiency",
+            legend="T1 / (P × time)",
+            rank=0,
+            interval=True,
+            larger_is_better=True,
+            term="Efficiency",
+        ),
+    ]
+    schedule_quality: Annotated[
+        float,
+        Metric(
+            "The best possible time / makespan. 1 means that this graph cannot run faster on so many threads; the "
+            "graph itself may still be the fault.",
+            Unit.SHARE,
+            "schedule quality",
+            legend="best possible time / time",
+            larger_is_better=True,
+            term="Schedule quality",
+        ),
+    ]
+    parallelism: Annotated[
+        float,
+        Metric(
+            "How many threads the graph can keep busy on average, however many there are.",
+            Unit.THREADS,
+            "T1/T∞",
+            legend="parallelism of the graph",
+            larger_is_better=True,
+            term="Parallelism, T1/T∞",
+        ),
+    ]
+    worker_time_s: Mapping[str, float] = field(default_factory=dict)
+
+
+METRICS: Mapping[str, Metric] = {
+    name: replace(note, name=name)
+    for name, hint in get_type_hints(Metrics, include_extras=True).items()
+    for note in getattr(hint, "__metadata__", ())
+    if isinstance(note, Metric)
+}
+"""All metrics by name, in their order. Each is a number, or None where it could not be measured."""
+
+
+def numbers(metrics: Metrics) -> dict[str, float | None]:
+    """The value of every metric, by name."""
+    return {name: getattr(metrics, name) for name in METRICS}

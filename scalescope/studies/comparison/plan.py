@@ -1,0 +1,148 @@
+"""Is B slower than A?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scalescope.analysis.summary import settings
+from scalescope.errors import InvalidField
+from scalescope.model import fields, parameters
+from scalescope.model.fields import Scalar
+from scalescope.model.study import StudyKind
+from scalescope.model.sweep import CLUSTER, ENVIRONMENT, Point
+from scalescope.model.trial import Trial
+from scalescope.run.request import Ask, Request
+from scalescope.store.store import SweepRun
+from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, family, further, judge, order
+from scalescope.studies.comparison.parameters import ComparisonParameters
+from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
+from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
+
+
+def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
+    """The study that `ComparisonParameters` ask for, checked completely; nothing is started.
+
+    Raises:
+        ScalescopeError: The first thing that is wrong.
+    """
+    asked = parameters.check(ComparisonParameters, given)
+    workloads = [fields.text("workloads", each) for each in asked.workloads]
+    shared = base({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
+    arms = {
+        side: {name: fields.scalar(f"{side}.{name}", value) for name, value in values.items()}
+        for side, values in (("a", asked.a), ("b", asked.b))
+    }
+    for name in (CLUSTER, ENVIRONMENT):  # said of both, where it is said of one
+        if any(name in arm for arm in arms.values()):
+            for arm in arms.values():
+                arm.setdefault(name, _default(shared, name))
+    number = quantity(asked.metric)
+    names = workloads or [shared.workload]
+    if len(set(names)) < len(names):
+        raise InvalidField("workloads", names, "each workload once")
+    pairings = []
+    for name in names:
+        question = ComparisonQuestion(
+            metric=number.text,
+            name=name if len(names) > 1 else "",
+            larger_is_slower=number.text not in LARGER_IS_BETTER,
+            smallest_effect=asked.smallest_effect,
+            max_pairs=asked.max_pairs,
+        )
+        pairings.append(_pairing(question, number, shared, name, arms))
+    design = {"metric": number.text}
+    for name in ("smallest_effect", "max_pairs"):  # as they were given: the same question has the same digest
+        design[name] = given.get(name, getattr(asked, name))
+    return Inquiry(
+        StudyKind.COMPARISON,
+        {**shared.to_mapping(), "workloads": names, **arms, **design},
+        tuple(timed(each.request, each.grow, shared.minutes) for each in pairings),
+        lambda runs: _answer(pairings, runs),
+        shared.follows,
+    )
+
+
+check = ask
+
+
+def _default(shared: Base, name: str) -> Scalar:
+    given = shared.sweep.get(name) or {CLUSTER: "simulated", ENVIRONMENT: "present"}[name]
+    return str(given["kind"]) if isinstance(given, Mapping) else str(given)
+
+
+@dataclass(frozen=True)
+class _Pairing:
+    """Pairs of one workload, as growth of a sweep. Two equal arms share a point, and take its repeats in turn."""
+
+    question: ComparisonQuestion
+    number: Quantity
+    request: Request
+    a: Point
+    b: Point
+
+    def grow(self, done: Sequence[Trial]) -> list[Ask]:
+        """The pairs to run next."""
+        pairs = self.pairs(done)
+        return [
+            self._ask(side, pair)
+            for pair in range(len(pairs), len(pairs) + further(self.question, pairs))
+            for side in order(self.request.sweep.seed, pair)
+        ]
+
+    def pairs(self, done: Sequence[Trial]) -> list[tuple[float | None, float | None]]:
+        """What was measured, pair by pair."""
+        known = {(trial.point.id, trial.repeat): trial for trial in done if not trial.warmup}
+        pairs: list[tuple[float | None, float | None]] = []
+        while True:
+            asks = [self._ask(side, len(pairs)) for side in ("a", "b")]
+            trials = [known.get((ask.point.id, ask.repeat)) for ask in asks]
+            if None in trials:
+                return pairs
+            left, right = (self.number.of(trial) for trial in trials if trial is not None)
+            pairs.append((left, right))
+
+    def _ask(self, side: str, pair: int) -> Ask:
+        point = self.a if side == "a" else self.b
+        if self.a.id != self.b.id:
+            return Ask(point, pair)
+        return Ask(point, 2 * pair + (side == "b"))
+
+
+def _pairing(
+    question: ComparisonQuestion,
+    number: Quantity,
+    shared: Base,
+    workload: str,
+    arms: Mapping[str, Mapping[str, Scalar]],
+) -> _Pairing:
+    request = shared.request(list(arms.values()), workload=workload, warmups=1)
+    points = [request.sweep.point({**shared.values, **arms[side]}, request.workload) for side in ("a", "b")]
+    same = points[0].id == points[1].id
+    if same:
+        request = shared.request(list(arms.values()), workload=workload, warmups=1, repeats=2)
+    if not is_noisy(request.sweep, points):  # nothing warms up on a virtual clock
+        request = shared.request(list(arms.values()), workload=workload, repeats=2 if same else 1)
+    left, right = _labels(points[0], points[1])
+    return _Pairing(replace(question, a=left, b=right), number, request, points[0], points[1])
+
+
+def _labels(a: Point, b: Point) -> tuple[str, str]:
+    """The two in words: what differs between them."""
+    sides = [{"workers": point.workers, "items": point.items, **settings(point)} for point in (a, b)]
+    names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
+    if not names:
+        return "A", "B, which is the same,"
+    left, right = (", ".join(f"{name}={side.get(name)}" for name in names) for side in sides)
+    return f"A ({left})", f"B ({right})"
+
+
+def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> Answer:
+    found = [judge(each.question, each.pairs(run.trials)) for each, run in zip(pairings, runs, strict=True)]
+    if len(found) == 1:
+        [only] = found
+        return Answer(only.line + because(runs[0].trials), only.to_mapping(), alarm=only.decision is Decision.SLOWER)
+    together = family(found)
+    trials = [trial for run in runs for trial in run.trials]
+    return Answer(together.line + because(trials), together.to_mapping(), alarm=together.count(Decision.SLOWER) > 0)

@@ -1,0 +1,64 @@
+"""A batch system of two shell scripts stands for the real ones, on which nothing was ever run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scalescope import clusters, leases
+from scalescope.clusters.batch.cluster import BatchCluster
+from scalescope.errors import ClusterError
+from scalescope.model.cluster import cluster_spec
+
+QSUB = """#!/bin/sh
+cp "$1" "$0.$$"
+setsid sh "$0.$$" > /dev/null 2>&1 < /dev/null &
+echo "$!.server"
+"""
+QDEL = """#!/bin/bash
+for job; do kill -TERM -- "-$job"; done
+"""
+SPEC = {"kind": "pbs", "memory_mb": 2000, "workers_per_job": 2, "tls": False, "start_timeout_s": 60}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchCluster]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    cluster = clusters.build(cluster_spec({**SPEC, "interface": "lo"}))
+    assert isinstance(cluster, BatchCluster)
+    yield cluster
+    cluster.close()
+
+
+def test_jobs_are_submitted_kept_and_cancelled(
+    cluster: BatchCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("qsub", QSUB), ("qdel", QDEL)):
+        command = tmp_path / "bin" / name
+        command.parent.mkdir(exist_ok=True)
+        command.write_text(text)
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    cluster.open()
+    cluster.scale(3, 1)
+    jobs = [int(job["id"]) for job in cluster.facts()["jobs"]]
+    assert [job["workers"] for job in cluster.facts()["jobs"]] == [2, 1]
+    with cluster.client() as client:
+        assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+    cluster.scale(2, 1)
+    assert [int(job["id"]) for job in cluster.facts()["jobs"]] == jobs[:1]
+    cluster.close()
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in jobs if psutil.pid_exists(pid)], timeout=10)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    assert leases.read_all() == ([], [])
+
+
+def test_without_its_commands_nothing_is_begun(cluster: BatchCluster) -> None:
+    with pytest.raises(ClusterError, match="qsub is not installed here"):
+        cluster.open()
+    assert leases.read_all() == ([], [])

@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.clusters.slurm.watch import LONGEST_S, SILENCE_S, Watch, excerpt
+from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import facts
+from scalescope.slurm import jobs as slurm_jobs
+
+LABEL = "scalescope-0123456789ab"
+ME = slurm_jobs.getpass.getuser()
+
+
+def line(number: int, state: str, reason: str = "None", *, start: str = "N/A", nodes: str = "", **given: str) -> str:
+    user, name, partition = given.get("user", ME), given.get("name", LABEL), given.get("partition", "main")
+    times = f"2026-01-01T10:00:00|{start}|N/A"
+    return f"{number}|{state}|{partition}|{times}|1|1|{nodes}|{user}|{name}|{reason}|{LABEL}"
+
+
+@dataclass
+class Slurm:
+    """Answers as Slurm would, and counts."""
+
+    queue: list[str] = field(default_factory=list)
+    shown: dict[str, str] = field(default_factory=dict)
+    nodes: str = "16|idle"
+    node_states: str = ""
+    silent: bool = False
+    asked: list[Sequence[str]] = field(default_factory=list)
+
+    def __call__(self, command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        self.asked.append(command)
+        if self.silent:
+            return subprocess.CompletedProcess(command, 1, "", "slurm_load_jobs error: Unable to contact controller")
+        if command[0] == "scontrol":
+            found = self.shown.get(command[-1])
+            return subprocess.CompletedProcess(command, int(found is None), found or "", "")
+        text = {"squeue": "\n".join(self.queue), "sinfo": self.node_states if "-N" in command else self.nodes}
+        return subprocess.CompletedProcess(command, 0, text[command[0]], "")
+
+    @property
+    def looks(self) -> int:
+        return sum(command[0] == "squeue" for command in self.asked)
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def slurm() -> Slurm:
+    return Slurm()
+
+
+@pytest.fixture
+def watch(slurm: Slurm, clock: Clock, tmp_path: Path) -> Watch:
+    return Watch(LABEL, log_directory=tmp_path, run=slurm, queue_timeout_s=600, clock=clock, rng=random.Random(1))
+
+
+# ------------------------------------------------------------------ nothing is wrong
+
+
+def test_where_all_workers_are_there_slurm_is_not_asked(watch: Watch, slurm: Slurm) -> None:
+    assert watch.check(4, 4) is None
+    assert watch.check(0, 0) is None
+    assert slurm.asked == []
+
+
+def test_one_command_shows_all_jobs(watch: Watch, slurm: Slurm) -> None:
+    slurm.queue = [line(number, "RUNNING", nodes=f"n{number}") for number in range(1, 200)]
+    waiting = watch.check(199, 0)
+    assert waiting is not None
+    assert (waiting.reason, waiting.estimated_start) == ("", None)
+    assert len(slurm.asked) == 1
+    assert len(watch.jobs()) == 199
+
+
+def test_waiting_is_told_with_reason_and_estimated_start(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [
+        line(1, "RUNNING", nodes="n1"),
+        line(2, "PENDING", "Resources", start="2099-01-01T10:00:00"),
+        line(3, "PENDING", "Priority"),
+        line(4, "PENDING", "Priority", start="2099-01-02T10:00:00"),
+    ]
+    watch.check(4, 1)
+    clock.now += 12
+    waiting = watch.check(4, 1)
+    assert waiting is not None
+    assert (waiting.reason, waiting.jobs, waiting.since_s) == ("Priority", 2, 12)
+    assert waiting.estimated_start == slurm_jobs.when("2099-01-01T10:00:00")
+    assert "2 Slurm jobs waiting (Priority): jobs with a higher priority are ahead" in waiting.words
+    assert "estimated start 2099-01-01 10:00, but `cluster.queue_timeout_s` ends at 2" in waiting.words
+
+
+def test_a_limit_that_one_job_may_be_above_is_waiting_and_says_so(watch: Watch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "PENDING", "AssocGrpCpuLimit")]
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "it never starts if it alone is above it" in waiting.words
+
+
+WAITING = (
+    "None, Resources, Priority, BeginTime, Dependency, Licenses, Prolog, QOSMaxJobsPerUserLimit, QOSMaxGRESPerUser, "
+    "QOSGrpNodeLimit, AssocGrpCpuLimit, NewInSlurm99"
+)
+
+
+@pytest.mark.parametrize("reason", [*WAITING.split(", "), "ReqNodeNotAvail, Reserved for maintenance"])
+def test_reasons_to_wait_are_no_errors(watch: Watch, slurm: Slurm, reason: str) -> None:
+    slurm.queue = [line(1, "PENDING", reason)]
+    assert watch.check(1, 0) is not None
+
+
+# ------------------------------------------------------------------ how often Slurm is asked
+
+
+def test_the_longer_nothing_changes_the_more_rarely_slurm_is_asked(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [line(1, "PENDING", "Priority")]
+    times = []
+    for _ in range(3000):  # ten minutes
+        before = slurm.looks
+        watch.check(1, 0)
+        if slurm.looks > before:
+            times.append(clock.now - 100)
+        clock.now += 0.2
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert len(times) < 45
+    assert max(gaps[:4]) <= 1.6
+    assert max(gap for gap, began in zip(gaps, times, strict=False) if began < 40) < 10
+    assert LONGEST_S * 0.7 < max(gaps) < LONGEST_S * 1.3
+    assert len({round(gap, 1) for gap in gaps[-8:]}) > 1, "no jitter"
+
+
+def test_a_change_is_followed_closely(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [line(1, "PENDING", "Priority")]
+    for _ in range(1000):
+        watch.check(1, 0)
+        clock.now += 0.2
+    slurm.queue = [line(1, "RUNNING", nodes="n1")]
+    clock.now += 2 * LONGEST_S
+    watch.check(1, 0)
+    looks = slurm.looks
+    clock.now += 1.3
+    watch.check(1, 0)
+    assert slurm.looks == looks + 1
+
+
+def test_when_workers_go_away_slurm_is_asked_at_once(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [line(1, "RUNNING", nodes="n1")]
+    watch.check(1, 0)
+    watch.check(1, 1)
+    clock.now += 0.1
+    slurm.queue = [line(1, "CANCELLED", nodes="n1")]
+    with pytest.raises(JobsEnded, match="CANCELLED"):
+        watch.check(1, 0)
+
+
+# ------------------------------------------------------------------ jobs that ended
+
+
+def test_many_that_ended_alike_are_one_error(watch: Watch, slurm: Slurm, tmp_path: Path) -> None:
+    slurm.queue = [line(n, "FAILED", "NonZeroExitCode", nodes="n1") for n in range(1, 17)]
+    slurm.queue += [line(17, "CANCELLED", nodes="n2"), line(18, "RUNNING")]
+    slurm.shown = {"1": f"JobId=1 JobName={LABEL} JobState=FAILED Reason=NonZeroExitCode ExitCode=127:0 StdErr="}
+    (tmp_path / f"{LABEL}-1.err").write_text("line 14: /opt/python: No such file or directory\n")
+    with pytest.raises(JobsEnded) as found:
+        watch.check(18, 0)
+    error = found.value
+    assert error.what == f"16 Slurm jobs of {LABEL} ended too early: FAILED NonZeroExitCode, ExitCode=127:0"
+    assert "jobs 1, 2, 3, 4, 5, 6, 7, 8 and 8 more on n1; others of it: 1 CANCELLED" in error.where
+    assert "/opt/python: No such file or directory" in error.cause
+    assert "does not exist on the node" in error.cause
+    assert len(error.job_ids) == 17
+    assert not error.may_return
+    assert sum(command[0] == "scontrol" for command in slurm.asked) == 1
+
+
+def test_jobs_that_were_dismissed_are_never_spoken_of_again(watch: Watch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "CANCELLED", nodes="n1")]
+    with pytest.raises(JobsEnded) as found:
+        watch.check(1, 0)
+    assert found.value.may_return
+    watch.dismiss(found.value.job_ids)
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "no job" in waiting.words
+
+
+def test_a_job_that_slurm_forgot_is_told(watch: Watch, slurm: Slurm) -> None:
+    watch.expect(["7"])
+    with pytest.raises(JobsEnded, match="Slurm no longer knows how") as found:
+        watch.check(1, 0)
+    assert found.value.job_ids == ("7",)
+
+
+def test_a_forgotten_number_that_is_anothers_by_now_is_not_ours(watch: Watch, slurm: Slurm) -> None:
+    slurm.shown = {"7": "JobId=7 JobName=other JobState=RUNNING Reason=None NodeList=n3"}
+    watch.expect(["7"])
+    with pytest.raises(JobsEnded, match="Slurm no longer knows how"):
+        watch.check(1, 0)
+
+
+def test_a_lost_node_is_named_and_its_job_may_return(watch: Watch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "CANCELLED", nodes="n3")]
+    slurm.node_states = "n3|down*|Not responding"
+    with pytest.raises(JobsEnded) as found:
+        watch.check(1, 0)
+    assert "n3 is down* (Not responding)" in found.value.cause
+    assert found.value.may_return
+
+
+def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [line(1, "COMPLETING", "TimeLimit", nodes="n3")]
+    assert watch.check(1, 0) is not None
+    clock.now += 3
+    with pytest.raises(JobsEnded, match="COMPLETING TimeLimit") as found:
+        watch.check(1, 0)
+    assert "time limit was reached" in found.value.cause
+
+
+def test_jobs_of_others_are_not_ours(watch: Watch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "FAILED", user="root2"), line(2, "FAILED", name=LABEL + "0"), "nonsense", "a|b"]
+    watch.check(1, 0)
+    assert watch.jobs() == []
+
+
+# ------------------------------------------------------------------ jobs that never start
+
+
+@pytest.mark.parametrize(
+    ("reason", "step"),
+    [
+        ("PartitionTimeLimit", "cluster.walltime"),
+        ("PartitionDown", "cluster.partition"),
+        ("PartitionNodeLimit", "MaxNodes"),
+        ("DependencyNeverSatisfied", "--dependency"),
+        ("JobHeldUser", "scontrol release 1"),
+        ("JobHeldAdmin", "scontrol release 1"),
+        ("launch failed requeued held", "scontrol release 1"),
+        ("InvalidAccount", "cluster.account"),
+        ("InvalidQOS", "cluster.qos"),
+        ("User's group not permitted to use this partition", "AllowGroups"),
+        ("BadConstraints", "cluster.constraint"),
+        ("QOSMaxCpuPerJobLimit", "sacctmgr"),
+        ("AssocMaxWallDurationPerJobLimit", "sacctmgr"),
+        ("QOSMinCpuNotSatisfied", "sacctmgr"),
+    ],
+)
+def test_what_never_starts_is_an_error_at_once(watch: Watch, slurm: Slurm, reason: str, step: str) -> None:
+    slurm.queue = [line(1, "PENDING", reason), line(2, "PENDING", "Resources")]
+    with pytest.raises(JobsEnded, match="can never start") as found:
+        watch.check(2, 0)
+    assert reason in found.value.what
+    assert step in found.value.next_step
+    assert found.value.job_ids == ("1",)
+    assert not found.value.may_return
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+        "ReqNodeNotAvail, UnavailableNodes:n[14-15]",
+        "ReqNodeNotAvail, May be reserved for other job",
+    ],
+)
+def test_reasons_that_are_never_only_without_nodes(watch: Watch, slurm: Slurm, clock: Clock, reason: str) -> None:
+    slurm.queue = [line(1, "PENDING", reason)]
+    slurm.nodes = "14|down*\n1|mixed"
+    assert watch.check(1, 0) is not None
+    slurm.nodes = "14|down*\n1|drained\n1|draining"
+    with pytest.raises(JobsEnded, match="can never start") as found:
+        watch.check(1, 0)
+    assert "sinfo -R" in found.value.next_step
+
+
+def test_a_job_that_names_a_lost_node_never_starts(watch: Watch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3")]
+    slurm.shown = {"1": f"JobId=1 JobName={LABEL} ReqNodeList=n3 ExcNodeList=(null)"}
+    slurm.node_states = "n3|down*|Not responding"
+    with pytest.raises(JobsEnded, match="can never start"):
+        watch.check(1, 0)
+
+
+def test_the_queue_has_a_budget_of_its_own(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [line(1, "PENDING", "Priority")]
+    watch.check(1, 0)
+    clock.now += 599
+    assert watch.check(1, 0) is not None
+    clock.now += 2
+    with pytest.raises(ClusterError, match="did not start within 600 s: Priority") as found:
+        watch.check(1, 0)
+    assert not isinstance(found.value, JobsEnded)
+
+
+# ------------------------------------------------------------------ Slurm itself
+
+
+def test_a_controller_that_restarts_is_waited_for(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.silent = True
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "Slurm does not answer" in waiting.words
+    clock.now += SILENCE_S + 1
+    with pytest.raises(ClusterError, match="Slurm does not answer") as found:
+        watch.check(1, 0)
+    assert "Unable to contact controller" in found.value.cause
+
+
+def test_no_slurm_here_is_an_error_at_once(tmp_path: Path) -> None:
+    watch = Watch(LABEL, log_directory=tmp_path, run=slurm_jobs.commands({"PATH": str(tmp_path)}))
+    with pytest.raises(ClusterError, match="squeue is not installed here"):
+        watch.check(1, 0)
+
+
+def test_the_users_own_settings_of_squeue_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQUEUE_PARTITION", "other")
+    monkeypatch.setenv("SCANCEL_INTERACTIVE", "yes")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
+    shown = slurm_jobs.commands()(("env",), "").stdout
+    assert "SQUEUE_PARTITION" not in shown
+    assert "SCANCEL_INTERACTIVE" not in shown
+    assert "SBATCH_ACCOUNT=mine" in shown
+
+
+# ------------------------------------------------------------------ texts
+
+
+def test_the_excerpt_of_a_log_keeps_the_first_error_of_a_chain() -> None:
+    text = "started\nValueError: no such interface\n" + "  at x\n" * 40 + "RuntimeError: failed to start"
+    assert excerpt(text).splitlines()[:2] == ["ValueError: no such interface", "..."]
+    assert excerpt(text).splitlines()[-1] == "RuntimeError: failed to start"
+    assert excerpt("one\ntwo\n") == "one\ntwo"
+    assert excerpt("") == ""
+    assert excerpt("12:00 - distributed.worker - INFO - Stopping worker\nKilled\n") == "Killed"
+    assert len(excerpt("x" * 100_000)) <= 2000
+
+
+def test_fields_of_scontrol_may_hold_blanks() -> None:
+    fields = slurm_jobs.parse_scontrol(
+        "JobId=4 JobName=x JobState=PENDING Reason=Nodes required for job are DOWN, DRAINED Dependency=(null) "
+        "Comment=a b NodeList= TRES=cpu=1,mem=100M StdErr=/logs/a b-4.err"
+    )
+    assert fields["Reason"] == "Nodes required for job are DOWN, DRAINED"
+    assert (fields["Dependency"], fields["NodeList"], fields["StdErr"]) == ("", "", "/logs/a b-4.err")
+    assert fields["TRES"] == "cpu=1,mem=100M"
+
+
+def test_times_that_slurm_does_not_know() -> None:
+    assert [slurm_jobs.when(text) for text in ("N/A", "Unknown", "None", "")] == [None] * 4
+    assert slurm_jobs.when("2026-01-01T10:00:00") is not None
+
+
+def test_a_comment_is_taken_exactly() -> None:
+    (job,) = slurm_jobs.parse_squeue(line(1, "RUNNING") + " ")
+    assert job.comment == LABEL + " "
+    (job,) = slurm_jobs.parse_squeue(line(1, "RUNNING").replace(f"|{LABEL}", "|x|y|z", 2)[:-1])
+    assert job.comment != LABEL
+
+
+# ------------------------------------------------------------------ facts
+
+
+SACCT = """\
+7|COMPLETED|0:0|2026-01-01T10:00:00|2026-01-01T10:01:30|2026-01-01T10:11:30|00:01:30|n[1-2]|cpu=8,gres/gpu=2,mem=4G||gpu|None
+7.batch|COMPLETED|0:0|2026-01-01T10:01:30|2026-01-01T10:01:30|2026-01-01T10:11:30||n1|cpu=4|63880K||
+7.0|COMPLETED|0:0|2026-01-01T10:01:30|2026-01-01T10:01:30|2026-01-01T10:11:30||n2|cpu=4|1.50G||
+8|CANCELLED by 1000|0:0|2026-01-01T10:00:00|Unknown|2026-01-01T10:11:30|00:11:30|None assigned|||gpu|Resources|
+"""
+
+
+def test_facts_from_accounting() -> None:
+    first, second = facts.parse_sacct(SACCT)
+    assert (first["queue_wait_s"], first["run_s"], first["nodes"]) == (90.0, 600.0, "n[1-2]")
+    assert first["tres"] == {"cpu": "8", "gres/gpu": "2", "mem": "4G"}
+    assert first["max_rss_bytes"] == int(1.5 * 2**30)
+    assert (second["state"], second["queue_wait_s"], second["nodes"]) == ("CANCELLED by 1000", None, "")
+    assert second["max_rss_bytes"] is None
+
+
+def test_what_is_not_known_is_said(watch: Watch) -> None:
+    def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        answers = {
+            "sacct": (1, "", "Slurm accounting storage is disabled"),
+            "sstat": (0, "", "sstat: error: No steps running for job 1"),
+            "squeue": (0, line(1, "RUNNING", nodes="n1", start="2026-01-01T10:00:05") + "\n" + line(2, "FAILED"), ""),
+        }
+        if "-O" in command:
+            return subprocess.CompletedProcess(command, 0, " 1 0 cpu=1,mem=1G\n 2 768 cpu=1\n", "")
+        return subprocess.CompletedProcess(command, *answers[command[0]])
+
+    found: dict[str, Any] = facts.job_facts(LABEL, run=run, job_ids=["1", "2", "9"])
+    assert found["source"] == "squeue and sstat"
+    assert [(job["id"], job["queue_wait_s"], job["exit_code"]) for job in found["jobs"]] == [
+        ("1", 5.0, ""),
+        ("2", None, "3:0"),
+    ]
+    assert found["queue_wait_s"] == {"max": 5.0, "median": 5.0}
+    assert found["absent"] == [
+        "accounting: Slurm accounting storage is disabled",
+        "MaxRSS of jobs that have ended: only accounting keeps it",
+        "MaxRSS: No steps running for job 1",
+        "jobs 9: Slurm has forgotten them",
+    ]
+
+
+def test_facts_of_a_slurm_that_does_not_answer(slurm: Slurm) -> None:
+    slurm.silent = True
+    found = facts.job_facts(LABEL, run=slurm)
+    assert found["jobs"] == []
+    assert "Unable to contact controller" in found["absent"][0]
+
+
+SIZES = [("63880K", 63880 * 1024), ("1.5G", 3 << 29), ("0", 0), ("", None), ("?", None)]
+
+
+@pytest.mark.parametrize(("text", "count"), SIZES)
+def test_sizes(text: str, count: int | None) -> None:
+    assert facts.size(text) == count

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.diagnosis import levels
+
+
+@given(st.data(), st.integers(1, 6), st.integers(1, 3))
+def test_the_timeline_agrees_with_the_ledger(cluster, task, find, data, workers, threads):
+    """On any small workload; and all findings keep what every finding must (the fixture checks it)."""
+    tasks = []
+    for i in range(data.draw(st.integers(1, 25))):
+        needs = data.draw(st.lists(st.integers(0, i - 1), max_size=2, unique=True)) if i else []
+        on = data.draw(st.sampled_from([(), (), (0,)]))
+        seconds = data.draw(st.sampled_from([0.001, 0.1, 1.0, 1.1, 30.0]))
+        tasks.append(
+            task(seconds, data.draw(st.sampled_from("ab")), tuple(needs), on=on, pinned=data.draw(st.booleans()))
+        )
+    observation = cluster(workers, threads, gap_s=0.01).run(tasks)
+    line = levels.timeline(observation)
+    idle = observation.seconds("no_runnable_task", "not_assigned", "tail")
+    assert line.integral(line.idle) == pytest.approx(idle, abs=1e-6)
+    assert line.integral(np.minimum(line.idle, line.waiting)) == pytest.approx(
+        observation.seconds("not_assigned"), abs=1e-6
+    )
+    find(observation)
+
+
+def test_a_long_trial_is_cut_into_cells_without_loss(cluster, task, monkeypatch):
+    monkeypatch.setattr(levels, "MAX_CELLS", 40)
+    observation = cluster(3).run([task(1.0 + i % 3) for i in range(200)])
+    line = levels.timeline(observation)
+    assert len(line.edges) <= 60
+    assert line.integral(line.occupied) == pytest.approx(observation.seconds("busy"))
+    assert line.integral(line.capacity) == pytest.approx(3 * observation.attempts.makespan)
+
+
+def test_rounds_of_one_function_are_batches(cluster, task, graph):
+    tasks = [task(1.0 + round_, graph=round_) for round_ in range(3) for _ in range(7)]
+    observation = cluster(4).run(tasks, [graph(), graph(after=0, at=0.1), graph(after=1, at=0.1)])
+    found = levels.batches(observation)
+    assert found.size.tolist() == [7, 7, 7]
+    assert found.median.tolist() == pytest.approx([1.0, 2.0, 3.0])

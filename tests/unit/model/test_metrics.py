@@ -1,0 +1,48 @@
+"""What is declared of metrics is complete, and what the documentation says."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from scalescope.model.metrics import METRICS, Metric, Metrics
+from scalescope.report.html.glossary import TERMS
+from scalescope.report.rows import MEASURED
+from scalescope.studies.symptom import LARGER_IS_BETTER, NAMES
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_every_number_of_a_trial_is_declared():
+    assert [*METRICS, "worker_time_s"] == [field.name for field in fields(Metrics)]
+    assert list(METRICS) == [metric.name for metric in METRICS.values()]
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
+def test_a_declaration_says_what_it_must(metric: Metric):
+    assert metric.help.endswith(".")
+    assert metric.title
+    assert len(metric.short) < len(metric.title)
+
+
+def test_what_follows_from_declarations():
+    assert set(METRICS) < set(NAMES)
+    assert list(MEASURED) == [
+        "tasks", "widest_stage", "workers_used", "peak_parallelism", "makespan_s", "ideal_s", "efficiency",
+    ]  # fmt: skip
+    assert {"efficiency", "workers_used", "busy"} < LARGER_IS_BETTER
+    assert "makespan_s" not in LARGER_IS_BETTER
+    assert {"Efficiency", "Schedule quality", "Makespan"} < {term for term, _ in TERMS}
+
+
+def test_the_page_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("generate_metrics", DOCS / "generate_metrics.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    written = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    assert written == generator.page(), "run `python docs/generate_metrics.py`"

@@ -1,0 +1,72 @@
+"""What studies and isolations may be given, each declared once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from scalescope.errors import InvalidField
+from scalescope.model.parameters import check, declared
+from scalescope.model.study import StudyKind
+from scalescope.studies import STUDIES
+from scalescope.studies.comparison.judge import ComparisonQuestion
+from scalescope.studies.isolation.parameters import IsolationParameters
+from scalescope.studies.release.judge import ReleaseQuestion
+from scalescope.studies.threshold.question import ThresholdQuestion
+
+CLASSES: dict[str, Any] = {each.flow: each.parameters for each in STUDIES.values()} | {"isolate": IsolationParameters}
+QUESTIONS: dict[str, Any] = {
+    "find-threshold": ThresholdQuestion(1, 2),
+    "find-release": ReleaseQuestion(("1", "2")),
+    "compare": ComparisonQuestion(),
+}
+
+
+def test_every_kind_of_study_is_in_the_table() -> None:
+    assert set(STUDIES) == set(StudyKind)
+    assert len({each.flow for each in STUDIES.values()}) == len(STUDIES)
+
+
+@pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
+def test_nothing_need_be_given_and_everything_is_explained(cls: Any) -> None:
+    assert check(cls, {}) == cls()
+    found = declared(cls)
+    assert {each.name for each in found} == set(asdict(cls()))
+    assert all(each.about.help.endswith(".") for each in found)
+    options = [option for each in found for option in each.about.option]
+    assert len(set(options)) == len(options)
+    assert all(each.check(each.default) == each.default for each in found)
+
+
+@pytest.mark.parametrize(("flow", "question"), QUESTIONS.items(), ids=QUESTIONS)
+def test_a_question_has_the_same_defaults(flow: str, question: Any) -> None:
+    given = asdict(CLASSES[flow]())
+    names = {"max_points", "max_repeats", "min_jump", "max_pairs", "smallest_effect"}
+    shared = {name for name in names if hasattr(question, name)}
+    assert shared
+    assert {name: getattr(question, name) for name in shared} == {name: given[name] for name in shared}
+
+
+@pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
+@pytest.mark.parametrize(("name", "value"), [("minutes", 0), ("minutes", float("nan")), ("run", 3), ("no_such", 1)])
+def test_what_is_wrong_is_named(cls: Any, name: str, value: object) -> None:
+    with pytest.raises(InvalidField) as raised:
+        check(cls, {name: value})
+    assert raised.value.field == name
+
+
+def test_declarations_load_nothing_heavy() -> None:
+    """The command line reads them each time it is called."""
+    script = (
+        "import sys\n"
+        "from scalescope.studies import STUDIES\n"
+        "from scalescope.studies.isolation.parameters import IsolationParameters\n"
+        "assert all(each.parameters for each in STUDIES.values())\n"
+        "print({'numpy', 'sqlalchemy', 'distributed', 'prefect', 'rich'} & set(sys.modules) or 'none')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "none"
