@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from scalescope.analysis.worker_time import TITLES
 from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
 from scalescope.diagnosis.registry import NOTEWORTHY, SEVERE, Cause
 from scalescope.model.finding import Severity
+from scalescope.model.metrics import PARTS
 
 PAGE = Path(__file__).with_name("causes.md")
 HIGH, MEDIUM, LOW, INFO = (severity.word for severity in Severity)
@@ -42,7 +42,7 @@ def _section(cause: Cause[object]) -> str:
     said = {
         "Needs": cause.needs,
         "Ruled out by": cause.ruled_out_by,
-        "Explains worker time": ", ".join(TITLES[part] for part in cause.parts),
+        "Explains worker time": ", ".join(PARTS[part].title for part in cause.parts),
         "Rules out": _codes(cause.rules_out),
         "Remedy": cause.remedy,
     }

@@ -56,7 +56,7 @@ def packages_digest(versions: dict[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Load:
+class CpuShares:
     """Where the CPU time of the host went, as shares of all its CPUs."""
 
     ours: float  # used by our processes
@@ -87,7 +87,7 @@ class HostLoad:
 
     def __init__(self, roots: Iterable[int] | None = None) -> None:
         self.roots = {os.getpid()} if roots is None else set(roots)
-        self.load: Load | None = None
+        self.load: CpuShares | None = None
         self.reason = "not measured yet"
         self._before: _Ticks | None = None
 
@@ -108,7 +108,7 @@ class HostLoad:
         others = max(elapsed - idle - stolen - ours, 0)
         cpus = os.cpu_count() or 1
         self.reason = ""
-        self.load = Load(
+        self.load = CpuShares(
             ours=ours / elapsed,
             others=others / elapsed,
             stolen=stolen / elapsed,

@@ -12,14 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import scalescope
-from scalescope import errors, leases
-from scalescope.driver import suitable
+from scalescope import errors, interpreters, leases
 from scalescope.driver.channel import utc_now
 from scalescope.driver.protocol import (
     Close,
@@ -28,11 +27,12 @@ from scalescope.driver.protocol import (
     Message,
     Open,
     Opened,
-    Progress,
+    PhaseBegan,
     Ready,
     Reply,
     RunTrial,
     TrialDone,
+    TrialResult,
     decode_reply,
     encode,
 )
@@ -68,21 +68,12 @@ _HINTS = {
 T = TypeVar("T", Ready, Opened, TrialDone)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a trial."""
+@dataclass(frozen=True, kw_only=True)
+class Outcome(TrialResult):
+    """What came of a trial, and where its records are."""
 
-    state: TrialState  # what it is worth
-    reason: str  # why it is not valid; empty when it is
-    started_at: str  # wall clock in UTC, ISO 8601
-    real_s: float  # real seconds that it took
-    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it did not return
-    warnings: tuple[str, ...]  # about the quality of the capture
-    facts: Mapping[str, Any]  # what the driver knows of it
+    state: TrialState
     spool: Path  # folder of its raw records (`records.spool` in the format of `scalescope.model.spool`)
-    result: Any = None  # what the workload returned
-    # `type`, `message` and `traceback` of what was raised, if anything was
-    error: Mapping[str, str] | None = field(default=None)
 
 
 class Driver:
@@ -263,10 +254,10 @@ class Driver:
             ready = self._expect(Ready, timeout_s, timeout_s)
         except DriverError:
             if self._exited():
-                suitable.explain(python)
+                interpreters.explain(python)
             raise
         if "distributed" in ready.versions:  # else it was installed without its metadata
-            suitable.refuse_old(python, ready.versions["distributed"])
+            interpreters.refuse_old(python, ready.versions["distributed"])
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
 
@@ -290,18 +281,8 @@ class Driver:
                 next_step="this is a defect of Scalescope",
             )
         self._ending = self._ending or done.ending
-        return Outcome(
-            state=TrialState(done.state),
-            reason=done.reason,
-            started_at=done.started_at,
-            real_s=done.real_s,
-            elapsed_s=done.elapsed_s,
-            warnings=done.warnings,
-            facts=done.facts,
-            spool=spool,
-            result=done.result,
-            error=done.error,
-        )
+        answered = {each.name: getattr(done, each.name) for each in fields(TrialResult)}
+        return Outcome(**(answered | {"state": TrialState(done.state)}), spool=spool)
 
     def _send(self, message: Message) -> None:
         assert self._process.stdin is not None
@@ -326,7 +307,7 @@ class Driver:
             reply = self._next(deadline if end is None else end, wanted.__name__)
             if isinstance(reply, wanted):
                 return reply
-            if isinstance(reply, Progress):
+            if isinstance(reply, PhaseBegan):
                 deadline = time.monotonic() + reply.limit_s + SILENCE_MARGIN_S
                 if reply.phase != "clearing":
                     self._phase = reply.phase
@@ -337,7 +318,9 @@ class Driver:
             elif isinstance(reply, Closed):
                 raise self._died(reply.reason)
             else:
-                raise DriverError(f"the driver said {reply.kind!r} unasked", where=f"driver process {self.pid}")
+                raise DriverError(
+                    f"the driver said {reply.kind!r}, which nobody had asked for", where=f"driver process {self.pid}"
+                )
 
     def _next(self, deadline: float, wanted: str) -> Reply:
         while True:

@@ -1,7 +1,7 @@
 """What the driver and its parent say to each other: one JSON object a line, over the driver's standard streams.
 
 The parent sends requests, the driver replies. `open` is answered by `opened` or `failed`; `trial` by `trial`; `close`
-by `closed`. `ready` comes first, unasked; `progress` may come at any time while a request is served. A message of an
+by `closed`. `ready` comes first; `progress` may come at any time while a request is served. A message of an
 unknown kind, with an unknown or missing field, or with a value of the wrong type raises `DriverError`: both ends are
 of one version, so anything unexpected means that the stream is corrupt.
 """
@@ -27,20 +27,13 @@ class Message:
 
 @dataclass(frozen=True)
 class Open(Message):
-    """Open a cluster.
-
-    Attributes:
-        cluster: Its specification (`ClusterSpec.to_mapping`).
-        folder: For the logs of its workers.
-        seed: Of whatever is random in it.
-        dask_config: Dask configuration keys to set before.
-    """
+    """Open a cluster."""
 
     kind: ClassVar[str] = "open"
-    cluster: Mapping[str, Any]
-    folder: str
-    seed: int = 0
-    dask_config: Mapping[str, Any] = field(default_factory=dict)
+    cluster: Mapping[str, Any]  # its specification (`ClusterSpec.to_mapping`)
+    folder: str  # for the logs of its workers
+    seed: int = 0  # of whatever is random in it
+    dask_config: Mapping[str, Any] = field(default_factory=dict)  # keys to set before
 
 
 @dataclass(frozen=True)
@@ -68,22 +61,14 @@ class Close(Message):
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """The driver runs.
-
-    Attributes:
-        pid: Its process, and process group where it has one of its own.
-        python: Version of its interpreter.
-        versions: Of the packages that decide what is measured.
-        host: Facts of the machine.
-        packages: Every installed distribution and its version.
-    """
+    """The driver runs."""
 
     kind: ClassVar[str] = "ready"
-    pid: int
-    python: str
-    versions: Mapping[str, Any]
-    host: Mapping[str, Any]
-    packages: Mapping[str, Any]
+    pid: int  # its process, and process group where it has one of its own
+    python: str  # version of its interpreter
+    versions: Mapping[str, Any]  # of the packages that decide what is measured
+    host: Mapping[str, Any]  # facts of the machine
+    packages: Mapping[str, Any]  # every installed distribution and its version
 
 
 @dataclass(frozen=True)
@@ -95,36 +80,36 @@ class Opened(Message):
 
 
 @dataclass(frozen=True)
-class Progress(Message):
-    """What the driver does now.
-
-    Attributes:
-        phase: One word.
-        text: For a person.
-        limit_s: Real seconds within which it will speak again; after that it is stuck.
-    """
+class PhaseBegan(Message):
+    """What the driver does now."""
 
     kind: ClassVar[str] = "progress"
-    phase: str
-    text: str
-    limit_s: float
+    phase: str  # one word
+    text: str  # for a person
+    limit_s: float  # real seconds within which it will speak again; after that it is stuck
 
 
-@dataclass(frozen=True)
-class TrialDone(Message):
+@dataclass(frozen=True, kw_only=True)
+class TrialResult:
     """How a trial went."""
 
-    kind: ClassVar[str] = "trial"
-    key: str  # as in the request
     state: str  # `valid`, `failed` or `invalid`
-    reason: str  # why it is not valid
-    error: Mapping[str, Any] | None  # `type`, `message` and `traceback` of what was raised, if anything was
+    reason: str  # why it is not valid; empty when it is
     started_at: str  # wall clock in UTC, ISO 8601
     real_s: float  # real seconds that the trial took, capture included
-    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; null when it did not return
+    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it did not return
     warnings: tuple[str, ...]  # about the quality of the capture
     facts: Mapping[str, Any]  # what a reader of the result must know
     result: Any = None  # what the workload returned
+    error: Mapping[str, Any] | None = None  # `type`, `message` and `traceback` of what was raised, if anything was
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialDone(TrialResult, Message):
+    """A trial has ended."""
+
+    kind: ClassVar[str] = "trial"
+    key: str  # as in the request
     ending: bool = False  # the driver ends after this reply
 
 
@@ -154,10 +139,10 @@ class Closed(Message):
 
 
 Request = Open | RunTrial | Close
-Reply = Ready | Opened | Progress | TrialDone | Failed | Closed
+Reply = Ready | Opened | PhaseBegan | TrialDone | Failed | Closed
 
 _REQUESTS: dict[str, type[Message]] = {cls.kind: cls for cls in (Open, RunTrial, Close)}
-_REPLIES: dict[str, type[Message]] = {cls.kind: cls for cls in (Ready, Opened, Progress, TrialDone, Failed, Closed)}
+_REPLIES: dict[str, type[Message]] = {cls.kind: cls for cls in (Ready, Opened, PhaseBegan, TrialDone, Failed, Closed)}
 
 
 def encode(message: Message) -> bytes:

@@ -19,19 +19,19 @@ from scalescope.capture import host
 from scalescope.driver.attempt import Attempt, judge, plain
 from scalescope.driver.channel import Channel, real_seconds, take_over_streams, utc_now
 from scalescope.driver.lifeline import Lifeline
+from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.protocol import (
     Close,
     Closed,
     Failed,
     Open,
     Opened,
-    Progress,
+    PhaseBegan,
     Ready,
     RunTrial,
     TrialDone,
     decode_request,
 )
-from scalescope.driver.session import Session
 from scalescope.driver.watchdog import Watchdog, where
 from scalescope.errors import DriverError, ScalescopeError
 from scalescope.model.trial import TrialState
@@ -69,7 +69,7 @@ class _Running:
     began: float
 
 
-class Server:
+class DriverServer:
     """Serves the requests of one parent.
 
     The main thread serves; the threads of `Lifeline` and `Watchdog` end the process when there is a reason. Whoever
@@ -82,7 +82,7 @@ class Server:
         self._watchdog = Watchdog(self._expired)
         self._lifeline = Lifeline(self._received, self._parent_gone, self._signalled, requests=requests)
         self._packages = host.packages()
-        self._session = Session(self._enter, host.packages_digest(self._packages))
+        self._cluster = OpenCluster(self._enter, host.packages_digest(self._packages))
         self._main = threading.get_ident()
         self._lock = threading.Lock()
         self._trial: _Running | None = None
@@ -107,7 +107,7 @@ class Server:
     # ---------------------------------------------------------------- requests, on the main thread
 
     def _next(self) -> Open | RunTrial | _Stop:
-        with self._session.idle():
+        with self._cluster.idle():
             while True:
                 request = self._requests.get()
                 if isinstance(request, _Stop):
@@ -118,7 +118,7 @@ class Server:
 
     def _open(self, request: Open) -> None:
         try:
-            facts = self._session.open(request)
+            facts = self._cluster.open(request)
         except ScalescopeError as error:
             self._channel.send(Failed.of(error))
         except Exception as error:
@@ -133,11 +133,11 @@ class Server:
             if self._ending:
                 return
             self._trial = running
-        attempt = self._session.run(request)
+        attempt = self._cluster.run(request)
         state, reason = judge(attempt)
         self._settle(running, attempt, state, reason)
         try:
-            self._session.clear()
+            self._cluster.clear()
         except Exception:
             logger.exception("the cluster could not be cleared after trial %s", request.key)
             self._end_in_order(_Stop("the cluster could not be cleared after a trial", EXIT_STUCK))
@@ -168,7 +168,7 @@ class Server:
 
     def _enter(self, phase: str, limit_s: float, text: str) -> None:
         self._watchdog.enter(phase, limit_s)
-        self._channel.send(Progress(phase, text, limit_s))
+        self._channel.send(PhaseBegan(phase, text, limit_s))
 
     # ---------------------------------------------------------------- reasons to end, on other threads
 
@@ -195,7 +195,7 @@ class Server:
         if phase == "closing":
             logger.error("the cluster was not closed within %g s", limit_s)
             _exit(_Stop("closing took too long", EXIT_STUCK), clean=False)
-        seen = where(self._main, self._session.function)
+        seen = where(self._main, self._cluster.function)
         logger.error("timed out after %g s of real time in phase %r; the threads are:", limit_s, phase)
         faulthandler.dump_traceback(all_threads=True)
         self._end(_Stop(f"timed out after {limit_s:g} s of real time while {phase}; last seen: {seen}", EXIT_STUCK))
@@ -213,7 +213,7 @@ class Server:
                 return
         else:
             self._settle(running, Attempt(), TrialState.INVALID, stop.reason, ending=True)
-        closer = threading.Thread(target=self._session.abandon, name="scalescope-closer", daemon=True)
+        closer = threading.Thread(target=self._cluster.abandon, name="scalescope-closer", daemon=True)
         closer.start()
         closer.join(CLOSE_LIMIT_S - PATIENCE_S)
         if closer.is_alive():
@@ -225,7 +225,7 @@ class Server:
         self._watchdog.enter("closing", CLOSE_LIMIT_S)
         clean = True
         try:
-            self._session.close()
+            self._cluster.close()
         except Exception:
             logger.exception("the cluster was not closed in order")
             clean = False
@@ -251,7 +251,7 @@ def main() -> NoReturn:
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.WARNING)
     for handler in logging.getLogger("distributed").handlers:
         handler.setLevel(logging.WARNING)  # the log is for what went wrong; it has a line per worker otherwise
-    Server(requests, channel).serve()
+    DriverServer(requests, channel).serve()
 
 
 def _version(name: str) -> str | None:

@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scalescope.environments import needs, shelf, uv
-from scalescope.environments.interpreter import Interpreter, look
 from scalescope.environments.locks import BUILD, USE, Lock, hold
 from scalescope.environments.shelf import Manifest
-from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
+from scalescope.errors import EnvironmentUnavailable
+from scalescope.interpreters import Interpreter, look, refuse_without_distributed
 from scalescope.model.environment import Environment
 
 _FORMAT = 1  # of the folders; another number makes all of them anew
@@ -61,12 +61,7 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
         return _of(environment, _present(), began)
     if environment.python:
         found = look(environment.python)
-        if needs.DRIVER not in found.packages:
-            raise EnvironmentFailed(
-                f"{environment.python} cannot run trials",
-                cause=f"it has no {needs.DRIVER}",
-                next_step=f"{environment.python} -m pip install {needs.DRIVER}",
-            )
+        refuse_without_distributed(found)
         return _of(environment, found, began)
     try:
         folder = shelf.folder() / _key(environment)
@@ -77,7 +72,7 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
             f"environment {_shown(environment)} cannot be kept",
             where=str(shelf.folder()),
             cause=str(error),
-            next_step=f"have another folder by {shelf.VARIABLE}",
+            next_step=f"set {shelf.VARIABLE} to another folder",
         ) from error
     found = Interpreter(shelf.interpreter(folder), manifest.python_version, manifest.packages, manifest.digest)
     return _of(environment, found, began, fresh=fresh)

@@ -15,14 +15,14 @@ TIMEOUT_S = 1800.0
 _SHOWN_LINES = 15
 _SECRET = re.compile(r"(?<=://)[^/\s]*@")
 _HINTS = {  # what uv says where not the requirements are at fault, and what that suggests
-    "No space left on device": "make room, or have another folder by SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR",
+    "No space left on device": "make room, or set SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR to other folders",
     "authentication credentials": "give uv the credentials of the package index",
     "network was disabled": "unset UV_OFFLINE, or install it once where there is a network",
     "connectivity is disabled": "unset UV_OFFLINE, or install it once where there is a network",
     "Failed to fetch": "check the network, the proxy and uv's index settings, then repeat",
     "error sending request": "check the network, the proxy and uv's index settings, then repeat",
     "Failed to download": "check the network, the proxy and uv's index settings, then repeat",
-    "Permission denied": "make that path writable, or have another folder by SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR",
+    "Permission denied": "make that path writable, or set SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR to other folders",
 }
 
 

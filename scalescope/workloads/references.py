@@ -113,6 +113,8 @@ def _from_file(place: str, reference: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))  # as `python path.py` would: it may import what lies beside it
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -44,8 +44,8 @@ import dask
 import distributed
 from distributed import Client, Scheduler, Worker, protocol
 
+from scalescope.capture.recording import Capture
 from scalescope.capture.reports import REPORT_TASKS
-from scalescope.capture.session import Capture
 from scalescope.model import spool
 
 BATCH = 10_000

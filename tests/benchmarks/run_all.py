@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 COMMANDS = (
+    ("bench_first_verdict.py",),
     ("bench_clusters.py",),
     ("bench_simulated.py", "--local"),
     ("bench_recorder.py", "--tasks", "100000", "--pairs", "7"),

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalescope.run.engine import read_records
 
 from scalescope import environments, workloads
 from scalescope.analysis.measure import measure
@@ -25,6 +24,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.metrics import WORKER_TIME
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import TrialState
+from scalescope.run.trials import read_records
 
 pytestmark = pytest.mark.timeout(280)
 

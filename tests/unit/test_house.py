@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from scalescope import workloads
-from scalescope.diagnosis.registry import Cause, all_causes
-from scalescope.model.cluster import KINDS
+from scalescope.diagnosis.causes import BY_CODE
+from scalescope.diagnosis.registry import Cause
+from scalescope.model.cluster import kinds
 from scalescope_flows import orchestrator
 
 ROOT = Path(__file__).parents[2]
@@ -96,14 +97,14 @@ def test_a_workload_is_described(workload: workloads.Workload) -> None:
     assert all(parameter.help.endswith(".") for parameter in workload.parameters)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds())
 def test_a_cluster_kind_is_described(kind: str) -> None:
-    spec = KINDS[kind]
+    spec = kinds()[kind]
     assert spec.kind == kind
     assert not (spec.__doc__ or f"{spec.__name__}(").startswith(f"{spec.__name__}(")  # a dataclass writes that itself
 
 
-@pytest.mark.parametrize("cause", all_causes(), ids=lambda cause: cause.code)
+@pytest.mark.parametrize("cause", BY_CODE.values(), ids=lambda cause: cause.code)
 def test_a_cause_is_described(cause: Cause) -> None:
     assert all((cause.title, cause.needs, cause.ruled_out_by))
     assert cause.remedy or cause.code == "healthy"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -85,10 +86,12 @@ class VirtualCluster(Cluster[VirtualSpec]):
             self._imported.add(workload.name)
             packages = [package.replace("-", "_") for package in workload.packages]
             modules = (*packages, workload.run.__module__, *workload.modules)
+            assert self._scheduler is not None
+            self._scheduler.send(process.Import((), tuple(sys.path)))  # it unpickles graphs, and calls nothing in them
             for host in self._hosts:
-                host.send(process.Import(modules))
-            for host in self._hosts:
-                host.answer(self.spec.start_timeout_s)
+                host.send(process.Import(modules, tuple(sys.path)))
+            for child in (self._scheduler, *self._hosts):
+                child.answer(self.spec.start_timeout_s)
         yield
 
     def client(self) -> distributed.Client:

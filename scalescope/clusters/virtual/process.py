@@ -62,9 +62,11 @@ class Import:
 
     Attributes:
         modules: Their names.
+        path: Where the driver finds modules now, the folder of the workload's file included; empty: as before.
     """
 
     modules: tuple[str, ...]
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class Process:
             dask.config.set(command.config)
             return await self._host(command)
         if isinstance(command, Import):
+            sys.path[:] = command.path or sys.path
             for name in command.modules:
                 with suppress(Exception):  # what a task really needs and cannot be imported, it says itself
                     importlib.import_module(name)

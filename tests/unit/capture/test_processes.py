@@ -14,7 +14,7 @@ import dask
 import pytest
 from distributed import Client, KilledWorker, LocalCluster
 
-from scalescope.capture.session import Capture
+from scalescope.capture.recording import Capture
 from scalescope.model import spool
 from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 

@@ -13,7 +13,7 @@ import pytest
 from distributed import Client
 
 from scalescope.capture import reports
-from scalescope.capture.session import Capture
+from scalescope.capture.recording import Capture
 
 
 @pytest.fixture

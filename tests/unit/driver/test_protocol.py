@@ -15,7 +15,7 @@ from scalescope.driver.protocol import (
     Message,
     Open,
     Opened,
-    Progress,
+    PhaseBegan,
     Ready,
     Reply,
     Request,
@@ -149,4 +149,4 @@ def test_every_field_has_a_type_that_is_checked() -> None:
 
 def test_unit_messages_need_no_fields() -> None:
     assert decode_request(b'{"kind": "close"}') == Close()
-    assert decode_reply(encode(Progress("running", "text", 3))) == Progress("running", "text", 3.0)
+    assert decode_reply(encode(PhaseBegan("running", "text", 3))) == PhaseBegan("running", "text", 3.0)

@@ -89,6 +89,17 @@ def test_function_in_a_file(user_file: Path) -> None:
     )
 
 
+def test_a_file_may_import_what_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "lies_beside_it.py").write_text("answer = 42\n")
+    (tmp_path / "job.py").write_text("from lies_beside_it import answer\n\ndef run(client, items=answer): ...\n")
+    for _ in range(2):
+        workload = workloads.load(f"{tmp_path / 'job.py'}:run")
+        assert [parameter.default for parameter in workload.parameters] == [42]
+    assert sys.path.count(str(tmp_path)) == 1
+    assert "lies_beside_it" in workload.modules
+
+
 def test_path_relative_to_the_working_directory(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(user_file.parent)
     assert workloads.load(f"./{user_file.name}:run").summary == "Adds up numbers."

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import distributed
@@ -104,6 +105,20 @@ def test_what_a_workload_imports_is_imported_in_every_process_before_it_runs(clu
         assert not any(client.run(there).values())
         with cluster.running(workload, Point(4, 1)):
             assert all(client.run(there).values())
+
+
+def test_modules_are_found_where_the_driver_finds_them(
+    cluster: VirtualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def there() -> bool:
+        return str(tmp_path) in sys.path
+
+    cluster.scale(4, 1)
+    with cluster.client() as client, cluster.running(Workload("its.py:run", 1, "", print), Point(4, 1)):
+        assert all(client.run(there).values())
+        assert client.run_on_scheduler(there)
 
 
 def test_says_what_it_can_emulate(cluster: VirtualCluster) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from scalescope import interpreters
 from scalescope.clusters.simulated.spec import SimulatedSpec
-from scalescope.driver import suitable
 from scalescope.driver.process import Driver
 from scalescope.errors import EnvironmentFailed
 
@@ -38,24 +38,24 @@ def interpreter(tmp_path: Path) -> Make:
 def old_python(tmp_path: Path) -> str:
     """A script that fails at any module, and says of itself what an old Python would say."""
     path = tmp_path / "python3.9"
-    path.write_text("""#!/bin/sh\n[ "$1" = -c ] && echo '{"python": "3.9.18"}' || exit 1\n""")
+    path.write_text("""#!/bin/sh\n[ "$1" = -c ] && echo '{"version": "3.9.18"}' || exit 1\n""")
     path.chmod(0o755)
     return str(path)
 
 
 def test_a_suitable_interpreter_is_not_refused() -> None:
-    suitable.explain(sys.executable)
+    interpreters.explain(sys.executable)
 
 
 @pytest.mark.parametrize("release", ["2023.5.0", "2023.5", "2023.10.1", "2024.1.0", "2026.8.0"])
 def test_releases_that_are_new_enough(release: str) -> None:
-    suitable.refuse_old("python", release)
+    interpreters.refuse_old("python", release)
 
 
 @pytest.mark.parametrize("release", ["2023.4.1", "2022.12.0", "1.28.1"])
 def test_releases_that_are_too_old(release: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
-        suitable.refuse_old("some/python", release)
+        interpreters.refuse_old("some/python", release)
     assert caught.value.where == "some/python"
     assert release in caught.value.cause
     assert "2023.5" in caught.value.next_step

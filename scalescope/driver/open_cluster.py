@@ -17,7 +17,7 @@ import distributed
 
 from scalescope import clusters, workloads
 from scalescope.capture import host
-from scalescope.capture.session import Capture
+from scalescope.capture.recording import Capture
 from scalescope.capture.shipping import Shipment
 from scalescope.driver import scheduler
 from scalescope.driver.attempt import Attempt, changes, checked_result, describe
@@ -63,7 +63,7 @@ _CAPTURE_FACTS = (
 )
 
 
-class Session:
+class OpenCluster:
     """Opens clusters as trials need them, and runs the trials. All methods but `abandon` are the main thread's.
 
     Args:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, fire_and_forget, wait
 
-from scalescope.capture import session
-from scalescope.capture.session import Capture, Recording
+from scalescope.capture import recording
+from scalescope.capture.recording import Capture, Recording
 from scalescope.errors import CaptureError
 from scalescope.model import spool
 from scalescope.model.records import STATUS_ERRED
@@ -255,7 +255,7 @@ def test_calls_that_fail_lose_nothing(
 def test_a_chunk_that_is_lost_is_noticed(
     client: Client, capture: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session._Run, "_store", lambda run, chunk: None)
+    monkeypatch.setattr("scalescope.capture.recording._Run._store", lambda run, chunk: None)
     with capture.trial(path) as recording:
         client.gather(client.map(inc, range(20), pure=False))
     assert not recording.complete
@@ -374,8 +374,8 @@ def summary(**changes: Any) -> dict[str, Any]:
 
 
 def test_ten_of_ten_are_complete_without_doubt() -> None:
-    assert session._why_incomplete(summary(), 10) == ""
-    assert session._doubts(summary(), 0.01) == []
+    assert recording._why_incomplete(summary(), 10) == ""
+    assert recording._doubts(summary(), 0.01) == []
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_ten_of_ten_are_complete_without_doubt() -> None:
     ],
 )
 def test_counts_that_add_up_are_complete(changes: dict[str, Any]) -> None:
-    assert session._why_incomplete(summary(**changes), 10) == ""
+    assert recording._why_incomplete(summary(**changes), 10) == ""
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_counts_that_add_up_are_complete(changes: dict[str, Any]) -> None:
     ],
 )
 def test_counts_that_do_not_add_up_are_not(changes: dict[str, Any], received: int, says: str) -> None:
-    assert says in session._why_incomplete(summary(**changes), received)
+    assert says in recording._why_incomplete(summary(**changes), received)
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_counts_that_do_not_add_up_are_not(changes: dict[str, Any], received: in
     ],
 )
 def test_doubts_are_said(changes: dict[str, Any], clock_error_s: float, says: str) -> None:
-    (doubt,) = session._doubts(summary(**changes), clock_error_s)
+    (doubt,) = recording._doubts(summary(**changes), clock_error_s)
     assert says in doubt
 
 
@@ -425,7 +425,7 @@ def test_a_worker_that_comes_back_has_two_rows(rows: Rows) -> None:
         (2.5, "left", "unknown", "never seen"),
         (3.0, "joined", "a", "0", "host", 2),
     ]
-    found = [(row["joined"], row["left"], row["reason"]) for row in rows(session._workers(members))]
+    found = [(row["joined"], row["left"], row["reason"]) for row in rows(recording._workers(members))]
     assert found == [(1.0, 2.0, "died"), (3.0, 0.0, "")]
 
 

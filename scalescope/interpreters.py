@@ -1,0 +1,132 @@
+"""What an interpreter is and has, as it says itself, and why it cannot run trials where it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import scalescope
+from scalescope.errors import EnvironmentFailed
+from scalescope.model.environment import OLDEST_PYTHON
+
+OLDEST_DISTRIBUTED = (2023, 5)
+"""The oldest release whose inner parts are those that capture and clusters rely on."""
+
+_TIMEOUT_S = 120.0
+_HOST = Path(scalescope.__file__).parent / "capture" / "host.py"
+
+# The list and its digest come from the very code that a driver there records them with. Old interpreters, too, must get
+# as far as saying which version they are.
+_LOOK = """
+import json, sys
+del sys.path[0]
+found = {"version": "%d.%d.%d" % sys.version_info[:3]}
+if sys.version_info[:2] >= tuple(json.loads(sys.argv[2])):
+    import runpy
+    host = runpy.run_path(sys.argv[1])
+    found["packages"] = host["packages"]()
+    found["digest"] = host["packages_digest"](found["packages"])
+    if sys.argv[3:]:
+        try:
+            import distributed
+        except BaseException as error:
+            found["error"] = "%s: %s" % (type(error).__name__, error)
+sys.stdout.write("\\n" + json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that a driver can run on."""
+
+    python: str  # its path
+    version: str  # of Python, such as 3.11.7
+    packages: dict[str, str]  # version of every distribution installed, by normalised name
+    digest: str  # of `packages`, as trials record it
+    error: str = ""  # what importing distributed raised, if that was tried
+
+
+def look(python: str, *, importing: bool = False) -> Interpreter:
+    """Run an interpreter once and have it say what it has.
+
+    Args:
+        python: Its path.
+        importing: Whether it is to import distributed, which takes a second.
+
+    Raises:
+        EnvironmentFailed: It is no Python, or too old.
+    """
+    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
+    command = [python, "-c", _LOOK, str(_HOST), json.dumps(OLDEST_PYTHON), *(["import"] if importing else [])]
+    folder = os.path.isdir(python)
+    path = f"its interpreter: {os.path.join(python, 'bin', 'python')}" if folder else "the path of a Python interpreter"
+    try:
+        done = subprocess.run(command, capture_output=True, env=environ, timeout=_TIMEOUT_S, check=False)
+        found = json.loads(done.stdout.strip().rpartition(b"\n")[2]) if done.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise _failed(python, f"it does not answer as Python does: {error}", f"give {path}") from error
+    if not isinstance(found, dict):
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
+        cause = "\n    ".join([f"it ended with exit status {done.returncode}", *said])
+        raise _failed(python, cause, f"give {path}, such as {sys.executable}")
+    if "packages" not in found:
+        raise _failed(python, f"it is Python {found['version']}", f"use Python {_text(OLDEST_PYTHON)} or newer")
+    return Interpreter(python, found["version"], found["packages"], found["digest"], found.get("error", ""))
+
+
+def refuse_old(python: str, release: str) -> None:
+    """Refuse a release of distributed that is too old.
+
+    Args:
+        python: Interpreter that has it.
+        release: Its version.
+
+    Raises:
+        EnvironmentFailed: It is.
+    """
+    numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+    if numbers < OLDEST_DISTRIBUTED:
+        oldest = _text(OLDEST_DISTRIBUTED)
+        raise _failed(python, f"it has distributed {release}", f"install distributed {oldest} or newer in it")
+
+
+def refuse_without_distributed(found: Interpreter) -> None:
+    """Refuse an interpreter without the package that every driver needs.
+
+    Raises:
+        EnvironmentFailed: It has none.
+    """
+    if "distributed" not in found.packages:
+        install = f"{found.python} -m pip install distributed"
+        raise _failed(found.python, "it has no distributed", install)
+
+
+def explain(python: str) -> None:
+    """Say why a driver did not start on an interpreter, if that is the interpreter's fault.
+
+    Args:
+        python: Its path.
+
+    Raises:
+        EnvironmentFailed: It is no Python, too old, or cannot import a release of distributed that is new enough.
+    """
+    found = look(python, importing=True)
+    refuse_without_distributed(found)
+    release = found.packages["distributed"]
+    refuse_old(python, release)
+    if found.error:
+        next_step = f"fix that environment until `{python} -c 'import distributed'` works"
+        raise _failed(python, f"importing distributed {release} fails: {found.error}", next_step)
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _failed(python: str, cause: str, next_step: str) -> EnvironmentFailed:
+    return EnvironmentFailed("this environment cannot run trials", where=python, cause=cause, next_step=next_step)
