@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from scalescope.run.progress import Progress as RunProgress
 
 
+EVERY = (ExitStatus.OK, ExitStatus.USAGE, ExitStatus.INFRASTRUCTURE, ExitStatus.INTERRUPTED)
+"""Exit statuses that every command may have."""
+DONE = "done"
+"""What 0 means where a command judges nothing."""
+
+
 def epilog(*used: ExitStatus, ok: str = "", finding: str = "") -> str:
     """The exit statuses of a command, for its help.
 
@@ -30,8 +36,8 @@ def epilog(*used: ExitStatus, ok: str = "", finding: str = "") -> str:
         ok: What 0 means where it is not the usual.
         finding: What 1 means where it is not the usual.
     """
-    words = {ExitStatus.OK: ok, ExitStatus.FINDING: finding}
-    shown = sorted({ExitStatus.OK, ExitStatus.USAGE, ExitStatus.INFRASTRUCTURE, ExitStatus.INTERRUPTED, *used})
+    words = {ExitStatus.OK: ok or ("" if ExitStatus.FINDING in used else DONE), ExitStatus.FINDING: finding}
+    shown = sorted({*EVERY, *used})
     return "Exit status: " + "; ".join(f"{int(status)} {words.get(status) or status.help}" for status in shown) + "."
 
 
