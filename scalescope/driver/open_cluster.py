@@ -163,6 +163,7 @@ class OpenCluster:
             attempt.error = describe(error)
             attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
             return
+        attempt.facts["imports"] = list(workload.modules)
         cluster = self._prepare(point)
         before = self._workers()
         wrong = [name for name, threads, _ in before.values() if threads != point.threads_per_worker]
