@@ -504,22 +504,9 @@ def _fresh(path: Path) -> Path:
 
 def _error(failed: Failed) -> ScalescopeError:
     """The error that a driver reported; one of a type that only the driver knows becomes a `DriverError`."""
-    kind = _ERRORS.get(failed.type, DriverError)
+    kind = getattr(errors, failed.type, None)
+    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):
+        kind = DriverError
+    elif issubclass(kind, errors.InvalidField):  # the field's name and value are in its text
+        kind = errors.UsageError
     return kind(failed.what, where=failed.where, cause=failed.cause, next_step=failed.next_step)
-
-
-_ERRORS: dict[str, type[ScalescopeError]] = {
-    "InvalidField": errors.UsageError,  # the field's name and value are in its text
-    **{
-        kind.__name__: kind
-        for kind in (
-            errors.UsageError,
-            errors.ClusterError,
-            errors.WorkersMissing,
-            errors.JobsEnded,
-            errors.CaptureError,
-            errors.StoreError,
-            DriverError,
-        )
-    },
-}

@@ -26,10 +26,6 @@ class EmulationLimit:
         """Shortest task, in seconds, that this many workers can be emulated with."""
         return workers * self.seconds_per_task / self.tolerance
 
-    def most_workers(self, task_s: float) -> int:
-        """Most workers that can be emulated with tasks of this length."""
-        return int(self.tolerance * task_s / self.seconds_per_task)
-
     def sentence(self, workers: int) -> str:
         """For people."""
         return f"trustworthy up to {workers} workers for tasks of at least {self.shortest_task_s(workers):.2g} s"

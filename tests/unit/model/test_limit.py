@@ -13,7 +13,6 @@ counts = st.integers(min_value=1, max_value=5000)
 def test_a_host_that_needs_a_millisecond_per_task() -> None:
     limit = EmulationLimit(seconds_per_task=0.001, tolerance=0.25)
     assert limit.shortest_task_s(300) == pytest.approx(1.2)
-    assert limit.most_workers(1.0) == 250
     assert limit.beyond(200, 1.0) == ""
     assert limit.beyond(2000, 10.0) == ""
     assert "300 tasks takes it 0.3 s, 30% of a makespan of 1 s" in limit.beyond(300, 1.0)
