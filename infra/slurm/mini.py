@@ -493,19 +493,12 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="slurm-") as temporary:
-        slurm = MiniSlurm(
-            given.folder or temporary,
-            nodes=given.nodes,
-            cpus=given.cpus,
-            memory_mb=given.memory_mb,
-            gpus=given.gpus,
-        )
+        sizes = {"nodes": given.nodes, "cpus": given.cpus, "memory_mb": given.memory_mb, "gpus": given.gpus}
+        slurm = MiniSlurm(given.folder or temporary, **sizes)
         try:
             with slurm:
                 print(f"export SLURM_CONF={slurm.conf}", flush=True)
-                print(
-                    "Type this line in another terminal, and use sinfo, sbatch, ... there. Ctrl-C ends all.", flush=True
-                )
+                print("Enter it in another terminal, and use sinfo, sbatch, ... there. Ctrl-C ends all.", flush=True)
                 while True:
                     signal.pause()
         except KeyboardInterrupt:
