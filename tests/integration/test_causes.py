@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scalescope.run.engine import judged
 
 from scalescope import workloads
 from scalescope.diagnosis.verdict import diagnose
@@ -15,6 +14,7 @@ from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial
+from scalescope.run.engine import judged
 
 pytestmark = pytest.mark.timeout(240)
 

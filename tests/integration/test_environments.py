@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalescope.run.engine import read_records
 
 from scalescope import environments, workloads
 from scalescope.analysis.measure import measure
@@ -24,6 +23,7 @@ from scalescope.model.cluster import cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import WORKER_TIME, TrialState
+from scalescope.run.engine import read_records
 
 pytestmark = pytest.mark.timeout(280)
 
