@@ -204,7 +204,7 @@ class OpenCluster:
             raise ClusterError(
                 "the scheduler has tasks before the trial begins",
                 where=f"{cluster.kind} cluster",
-                cause="somebody else uses it",
+                cause="another client is using it",
                 next_step="give the trial a cluster of its own",
             )
         return cluster
