@@ -11,6 +11,7 @@ from scalescope.analysis.cost import Budget
 from scalescope.analysis.knee import further
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
+from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial, Point, Sweep, SweepParameters
 from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
@@ -90,8 +91,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
     storage = parameters.check(Storage, parameters.part(Storage, given))
     workload = workloads.load(sweep.workload)
     plan = sweep.plan(workload)
-    for cluster in sweep.clusters(planned.point for planned in plan if not planned.point.environment):
-        cluster.require()
+    _check_installed(sweep, workload, plan)
     locate(storage.store)
     _check_parallel(sweep, plan, execution.parallel_clusters)
     return Request(
@@ -105,6 +105,19 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
         refining(sweep, plan, execution.refine) if execution.refine else None,
         budget=_budget(execution.budget, sweep, plan),
     )
+
+
+def _check_installed(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial]) -> None:
+    """Refuse what the present environment lacks packages for; in others, the driver finds out.
+
+    Raises:
+        UsageError: A package is not installed.
+    """
+    here = [planned.point for planned in plan if Environment.parse(planned.point.environment).present]
+    for cluster in sweep.clusters(here):
+        cluster.require()
+    if here:
+        workloads.check_installed(workload)
 
 
 def resolve(given: Mapping[str, object]) -> Request:

@@ -17,6 +17,7 @@ from scalescope import leases
 from scalescope.cli import main as cli
 from scalescope.clusters import reaping
 from scalescope.clusters.reaping import Fate
+from scalescope.errors import ExitStatus
 from scalescope.slurm import jobs as slurm_jobs
 
 OWNER = """
@@ -191,18 +192,18 @@ def test_where_slurm_does_not_answer_the_lease_is_kept(in_slurm: Any, start: Sta
 
 def test_commands(in_slurm: Any, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     process, label, jobs = start("")
-    assert cli.run(["leases", "--json"]) == cli.OK
+    assert cli.run(["leases", "--json"]) == ExitStatus.OK
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["label"], told["owned"], told["backend"]) == (label, True, "slurm")
     kill(process)
-    assert cli.run(["leases"]) == cli.OK
+    assert cli.run(["leases"]) == ExitStatus.OK
     shown = capsys.readouterr()
     assert "is dead" in shown.out
     assert "1 without an owner" in shown.err
-    assert cli.run(["reap", "--dry-run"]) == cli.OK
+    assert cli.run(["reap", "--dry-run"]) == ExitStatus.OK
     assert "would remove" in capsys.readouterr().out
-    assert cli.run(["reap", "--json"]) == cli.OK
+    assert cli.run(["reap", "--json"]) == ExitStatus.OK
     (done,) = json.loads(capsys.readouterr().out)
     assert (done["fate"], done["removed"]) == ("removed", jobs)
-    assert cli.run(["reap"]) == cli.OK
+    assert cli.run(["reap"]) == ExitStatus.OK
     assert "no lease" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import signal
 import threading
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from support.requests import asked
 
-from scalescope.errors import ClusterError, DriverError, InvalidField, StoreError
+from scalescope.errors import ClusterError, DriverError, InvalidField, StoreError, UsageError
 from scalescope.model.finding import Severity
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.trial import Trial, TrialState
@@ -263,6 +264,25 @@ def test_a_second_signal_does_not_interrupt_a_teardown() -> None:
 def test_clusters_in_real_time_never_run_side_by_side() -> None:
     with pytest.raises(InvalidField, match=r"parallel_clusters: .*real time"):
         asked({**SWEEP, "cluster": "virtual"}, parallel_clusters=2)
+
+
+def test_what_is_not_installed_is_refused_before_anything_starts(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    absent = ("asyncssh", "apache_beam")
+
+    def find(name: str, *rest: Any) -> Any:
+        return None if name in absent else found(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    monkeypatch.setattr("scalescope.workloads.find_spec", find)
+    with pytest.raises(UsageError) as refused:
+        asked({**SWEEP, "cluster": {"kind": "ssh", "hosts": ["node1"]}})
+    assert refused.value.next_step == 'pip install "scalescope[ssh]"'
+    with pytest.raises(UsageError) as refused:
+        asked({**SWEEP, "workload": "beam-pardo"})
+    assert "scalescope[beam]" in refused.value.next_step
+    asked({**SWEEP, "workload": "beam-pardo", "environment": "apache-beam==2.50.0"})  # there the driver finds out
+    assert fake.started == []
 
 
 def test_no_more_clusters_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
