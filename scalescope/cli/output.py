@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from scalescope.run.progress import Progress as RunProgress
 
 
-EVERY = (ExitStatus.OK, ExitStatus.USAGE, ExitStatus.INFRASTRUCTURE, ExitStatus.INTERRUPTED)
-"""Exit statuses that every command may have."""
+EVERY = tuple(status for status in ExitStatus if status not in (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT))
+"""Exit statuses that every command may have; the others are named by the commands that have them."""
 DONE = "done"
 """What 0 means where a command judges nothing."""
 

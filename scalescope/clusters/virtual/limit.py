@@ -8,8 +8,8 @@ import distributed
 
 from scalescope.model.limit import EmulationLimit
 
-TASKS = 400
-ROUNDS = 3
+TASKS, ROUNDS = 150, 3
+"""Bursts of 400 tasks gave the same median within 5 % on 2 and on 100 workers, and took a second and a half longer."""
 
 
 def measure(client: distributed.Client) -> EmulationLimit:
