@@ -1,4 +1,4 @@
-"""What all studies may be given: what to run, where, with which software, and how long at most."""
+"""Parameters that all studies share: what to run, where, with which software, and how long at most."""
 
 from __future__ import annotations
 

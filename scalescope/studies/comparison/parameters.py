@@ -1,4 +1,4 @@
-"""What a comparison of B with A may be given."""
+"""Parameters of a comparison of B with A."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an isolation may be given."""
+"""Parameters of an isolation."""
 
 from __future__ import annotations
 

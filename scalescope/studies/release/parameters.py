@@ -1,4 +1,4 @@
-"""What a search for the release that changed something may be given."""
+"""Parameters of a search for the release that changed something."""
 
 from __future__ import annotations
 

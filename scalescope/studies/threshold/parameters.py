@@ -1,4 +1,4 @@
-"""What a search for thresholds may be given."""
+"""Parameters of a search for thresholds."""
 
 from __future__ import annotations
 
