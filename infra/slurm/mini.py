@@ -133,9 +133,9 @@ class MiniSlurm:
         self._pids: dict[str, int] = {}
         self._healthy = ""
         if not 1 <= nodes <= 1000:
-            raise MiniSlurmError(f"nodes = {nodes} is not allowed: 1 to 1000")
+            raise MiniSlurmError(f"nodes: expected 1 to 1000, got {nodes}")
         if not 0 <= gpus <= len(FAKE_GPUS):
-            raise MiniSlurmError(f"gpus = {gpus} is not allowed: 0 to {len(FAKE_GPUS)}")
+            raise MiniSlurmError(f"gpus: expected 0 to {len(FAKE_GPUS)}, got {gpus}")
         if len(os.fsencode(self.folder / "spool/n1000/n1000_1000000.4294967294")) > SOCKET_PATH:
             raise MiniSlurmError(f"the path of the folder is too long for sockets: {self.folder}")
 
@@ -493,19 +493,12 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="slurm-") as temporary:
-        slurm = MiniSlurm(
-            given.folder or temporary,
-            nodes=given.nodes,
-            cpus=given.cpus,
-            memory_mb=given.memory_mb,
-            gpus=given.gpus,
-        )
+        sizes = {"nodes": given.nodes, "cpus": given.cpus, "memory_mb": given.memory_mb, "gpus": given.gpus}
+        slurm = MiniSlurm(given.folder or temporary, **sizes)
         try:
             with slurm:
                 print(f"export SLURM_CONF={slurm.conf}", flush=True)
-                print(
-                    "Type this line in another terminal, and use sinfo, sbatch, ... there. Ctrl-C ends all.", flush=True
-                )
+                print("Enter it in another terminal, and use sinfo, sbatch, ... there. Ctrl-C ends all.", flush=True)
                 while True:
                     signal.pause()
         except KeyboardInterrupt:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from array import array
 from collections.abc import Mapping
-from itertools import accumulate
 from operator import sub
 from typing import Any
 
@@ -29,7 +27,7 @@ def decode_tasks(sent: Mapping[str, Any], order: str) -> Columns:
     """
     rows = sent["rows"]
     numbers = {name: _numbers(kind, packed, order) for name, (kind, packed) in sent["columns"].items()}
-    keys = _texts(sent["keys"], _numbers("i", sent["lengths"], order))
+    keys = spool.texts(_numbers("i", sent["lengths"], order), zlib.decompress(sent["keys"]))
     if any(len(column) != rows for column in (keys, *numbers.values())):
         raise CaptureError(
             "a chunk of the task record contradicts itself",
@@ -93,13 +91,4 @@ def clock_error(tasks: Columns) -> float:
 
 
 def _numbers(kind: str, packed: bytes, order: str) -> array[Any]:
-    numbers = array(kind)
-    numbers.frombytes(zlib.decompress(packed))
-    if order != sys.byteorder:
-        numbers.byteswap()
-    return numbers
-
-
-def _texts(packed: bytes, lengths: array[Any]) -> list[str]:
-    text = zlib.decompress(packed).decode("utf-8", "surrogatepass")
-    return [text[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
+    return spool.numbers(kind, zlib.decompress(packed), order)

@@ -8,7 +8,6 @@ the scheduler knew of a worker about then; it hears of them by heartbeat.
 from __future__ import annotations
 
 import asyncio
-import sys
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -25,6 +24,8 @@ from scalescope.model.spool import Columns
 
 OFF_INTERVAL_S = 60.0
 """A system monitor that looks less often than this is off, as in clusters of many workers in few processes."""
+
+_SAMPLED = (("time", "d"), ("rss", "q"), ("cpu", "f"))
 
 
 @dataclass
@@ -147,13 +148,13 @@ def _merge(
         if sample["process"] in processes:
             continue
         processes.add(sample["process"])
-        times, sizes = _numbers("d", sample["time"], sample["order"]), _numbers("q", sample["rss"], sample["order"])
+        times, sizes, cores = (spool.numbers(kind, sample[name], sample["order"]) for name, kind in _SAMPLED)
         known_times, known_managed, known_spilled = managed.get(worker, ([], [], []))
         latest = [bisect_right(known_times, when) - 1 for when in times]
         columns["worker"] += [worker] * len(times)
         columns["time"] += times
         columns["rss"] += sizes
-        columns["cpu"] += _numbers("f", sample["cpu"], sample["order"])
+        columns["cpu"] += cores
         columns["managed"] += array("q", [known_managed[at] if at >= 0 else 0 for at in latest])
         columns["spilled"] += array("q", [known_spilled[at] if at >= 0 else 0 for at in latest])
 
@@ -168,11 +169,3 @@ def _by_worker(
         kept.append(in_memory)
         on_disk.append(spilled)
     return series
-
-
-def _numbers(kind: str, raw: bytes, order: str) -> array[Any]:
-    numbers = array(kind)
-    numbers.frombytes(raw)
-    if order != sys.byteorder:
-        numbers.byteswap()
-    return numbers

@@ -36,7 +36,7 @@ class Recording:
     complete: bool = False  # whether every task attempt is in the spool, by the scheduler's own count
     reason: str = "the trial has not ended"  # why not; empty when it is
     warnings: list[str] = field(default_factory=list)  # about the quality of the record, in sentences
-    notes: list[str] = field(default_factory=list)  # what is not there because the cluster has it not, in sentences
+    notes: list[str] = field(default_factory=list)  # what is missing because the cluster does not provide it
     # memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked
     gpus: dict[str, Any] = field(default_factory=dict)
     tasks: int = 0  # attempts recorded: those finished, erred and lost

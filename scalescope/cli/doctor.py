@@ -18,7 +18,7 @@ from scalescope import workloads
 from scalescope.driver.process import Driver
 from scalescope.environments.needs import name
 from scalescope.errors import ClusterError, ScalescopeError
-from scalescope.model.cluster import cluster_spec
+from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
@@ -91,8 +91,12 @@ def _of_workloads() -> Iterator[Package]:
 
 
 def _of_clusters() -> Iterator[Package]:
-    yield Package("dask-jobqueue", "clusters on Slurm and other batch systems", "slurm")
-    yield Package("asyncssh", "clusters over SSH", "ssh")
+    users: dict[tuple[str, str], list[str]] = {}
+    for kind, spec in kinds().items():
+        for package in spec.packages if spec.extra else ():
+            users.setdefault((package.replace("_", "-"), spec.extra), []).append(kind)
+    for (package, extra), names in users.items():
+        yield Package(package, f"clusters: {', '.join(names)}", extra)
 
 
 def all_checks() -> list[Check]:

@@ -22,11 +22,13 @@ class SweepCase:
         sweep: The question.
         points: Its points, in order.
         explained: What findings of trials explain, by id of the point and by code, in thread-seconds of one trial.
+        imports: Modules that the workload's own file imports.
     """
 
     sweep: Sweep
     points: tuple[PointSummary, ...]
     explained: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    imports: frozenset[str] = frozenset()
 
     @property
     def measured(self) -> tuple[Measured, ...]:

@@ -29,7 +29,8 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     """Judge a sweep. Warm-ups are left out; failed and invalid trials never count as measurements."""
     points = summarise(trials)
     by_code = _by_code(trials)
-    case = SweepCase(sweep, points, _explained(by_code))
+    imports = frozenset(str(name) for trial in trials for name in trial.facts.get("imports") or ())
+    case = SweepCase(sweep, points, _explained(by_code), imports)
     findings = [_merged(points, by_point) for by_point in by_code.values()]
     findings += [finding for cause in OF_SWEEPS if cause is not HEALTHY and (finding := cause.find(case))]
     if all(finding.severity is Severity.INFO for finding in findings):

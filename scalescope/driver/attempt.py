@@ -1,4 +1,4 @@
-"""What is known of a trial, and what it is worth: pure functions."""
+"""What is known of a trial in the driver, its state, and the texts and values that are reported: pure functions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def changes(
     if lost:
         parts.append(f"lost {len(lost)} of {len(before)} workers during the trial ({_some(lost)})")
     if came:
-        parts.append(f"{len(came)} workers came during the trial ({_some(came)})")
+        parts.append(f"{len(came)} workers joined during the trial ({_some(came)})")
     return " and ".join(parts)
 
 

@@ -163,6 +163,7 @@ class OpenCluster:
             attempt.error = describe(error)
             attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
             return
+        attempt.facts["imports"] = list(workload.modules)
         cluster = self._prepare(point)
         before = self._workers()
         wrong = [name for name, threads, _ in before.values() if threads != point.threads_per_worker]
@@ -203,7 +204,7 @@ class OpenCluster:
             raise ClusterError(
                 "the scheduler has tasks before the trial begins",
                 where=f"{cluster.kind} cluster",
-                cause="somebody else uses it",
+                cause="another client is using it",
                 next_step="give the trial a cluster of its own",
             )
         return cluster

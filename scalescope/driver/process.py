@@ -1,4 +1,4 @@
-"""The parent's side: start a driver, have it run trials, and be rid of it whatever happens."""
+"""The parent's side: starts a driver, has it run trials, and ends it whatever happens."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _POLL_S = 0.1
 _DEATH_WAIT_S = 15.0  # longer than a driver takes that closes its cluster first
 
 _HINTS = {
-    signal.SIGKILL: "somebody killed it, or the kernel did because memory ran out: see `dmesg`",
+    signal.SIGKILL: "it was killed by a user, or by the kernel because memory ran out: see `dmesg`",
     signal.SIGSEGV: "a compiled extension crashed; the stack is in the log",
     signal.SIGABRT: "a compiled extension gave up; the stack is in the log",
-    signal.SIGTERM: "somebody ended it",
+    signal.SIGTERM: "it was ended from outside",
 }
 
 
@@ -319,7 +319,7 @@ class Driver:
                 raise self._died(reply.reason)
             else:
                 raise DriverError(
-                    f"the driver said {reply.kind!r}, which nobody had asked for", where=f"driver process {self.pid}"
+                    f"the driver said {reply.kind!r} without being asked", where=f"driver process {self.pid}"
                 )
 
     def _next(self, deadline: float, wanted: str) -> Reply:
@@ -504,22 +504,9 @@ def _fresh(path: Path) -> Path:
 
 def _error(failed: Failed) -> ScalescopeError:
     """The error that a driver reported; one of a type that only the driver knows becomes a `DriverError`."""
-    kind = _ERRORS.get(failed.type, DriverError)
+    kind = getattr(errors, failed.type, None)
+    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):
+        kind = DriverError
+    elif issubclass(kind, errors.InvalidField):  # the field's name and value are in its text
+        kind = errors.UsageError
     return kind(failed.what, where=failed.where, cause=failed.cause, next_step=failed.next_step)
-
-
-_ERRORS: dict[str, type[ScalescopeError]] = {
-    "InvalidField": errors.UsageError,  # the field's name and value are in its text
-    **{
-        kind.__name__: kind
-        for kind in (
-            errors.UsageError,
-            errors.ClusterError,
-            errors.WorkersMissing,
-            errors.JobsEnded,
-            errors.CaptureError,
-            errors.StoreError,
-            DriverError,
-        )
-    },
-}

@@ -43,8 +43,8 @@ PATIENCE_S = 3.0
 """Real seconds of these in which the main thread may come back from clearing up, and close the cluster in order."""
 
 EXIT_CLOSED, EXIT_PARENT_GONE, EXIT_STUCK, EXIT_PROTOCOL = 0, 10, 11, 12
-"""Exit statuses: closed on request, parent gone, a phase outlasted its limit, nonsense on standard input. A signal
-gives 128 and its number."""
+"""Exit statuses: closed on request, parent gone, a phase outlasted its limit, a request that was not understood. A
+signal gives 128 and its number."""
 
 VERSIONS = ("dask", "distributed", "tornado", "msgpack", "cloudpickle", "scalescope")
 
@@ -113,7 +113,7 @@ class DriverServer:
                 if isinstance(request, _Stop):
                     self._taken.set()
                     return request
-                if not self._ending:  # else what the parent wants no more matters
+                if not self._ending:  # else the driver ends, and requests no longer matter
                     return request
 
     def _open(self, request: Open) -> None:

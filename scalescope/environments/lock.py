@@ -41,7 +41,7 @@ def from_lock(path: Path | str) -> tuple[str, ...]:
         if pins.setdefault(name, match[2]) != match[2]:
             raise UsageError(f"the lock file pins {name} to {pins[name]} and to {match[2]}", where=where)
     if not pins:
-        raise UsageError("the lock file pins nothing", where=str(path), next_step="give one of name==version lines")
+        raise UsageError("the lock file pins nothing", where=str(path), next_step="give a file of name==version lines")
     return tuple(f"{name}=={version}" for name, version in sorted(pins.items()))
 
 

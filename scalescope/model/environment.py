@@ -116,7 +116,7 @@ def _refusal(token: str) -> str:
     if token.startswith("-"):
         return "options are refused, so that no text runs foreign code or depends on a file; uv reads its own settings"
     if ";" in token:
-        return "markers are not allowed: an environment is built for this machine, so leave away what it does not need"
+        return "markers are not allowed: an environment is built for this machine, so leave out what it does not need"
     if "://" in token or "@" in token:
         return "addresses are refused: what is behind one may change. Give the version of a release"
     if "/" in token or token.startswith("."):

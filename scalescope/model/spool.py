@@ -135,7 +135,7 @@ def _chunks(stream: BinaryIO, path: Path, partial: bool) -> Iterator[tuple[str, 
 def _read_chunk(stream: BinaryIO, header: dict[str, Any]) -> tuple[str, Columns]:
     if header["spool"] != VERSION:
         raise ValueError(f"written in format {header['spool']}; this version reads {VERSION}")
-    rows, swap = header["rows"], header["order"] != sys.byteorder
+    rows, order = header["rows"], header["order"]
     columns: Columns = {}
     for described in header["columns"]:
         buffers = []
@@ -144,30 +144,31 @@ def _read_chunk(stream: BinaryIO, header: dict[str, Any]) -> tuple[str, Columns]
             if len(packed) < size:
                 raise _Truncated
             buffers.append(zlib.decompress(packed))
-        columns[described["name"]] = _decode(described["type"], described["coded"], buffers, swap)
+        columns[described["name"]] = _decode(described["type"], described["coded"], buffers, order)
     found = _check(header["table"], _contract(header["table"]), columns)
     if found != rows:
         raise ValueError(f"the header says {rows} rows, there are {found}")
     return header["table"], columns
 
 
-def _decode(kind: str, coded: bool, buffers: list[bytes], swap: bool) -> array[Any] | list[str]:
+def _decode(kind: str, coded: bool, buffers: list[bytes], order: str) -> array[Any] | list[str]:
     if kind != "str":
         (raw,) = buffers
-        return _numbers(kind, raw, swap)
+        return numbers(kind, raw, order)
     lengths, blob, *codes = buffers
-    values = _split(_numbers("i", lengths, swap), blob)
+    values = texts(numbers("i", lengths, order), blob)
     if not coded:
         return values
-    return [values[code] for code in _numbers("i", codes[0], swap)]
+    return [values[code] for code in numbers("i", codes[0], order)]
 
 
-def _numbers(kind: str, raw: bytes, swap: bool) -> array[Any]:
-    numbers = array(kind)
-    numbers.frombytes(raw)
-    if swap:
-        numbers.byteswap()
-    return numbers
+def numbers(kind: str, raw: bytes, order: str) -> array[Any]:
+    """Numbers of a type from their bytes, in the byte order of the machine that packed them."""
+    found = array(kind)
+    found.frombytes(raw)
+    if order != sys.byteorder:
+        found.byteswap()
+    return found
 
 
 def _encode_text(column: list[str]) -> tuple[bool, list[bytes]]:
@@ -182,10 +183,11 @@ def _joined(texts: list[str]) -> list[bytes]:
     return [array("i", map(len, texts)).tobytes(), "".join(texts).encode("utf-8", _TEXT_ERRORS)]
 
 
-def _split(lengths: array[Any], blob: bytes) -> list[str]:
+def texts(lengths: array[Any], blob: bytes) -> list[str]:
+    """Texts from their lengths in characters, and all of them in one."""
     text = blob.decode("utf-8", _TEXT_ERRORS)
     if sum(lengths) != len(text):
-        raise ValueError("the lengths of a text column do not add up")
+        raise CaptureError("the lengths of a text column do not add up")
     return [text[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
 
 

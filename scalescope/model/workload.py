@@ -77,33 +77,22 @@ class OptionalPackage:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is run, under a name that a sweep can give.
+    """What is run, under a name that a sweep can give."""
 
-    Attributes:
-        name: Reference that loads it again (`beam-pardo`, `package.module:function`, `path.py:function`).
-        version: Raised whenever results are no longer comparable with older ones.
-        summary: One sentence.
-        run: `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None.
-        parameters: All that `run` takes besides the client.
-        packages: Distributions it needs besides `distributed`.
-        extra: The extra of Scalescope that installs them; empty where they come with Scalescope itself.
-        uses: Distributions that it can do without.
-        modules: Modules that the text of its own module imports, at its top or in its functions.
-        modelled: Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is
-            charged and a trial is reproducible to the last bit.
-        simpler: Cheaper workloads that may stand in for it while a symptom is isolated; the closest one first.
-    """
-
-    name: str
-    version: int
-    summary: str
+    name: str  # reference that loads it again (`beam-pardo`, `package.module:function`, `path.py:function`)
+    version: int  # raised whenever results are no longer comparable with older ones
+    summary: str  # one sentence
+    # `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None
     run: Callable[..., Any] = field(compare=False, repr=False)
-    parameters: tuple[WorkloadParameter, ...] = ()
-    packages: tuple[str, ...] = ()
-    extra: str = ""
-    uses: tuple[OptionalPackage, ...] = ()
-    modules: tuple[str, ...] = ()
+    parameters: tuple[WorkloadParameter, ...] = ()  # all that `run` takes besides the client
+    packages: tuple[str, ...] = ()  # distributions it needs besides `distributed`
+    extra: str = ""  # the extra of Scalescope that installs them; empty where they come with Scalescope itself
+    uses: tuple[OptionalPackage, ...] = ()  # distributions that it can do without
+    modules: tuple[str, ...] = ()  # modules that the text of its own module imports, at its top or in its functions
+    # Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is charged and a
+    # trial is reproducible to the last bit.
     modelled: bool = False
+    # Cheaper workloads that may stand in for it while a symptom is isolated; the closest one first.
     simpler: tuple[Simpler, ...] = ()
 
     def parameter(self, name: str) -> WorkloadParameter | None:

@@ -67,11 +67,11 @@ def fresh() -> str:
 
 
 def wrong(workload: str, what: str) -> WrongAnswer:
-    """The error of a workload whose result is false."""
+    """The error of a workload whose result is wrong."""
     return WrongAnswer(
-        f"workload {workload!r} computed something false: {what}",
-        cause="tasks were lost, ran twice with effect, or a library has a defect",
-        next_step="run the same point again; if it repeats, run it on `local` with one worker to see which side errs",
+        f"workload {workload!r} computed a wrong result: {what}",
+        cause="tasks were lost or had effects twice, or a library has a bug",
+        next_step="run the same point again; if it repeats, on `local` with one worker it shows where it goes wrong",
     )
 
 

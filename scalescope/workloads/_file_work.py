@@ -62,6 +62,6 @@ def _torch_with_gpu(*, needed: bool) -> Any:
             f"workload {BEAM_FILES!r} was asked for a GPU, and torch {torch.__version__} sees none on this worker",
             where="params.device",
             cause="a worker without a GPU, or a torch built without CUDA",
-            next_step="take device auto or cpu, or workers with a GPU",
+            next_step="use device auto or cpu, or workers with a GPU",
         )
     return None

@@ -55,7 +55,7 @@ def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect
     if client is None or client.kind not in (client.POSITIONAL_ONLY, client.POSITIONAL_OR_KEYWORD):
         raise bad("a function whose first argument is the client, as in `def run(client, *, items=100)`")
     if client.default is not client.empty:
-        raise bad(f"a function whose first argument is the client; {client.name!r} has a default, which it cannot")
+        raise bad(f"a function whose first argument is the client; {client.name!r} has a default")
     for each in rest:
         if each.kind is each.VAR_KEYWORD:
             raise bad(

@@ -136,7 +136,7 @@ class TestEnds:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"nodes": 0}, "nodes = 0"), ({"gpus": 9}, "0 to 6"), ({"folder": "/tmp/" + "x" * 80}, "too long")],
+    [({"nodes": 0}, "nodes: expected 1"), ({"gpus": 9}, "0 to 6"), ({"folder": "/tmp/" + "x" * 80}, "too long")],
 )
 def test_bad_arguments(mini: ModuleType, tmp_path: Path, given: dict[str, Any], words: str) -> None:
     with pytest.raises(mini.MiniSlurmError, match=words):

@@ -353,7 +353,11 @@ def _rule_of(case: SweepCase, found: Sequence[Measured]) -> tuple[PartitionRule 
 
 
 def _is_beam(case: SweepCase) -> bool:
-    return case.sweep.workload.startswith("beam-")
+    return case.sweep.workload.startswith("beam-") or _imports_beam(case)
+
+
+def _imports_beam(case: SweepCase) -> bool:
+    return any(name.partition(".")[0] == "apache_beam" for name in case.imports)
 
 
 def _partition_cause(case: SweepCase, worst: PointSummary, metrics: Metrics, rule: PartitionRule | None) -> str:
@@ -380,6 +384,8 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
         return f"set npartitions to at least {enough:,}{here}"
     if asked == "partition_size":
         return f"set partition_size to at most {max(1, (point.items or 1) // enough):,}"
+    if rule is None and _imports_beam(case):
+        return f"pass Beam --dask_npartitions={enough:,} or more{here}"
     if rule is None:
         return f"divide the input into at least {enough:,} partitions{here}"
     if rule is BEAM_128:

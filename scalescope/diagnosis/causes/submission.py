@@ -17,6 +17,12 @@ from scalescope.model.trial import TrialState
 
 NESTED = "Client-worker-"
 """How the name of a client that runs inside a task begins (`scalescope.model.records`)."""
+BEAM_TASK = "apply_dofn_to_bundle"
+"""Prefix of the tasks of a ParDo of Beam's Dask runner."""
+BEAM_SIDE_INPUTS = (
+    "Beam's Dask runner computes a side input within the task that reads it: combine with "
+    "`CombineGlobally(...).without_defaults()`, which needs none, and pass small values as arguments"
+)
 MIN_GRAPHS = 5
 """Graphs from which on sending them is a loop."""
 ALWAYS = 0.9
@@ -331,7 +337,8 @@ NESTED_CLIENT = TrialCause(
     code="nested-client",
     title="Tasks that submit tasks",
     needs="Graphs from clients that run inside tasks, and the tasks that were running then: a tenth of the worker time "
-    "passes while they hold threads, or while threads are idle with such a task about.",
+    "passes while they hold threads, or, where they send graph after graph, while threads are idle with such a task "
+    "about.",
     ruled_out_by="Tasks that secede (`worker_client()`) and keep all threads busy with what they send.",
     remedy="Submit from the client, passing futures as arguments; or `with worker_client()`",
     link="https://distributed.dask.org/en/stable/task-launch.html",
@@ -347,7 +354,8 @@ def nested_client(observation: Observation) -> Finding | None:
 
     `lost_s`: thread-seconds for which tasks that had sent a graph went on occupying a thread (they compute in name
     only; none where they seceded, which shows as more tasks running on a worker than it has threads), plus threads idle
-    with no task waiting while such tasks were there.
+    with no task waiting while such tasks were there, if these send graph after graph: a single one is as wide from
+    within a task as from the client.
     """
     sent = submissions(observation)
     if not len(sent.nested_at):
@@ -362,21 +370,28 @@ def nested_client(observation: Observation) -> Finding | None:
     waiting_parents = line.level(first, attempts.stop[parents])
     seceded = _seceded(observation, parents)
     blocked_s = 0.0 if seceded else line.integral(waiting_parents)
-    idle_s = line.integral(np.where(waiting_parents > 0, line.unwanted, 0.0))
+    in_turn = len(sent.nested_at) > int(parents.sum())
+    idle_s = line.integral(np.where(waiting_parents > 0, line.unwanted, 0.0)) if in_turn else 0.0
     lost_s = blocked_s + idle_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     names, place = levels.prefixes(observation)
     prefix, count = names[int(place[parents][0])], int(parents.sum())
-    how = "gave up their threads, but sent" if seceded else "held their threads while they waited, having sent"
+    their, threads, they = ("its", "thread", "it") if count == 1 else ("their", "threads", "they")
+    how = f"gave up {their} {threads}, but" if seceded else f"held {their} {threads} while {they} waited, having"
     wrap = "" if seceded else "; or let it give up its thread with `with worker_client() as client:`"
+    remedy = (
+        f"let the client send what `{prefix}` sends: pass futures on as arguments instead of calling `get_client()` in "
+        f"the task{wrap}"
+    )
+    if prefix == BEAM_TASK:
+        remedy = BEAM_SIDE_INPUTS
     return NESTED_CLIENT.finding(
         observation,
         lost_s,
-        f"{plural(count, 'task')} `{prefix}` {how} {plural(len(sent.nested_at), 'graph')} of their own with "
+        f"{plural(count, 'task')} `{prefix}` {how} sent {plural(len(sent.nested_at), 'graph')} of {their} own with "
         f"{plural(sent.nested_tasks, 'task')}, which costs {percent(share)} of the worker time.",
-        f"let the client send what `{prefix}` sends: pass futures on as arguments instead of calling `get_client()` in "
-        f"the task{wrap}",
+        remedy,
         Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),
         Evidence("tasks in them", sent.nested_tasks, "table graphs"),
         Evidence("tasks that sent them", count, f"table tasks, prefix {prefix}"),

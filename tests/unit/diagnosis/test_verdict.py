@@ -151,6 +151,18 @@ def test_a_users_own_workload_needs_two_agreeing_counts(bag_trial):
     assert "in a sweep" not in several.line
 
 
+def test_a_users_own_pipeline_is_told_of_beams_option(bag_trial):
+    def line(size):
+        trial = bag_trial(300, chunks(300, size))
+        return diagnose(
+            Sweep("mine.py:run"), [replace(trial, facts={"imports": ["time", "apache_beam.runners.dask"]})]
+        ).line
+
+    assert "Apache Beam puts 128 items in a partition" in line(128)
+    assert "the widest stage of the graph has 7 tasks" in line(45)
+    assert "pass Beam --dask_npartitions=300" in line(45)
+
+
 def test_without_items_the_structure_alone_is_no_severe_accusation(bag_trial):
     verdict = diagnose(Sweep("mine.py:run"), [bag_trial(100, [1] * 20, params={"items": ...})])
     assert (verdict.findings[0].code, verdict.severity) == ("too-few-partitions", Severity.MEDIUM)

@@ -48,11 +48,12 @@ def test_the_same_workers_are_no_change() -> None:
 
 def test_a_worker_that_was_replaced_is_a_change() -> None:
     after = {"tcp://a": BEFORE["tcp://a"], "tcp://c": ("1", 1, "running")}
-    assert changes(BEFORE, after) == "lost 1 of 2 workers during the trial (1) and 1 workers came during the trial (1)"
+    lost, joined = "lost 1 of 2 workers during the trial (1)", "1 workers joined during the trial (1)"
+    assert changes(BEFORE, after) == f"{lost} and {joined}"
 
 
 def test_workers_that_came_and_went_within_the_trial_are_a_change() -> None:
-    assert changes(BEFORE, BEFORE, ["tcp://c"]) == "1 workers came during the trial (tcp://c)"
+    assert changes(BEFORE, BEFORE, ["tcp://c"]) == "1 workers joined during the trial (tcp://c)"
     assert changes(BEFORE, BEFORE, ["tcp://a"]) == "lost 1 of 2 workers during the trial (0)"
 
 

@@ -192,6 +192,20 @@ def test_tasks_that_wait_for_tasks_of_their_own(cluster, graph, find, workers):
     assert "with worker_client() as client:" in finding.remedy
 
 
+def test_a_single_graph_is_no_wider_when_the_client_sends_it(cluster, graph, find):
+    """Threads are idle for want of tasks in it, which has causes of its own; what it costs is the thread that waits."""
+    rows = [row("parent", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
+    assert find(cluster(4).observe(*nested(graph, rows, [0.1])))["nested-client"].lost_s == pytest.approx(9.9)
+    assert "nested-client" not in find(cluster(40).observe(*nested(graph, rows, [0.1])))
+
+
+def test_a_side_input_of_beam_has_a_remedy_of_its_own(cluster, graph, find):
+    rows = [row("apply_dofn_to_bundle", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
+    remedy = find(cluster(4).observe(*nested(graph, rows, [0.1])))["nested-client"].remedy
+    assert "without_defaults()" in remedy
+    assert "get_client" not in remedy
+
+
 def test_tasks_that_secede_and_fill_the_threads(cluster, graph, find):
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(4)]
     rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1, 0.1) for i in range(36)]
@@ -203,7 +217,7 @@ def test_tasks_that_secede_and_send_one_task_after_the_other(cluster, graph, fin
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
     findings = find(cluster(20).observe(*nested(graph, rows, [i + 0.01 for i in range(10)])))
     assert list(findings) == ["nested-client"]
-    assert "gave up their threads" in findings["nested-client"].summary
+    assert "gave up its thread, but sent 10 graphs of its own" in findings["nested-client"].summary
 
 
 def test_a_deadlock_of_nested_clients(cluster, graph, find):
