@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-demo: $(INSTALLED) ## Find out why 300 workers are no faster than 2 (about a minute, nothing leaves this machine)
+demo: $(INSTALLED) ## Find out why 300 workers are no faster than 3 (about a minute, nothing leaves this machine)
 	$(BIN)/scalescope demo
 
 test: $(INSTALLED) ## Run all tests that this machine can run

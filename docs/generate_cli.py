@@ -6,6 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -25,6 +26,10 @@ What `--help` says, on one page. [cli.md](cli.md) explains how the commands are 
 
 This page is written by `docs/generate_cli.py` from the declarations in `scalescope`.
 
+| command | does |
+| --- | --- |
+"""
+STATUSES = """
 ## Exit statuses
 
 Every command ends with one of these. `--help` of a command says what 0 and 1 mean where that is something else.
@@ -47,6 +52,11 @@ class Row:
         """Whether it is an option, and no argument."""
         return self.written.startswith("`-")
 
+    @property
+    def name(self) -> str:
+        """Its first name, without what it is given."""
+        return self.written.replace(",", " ").split()[0]
+
     def __str__(self) -> str:
         written, text = (cell.replace("|", "\\|") for cell in (self.written, self.help))
         return f"| {written} | {text} |\n"
@@ -61,7 +71,16 @@ def page() -> str:
     sections = (_section(name, info, rows, shared) for name, (info, rows) in found.items())
     own = [*_rows(app.registered_callback.callback if app.registered_callback else None), *shared]
     common = f"\n## Options of several commands\n\n{ROWS}{''.join(map(str, own))}"
-    return "".join([HEAD, *statuses, common, *sections])
+    return "".join([HEAD, *starmap(_line, found.items()), STATUSES, *statuses, common, *sections])
+
+
+def _line(name: str, command: tuple[CommandInfo, list[Row]]) -> str:
+    full = f"scalescope {name}"
+    return f"| [`{full}`](#{full.replace(' ', '-')}) | {_said(command[0]).splitlines()[0]} |\n"
+
+
+def _said(info: CommandInfo) -> str:
+    return _tidy(inspect.cleandoc((info.callback and info.callback.__doc__) or ""))
 
 
 def _commands(application: typer.Typer, before: str = "") -> Iterator[tuple[str, tuple[CommandInfo, list[Row]]]]:
@@ -81,11 +100,8 @@ def _commands(application: typer.Typer, before: str = "") -> Iterator[tuple[str,
 
 def _section(name: str, info: CommandInfo, rows: list[Row], shared: Iterable[Row]) -> str:
     own = [row for row in rows if row not in shared]
-    others = ", ".join(row.written.split(",")[0].split(" ")[0].strip("`").join("``") for row in rows if row in shared)
-    parts = [
-        f"\n## scalescope {name}\n",
-        _tidy(inspect.cleandoc((info.callback and info.callback.__doc__) or "")) + "\n",
-    ]
+    others = ", ".join(row.name for row in rows if row in shared)
+    parts = [f"\n## scalescope {name}\n", _said(info) + "\n"]
     if own:
         parts.append(ROWS + "".join(map(str, own)))
     if others:

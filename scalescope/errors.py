@@ -7,7 +7,7 @@ ScalescopeError
 │   │   └── UnknownName             there is no such field, axis or option
 │   └── EnvironmentFailed           there can be no environment with these requirements
 ├── InfrastructureError             the machine misbehaved
-│   ├── ClusterError                a cluster could not be had, or was lost
+│   ├── ClusterError                a cluster could not be opened, or was lost
 │   │   ├── WorkersMissing          fewer workers than asked for
 │   │   └── JobsEnded               jobs of a batch system ended too early, or can never start
 │   ├── EnvironmentUnavailable      an environment could not be built here and now
@@ -135,7 +135,7 @@ class InfrastructureError(ScalescopeError):
 
 
 class ClusterError(InfrastructureError):
-    """A cluster could not be had, or was lost."""
+    """A cluster could not be opened, or was lost."""
 
 
 class WorkersMissing(ClusterError):

@@ -28,7 +28,7 @@ def scale_sweep(given: dict[str, Any]) -> SweepResult:
 
     Raises:
         InvalidField: A parameter is not allowed; nothing was started.
-        InfrastructureError: No cluster could be had, or too many were lost.
+        InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
     return run_sweep(given, TaskRunner())

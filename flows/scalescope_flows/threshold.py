@@ -21,7 +21,7 @@ def find_threshold(given: dict[str, Any]) -> StudyResult:
 
     Raises:
         InvalidField: A parameter is not allowed; nothing was started.
-        InfrastructureError: No cluster could be had, or too many were lost.
+        InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
     return run_study(StudyKind.THRESHOLD, given, TaskRunner())

@@ -1,1 +1,1 @@
-"""Pure functions over records: work and span, worker time, verdicts. No I/O, no Dask."""
+"""Pure functions over records: work and span, worker time, scaling, statistics. No I/O, no Dask."""

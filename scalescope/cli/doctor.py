@@ -67,7 +67,7 @@ OTHERS = (
     Package("psycopg", "stores in PostgreSQL", "postgresql"),
     Package("bokeh", "the report of a run; Dask's own performance report", "report"),
 )
-"""What is neither a workload's nor a cluster's."""
+"""Optional packages that belong to no workload and no cluster."""
 
 
 def optional() -> list[Package]:

@@ -237,7 +237,7 @@ class OpenCluster:
                     attempt.raised = f"the workload {verb} {attempt.error['message']}"
                 else:
                     attempt.elapsed_s = cluster.time() - began
-            self._enter("recording", RECORD_LIMIT_S, "taking in the records")
+            self._enter("recording", RECORD_LIMIT_S, "reading the records")
         if not attempt.raised:
             attempt.result, attempt.raised = checked_result(result)
         attempt.warnings += recording.warnings
@@ -248,7 +248,7 @@ class OpenCluster:
 
     def clear(self) -> None:
         """Make the next trial independent of the last: no clients, no tasks, nothing learnt; else no cluster."""
-        self._enter("clearing", CLEAR_LIMIT_S, "clearing up")
+        self._enter("clearing", CLEAR_LIMIT_S, "cleaning up")
         try:
             clean = not self._spoiled and self._drained()
         except Exception:

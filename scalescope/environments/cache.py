@@ -1,4 +1,4 @@
-"""Have an environment: the present one, one that is there already, or one that uv builds now."""
+"""Provides an environment: the present one, one from the cache, or one that uv builds now."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
     Raises:
         EnvironmentFailed: There can be none: the requirements contradict each other, a release does not exist or does
             not build here, or a path is no interpreter that can run a driver.
-        EnvironmentUnavailable: It could not be had here and now: the package index is out of reach, the disk is full,
+        EnvironmentUnavailable: It could not be built here and now: the package index is out of reach, the disk is full,
             there is no uv.
     """
     began = time.monotonic()

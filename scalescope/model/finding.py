@@ -1,4 +1,4 @@
-"""What is wrong, why it is believed, and what to do."""
+"""Findings: what is wrong, by which evidence, and what to do."""
 
 from __future__ import annotations
 

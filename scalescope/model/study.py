@@ -1,4 +1,4 @@
-"""A question that takes more than one sweep's plan to answer, and its answer."""
+"""A study: a question that needs several sweeps, and its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The question: which points of which axes, how often, in which order."""
+"""A sweep: which points of which axes are measured, how often, and in which order."""
 
 from __future__ import annotations
 

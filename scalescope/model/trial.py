@@ -1,4 +1,4 @@
-"""One measured run and what was learnt from it."""
+"""A trial: one measured run of a point, its state, and what its records show."""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
     found = [Column[PointSummary]("workers", "workers", lambda row: row.point.workers, count)]
     if any(summary.point.items is not None for summary in summaries):
         found.append(Column("items", "items", lambda row: row.point.items, count))
-    found += [Column(name, name, _setting(name)) for name in varied(summary.point for summary in summaries)]
+    for name in varied(summary.point for summary in summaries):
+        short = name.rpartition(".")[2]  # of a key of Dask's configuration its last part
+        found.append(Column(name, name, _setting(name), short=short if short != name else ""))
     found += MEASURED.values()
     if any(summary.failed or summary.invalid or summary.valid > 1 for summary in summaries):
         found.append(Column("valid", "valid", _valid))

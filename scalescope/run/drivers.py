@@ -80,7 +80,7 @@ class Drivers:
         """Start a driver and its cluster, for a point and those like it; the one that was not used for longest may go.
 
         Raises:
-            InfrastructureError: They could not be had.
+            InfrastructureError: They could not be started.
             UsageError: There can be no such environment.
         """
         place = self._place(point)

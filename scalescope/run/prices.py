@@ -33,6 +33,9 @@ def load() -> Prices:
         data = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidField(
-            VARIABLE, name, f"a YAML file with `currency` and `worker_hour`: {error}", next_step="mend it, or unset it"
+            VARIABLE,
+            name,
+            f"a YAML file with `currency` and `worker_hour`: {error}",
+            next_step="correct the file, or unset the variable",
         ) from error
     return Prices.from_mapping(data)

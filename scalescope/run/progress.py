@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from scalescope.analysis.summary import label, plural, varied
+from scalescope.diagnosis.words import duration
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial, TrialState
 
@@ -101,4 +102,4 @@ def outcome(trial: Trial) -> str:
     if trial.state is not TrialState.VALID:
         return f"{trial.state.value}: {trial.reason.partition(chr(10))[0]}"
     assert trial.metrics is not None
-    return f"makespan {trial.metrics.makespan_s:.3g} s, {plural(trial.metrics.workers_used, 'worker')} used"
+    return f"makespan {duration(trial.metrics.makespan_s)}, {plural(trial.metrics.workers_used, 'worker')} used"

@@ -125,7 +125,7 @@ def resolve(given: Mapping[str, object]) -> Request:
 
     Raises:
         InvalidField: The first thing that is wrong.
-        InfrastructureError: What is saved cannot be had.
+        InfrastructureError: What is saved cannot be loaded.
     """
     given, records = dict(given), ""
     if names_block(cluster := given.get("cluster")):

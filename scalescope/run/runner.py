@@ -34,7 +34,7 @@ class Step(Generic[R]):
         name: Of the step, such as `provision`.
         call: Does it.
         title: From the same arguments, what is done, in a few words; by default the name.
-        retried: Errors after which it is tried again; nothing else is mended by trying again.
+        retried: Errors after which it is tried again; trying again helps with nothing else.
         timeout_s: From the same arguments, seconds after which something is very wrong: later than every limit that
             the step itself keeps. None where there is no such limit.
         outcome: From the result, a name for how it ended (`Invalid`) and why; a step that returns has completed.

@@ -83,7 +83,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
 
     Raises:
         InvalidField: A parameter is not allowed; nothing was started.
-        InfrastructureError: No cluster could be had, or too many were lost.
+        InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
     runner = runner or Runner()
@@ -124,7 +124,7 @@ def prepare(request: Request, says: Callable[[str], None]) -> None:
 
     Raises:
         EnvironmentFailed: There can be no such environment.
-        InfrastructureError: It could not be had.
+        InfrastructureError: It could not be built here and now.
     """
     for text in dict.fromkeys(planned.point.environment for planned in request.plan):
         environments.ensure(Environment.parse(text), says=says)
@@ -284,7 +284,7 @@ def carry_out(request: Request, store: Store, runner: Runner) -> Done:
     """Run the trials that a run lacks and those by which it grows, and judge it.
 
     Raises:
-        InfrastructureError: No cluster could be had, or too many were lost.
+        InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
 

@@ -57,7 +57,7 @@ def provision(drivers: Drivers, point: Point) -> Mapping[str, Any]:
     """Start the driver and the cluster for a point; return what is known of the cluster.
 
     Raises:
-        InfrastructureError: They could not be had.
+        InfrastructureError: They could not be started.
         UsageError: There can be no such environment.
     """
     return drivers.open(point).facts
@@ -198,7 +198,7 @@ def run_trials(
         hold: Whether the clusters stay open.
 
     Raises:
-        InfrastructureError: No cluster could be had, or `MAX_LOSSES` drivers died one after the other.
+        InfrastructureError: No cluster could be opened, or `MAX_LOSSES` drivers died one after the other.
         BudgetSpent: The next trial would cost more than is left of the budget.
         StoreError: A trial could not be saved.
     """
@@ -266,7 +266,7 @@ def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
 
     Raises:
         DriverError: The driver was gone before the trial began.
-        InfrastructureError: No cluster could be had.
+        InfrastructureError: No cluster could be opened.
         StoreError: The trial could not be saved.
     """
     if drivers.driver(planned.point) is None:

@@ -1,6 +1,6 @@
 """What Slurm knows of the jobs of a trial: from its accounting where that runs, else from its queue.
 
-What cannot be had is said in words, and never guessed.
+What Slurm does not say is named in words, and never guessed.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def upgrade(engine: Engine, path: Path | None, where: str) -> None:
         where: Address shown in errors.
 
     Raises:
-        StoreError: A newer Scalescope, or another application, made the database; or the lock was not to be had.
+        StoreError: A newer Scalescope, or another application, made the database; or the lock could not be taken.
     """
     with engine.connect() as connection:
         if _revision(connection) == REVISION:

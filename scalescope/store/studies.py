@@ -1,4 +1,4 @@
-"""Questions that own runs, in the store."""
+"""Studies in the store: questions, and the runs that were made for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that grow: each is one or more sweeps that say, from what they have measured, what to measure next.
+"""Studies: questions of one or more sweeps that grow, where what was measured decides what to measure next.
 
 A study has a folder: `parameters` declares what it may be given, `plan` checks that and says what to measure, `judge`
 says what was found, `report` shows it. `STUDIES` is the table of them. An isolation (`scalescope.studies.isolation`) is

@@ -1,4 +1,4 @@
-"""What all studies may be given: what to run, where, with which software, and how long at most."""
+"""Parameters that all studies share: what to run, where, with which software, and how long at most."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENVIRONMENT = Parameter(
     examples=("apache-beam==2.50.0 dask[distributed]==2023.9.1",),
 )
 RUN = Parameter(
-    "A finished run that gives whatever is not given, at its worst point: its id, the beginning of it, or latest.",
+    "A finished run; what is not given is taken from its worst point: its id, the beginning of it, or latest.",
     metavar="[RUN]",
     syntax="argument",
 )

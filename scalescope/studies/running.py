@@ -74,7 +74,7 @@ def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None =
 
     Raises:
         InvalidField: A parameter is not allowed; nothing was started.
-        InfrastructureError: No cluster could be had, or too many were lost.
+        InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
     runner = runner or Runner()

@@ -81,7 +81,8 @@ class FindingSymptom:
     def words(self) -> str:
         """For people."""
         formerly = "" if self.present_code == self.code else f" (formerly {self.code})"
-        least = "" if self.severity is Severity.INFO else f", {self.severity.word} or worse"
+        worse = "" if self.severity is Severity.HIGH else " or worse"
+        least = "" if self.severity is Severity.INFO else f", {self.severity.word}{worse}"
         return f"finding {self.present_code}{formerly}{least}"
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:

@@ -1,1 +1,1 @@
-"""Commands that have a module of their own; `scalescope.cli.main` imports them, which adds them to its application."""
+"""The commands, a module for each or for several that belong together; `scalescope.cli.main` registers them."""

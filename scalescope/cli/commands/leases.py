@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def leases(as_json: Json = False) -> None:
-    """List what runs outside this machine, or outside its owner: jobs and drivers, and whether their owners live.
+    """List the jobs and drivers that runs have started outside their own process, and whether these runs are alive.
 
-    It is written down before it is asked for, in $SCALESCOPE_LEASES or in the user's state folder.
+    Each is written down before it is started, in $SCALESCOPE_LEASES or in the user's state folder.
     """
     from scalescope import leases as ledger
     from scalescope.clusters import reaping
@@ -53,10 +53,10 @@ def reap(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what dead owners left: cancel their jobs, pending ones too, end their processes, drop their leases.
+    """Remove what killed runs left behind: cancel their jobs, pending ones too, end their processes, drop their leases.
 
-    Only jobs of this user whose name and comment are exactly the label of a lease are touched. A lease whose owner
-    lives, or may live on another host, is left alone. Status 3 if something could not be removed.
+    Only jobs of this user whose name and comment are exactly the label of a lease are touched. A lease whose run is
+    alive, or may be alive on another host, is left alone. Status 3 if something could not be removed.
     """
     from scalescope.clusters import reaping
 

@@ -1,4 +1,4 @@
-"""What clusters of jobs of PBS, Moab, LSF, Grid Engine, OAR and HTCondor are asked for with.
+"""The specifications of clusters of jobs of PBS, Moab, LSF, Grid Engine, OAR and HTCondor.
 
 None of them was ever run on a real system; their job scripts are tested as text.
 """
@@ -48,7 +48,7 @@ class BatchSpec(JobQueueSpec):
 
 @dataclass(frozen=True)
 class System:
-    """What is particular to a batch system.
+    """How a batch system differs from the others.
 
     Attributes:
         name: As people write it.

@@ -1,4 +1,4 @@
-"""What a class of somebody else is called with."""
+"""The specification of a cluster of any class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every cluster of jobs is asked for with, whatever the batch system."""
+"""What the specifications of all clusters of jobs share, whatever the batch system."""
 
 from __future__ import annotations
 

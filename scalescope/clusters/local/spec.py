@@ -1,4 +1,4 @@
-"""What a local cluster is asked for with."""
+"""The specification of a local cluster."""
 
 from __future__ import annotations
 

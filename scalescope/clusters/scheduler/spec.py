@@ -1,4 +1,4 @@
-"""What a scheduler that runs already is found with."""
+"""The specification of a scheduler that runs already."""
 
 from __future__ import annotations
 

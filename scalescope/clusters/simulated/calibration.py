@@ -88,7 +88,7 @@ def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibratio
     CPU seconds of the processes are counted, not elapsed ones, so that a busy host measures nearly the same.
 
     Raises:
-        ClusterError: The virtual cluster that it measures on could not be had.
+        ClusterError: The virtual cluster that it measures on could not be opened.
     """
     import distributed
 

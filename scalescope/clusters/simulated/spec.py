@@ -1,4 +1,4 @@
-"""What a simulated cluster is asked for with."""
+"""The specification of a simulated cluster."""
 
 from __future__ import annotations
 

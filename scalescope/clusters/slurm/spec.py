@@ -1,4 +1,4 @@
-"""What a cluster of Slurm jobs is asked for with."""
+"""The specification of a cluster of Slurm jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster over SSH is asked for with."""
+"""The specification of a cluster over SSH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a virtual cluster is asked for with."""
+"""The specification of a virtual cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison of B with A may be given."""
+"""Parameters of a comparison of B with A."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ FEWEST = 7
 under noise of 2.2 % per trial is found in 93 % of runs."""
 
 SmallestEffect = Annotated[float, SMALLEST_EFFECT]
-MaxPairs = Annotated[int, Parameter("Valid pairs after which it is given up.", minimum=FEWEST, maximum=1000)]
+MaxPairs = Annotated[
+    int,
+    Parameter("Most valid pairs; if the answer is not clear by then, it is undecided.", minimum=FEWEST, maximum=1000),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Is B slower than A?"""
+"""Checks what a comparison of B with A is given, and plans its pairs."""
 
 from __future__ import annotations
 

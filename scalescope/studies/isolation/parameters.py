@@ -1,4 +1,4 @@
-"""What an isolation may be given."""
+"""Parameters of an isolation."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class IsolationParameters:
     metric: Annotated[
         str,
         Parameter(
-            "A comparison in its place, such as workers_used < 0.5 * workers, or efficiency < 0.6.",
+            "A condition in place of the finding, such as workers_used < 0.5 * workers, or efficiency < 0.6.",
             metavar="COMPARISON",
         ),
     ] = ""
-    max_trials: Annotated[int, Parameter("Trials that may be run.", minimum=1, maximum=10_000)] = 80
+    max_trials: Annotated[int, Parameter("Most trials to run.", minimum=1, maximum=10_000)] = 80
     minutes: Annotated[float, MINUTES] = 30.0
     folder: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""Since when? Bisection over ordered candidates, the first of which is good and the last bad.
+"""Bisection over ordered candidates, the first of which is good and the last bad.
 
 Candidates are releases of a package, or mixtures of two lock files (`mixtures`). Both ends are tried first: where they
 do not differ, nothing is bisected. Then the middle of what is left is tried, as `git bisect` does; a candidate that
@@ -91,7 +91,7 @@ class ReleaseQuestion(Mapped):
         symptom: What a bad candidate does, for words only: `shows too-few-partitions`.
         metric: Name of the number, for words only.
         max_candidates: Candidates touched at most, ends included: each needs an environment.
-        seed: Of the order within pairs.
+        seed: Random seed for the order within pairs.
 
     Raises:
         InvalidField: A field is out of bounds.

@@ -1,4 +1,4 @@
-"""What a search for the release that changed something may be given."""
+"""Parameters of a search for the release that changed something."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NEWEST = "latest"
 FEWEST_PAIRS = 3
 """Valid pairs below which no candidate is decided."""
 
-MaxEnvironments = Annotated[int, Parameter("Releases to try at most.", minimum=2, maximum=1000)]
+MaxEnvironments = Annotated[int, Parameter("Most releases to try.", minimum=2, maximum=1000)]
 MaxPairs = Annotated[
-    int, Parameter("Pairs of trials of one release at most, where trials differ.", minimum=FEWEST_PAIRS, maximum=1000)
+    int, Parameter("Most pairs of trials for one release, where trials differ.", minimum=FEWEST_PAIRS, maximum=1000)
 ]
 SmallestEffect = Annotated[
     float,
@@ -38,14 +38,15 @@ class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
         str, Parameter("The package whose releases are searched.", metavar="[PACKAGE]", syntax="argument")
     ] = ""
     good: Annotated[str, Parameter("A release that is known to be good.", metavar="VERSION")] = ""
-    bad: Annotated[str, Parameter("A later release that is not.", metavar="VERSION")] = NEWEST
+    bad: Annotated[str, Parameter("A later release that is known to be bad.", metavar="VERSION")] = NEWEST
     before: Annotated[str, Parameter("A lock file known to be good, in place of a package.", metavar="FILE")] = ""
-    after: Annotated[str, Parameter("The lock file that is not.", metavar="FILE")] = ""
+    after: Annotated[str, Parameter("A lock file known to be bad.", metavar="FILE")] = ""
     metric: Annotated[
         str,
         replace(
             METRIC,
-            help="What moved, such as workers_used; or what came to hold, such as workers_used < 0.5 * workers.",
+            help="The number that moved, such as workers_used, or the condition that became true, such as "
+            "workers_used < 0.5 * workers.",
             metavar="NUMBER|COMPARISON",
         ),
     ] = ""

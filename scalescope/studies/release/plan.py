@@ -1,4 +1,4 @@
-"""Which release of a package, or which changed package of a lock file, brought it?"""
+"""Checks what a search for a release is given, and plans its candidates: releases, or packages of two lock files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the readings say."""
+"""Judges a search for thresholds: where the metric jumps, as far as the readings tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search for thresholds may be given."""
+"""Parameters of a search for thresholds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from scalescope.model.parameters import Parameter
 from scalescope.studies.parameters import METRIC, OneWorkload, StudyParameters
 
-MaxPoints = Annotated[int, Parameter("Different values to measure at most.", minimum=2, maximum=10_000)]
-MaxRepeats = Annotated[int, Parameter("Trials of one value at most, where trials differ.", minimum=1, maximum=1000)]
+MaxPoints = Annotated[int, Parameter("Most values of the axis to measure.", minimum=2, maximum=10_000)]
+MaxRepeats = Annotated[int, Parameter("Most trials of one value, where trials differ.", minimum=1, maximum=1000)]
 MinJump = Annotated[
     float, Parameter("Smallest jump worth naming, as a share: 0.05 is 5 %.", minimum=0.001, maximum=0.999)
 ]

@@ -1,4 +1,4 @@
-"""At which value of an axis does a metric change regime?"""
+"""Checks what a search for thresholds is given, and plans its sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to measure next."""
+"""Chooses the values that a search for thresholds measures next."""
 
 from __future__ import annotations
 
