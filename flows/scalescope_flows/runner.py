@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,7 @@ class TaskRunner(Runner):
         self._labels: set[str] = set()
         self._artifact: UUID | None = None
         self._next_update = 0.0
+        self._showing = threading.Lock()  # clusters side by side share one artifact
 
     def __reduce__(self) -> tuple[type[TaskRunner], tuple[()]]:
         """Without what belongs to this process: shares of a run can be sent to others."""
@@ -92,7 +94,8 @@ class TaskRunner(Runner):
             counted = f"{progress.done}/{progress.total} " if trial else ""
             get_run_logger().log(level, "%s%s", counted, progress.text)
         if progress.total:
-            self._show(progress)
+            with self._showing:
+                self._show(progress)
         super().tell(progress)
 
     def label(self, labels: Sequence[str]) -> None:
