@@ -59,7 +59,6 @@ _CAPTURE_FACTS = (
     "spooled_bytes",
     "notes",
     "gpus",
-    "files",
 )
 
 
@@ -222,7 +221,7 @@ class OpenCluster:
         distributed.client._set_global_client(client)
         load = host.HostLoad()
         self._enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
-        with capture.trial(Path(request.spool, RECORDS), **request.options) as recording, load:
+        with capture.trial(Path(request.spool, RECORDS)) as recording, load:
             self.function = workload.run
             self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
             with cluster.running(workload, point), around_beam(workload, client.scheduler.address):

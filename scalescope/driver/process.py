@@ -171,14 +171,7 @@ class Driver:
         """Whether it can run another trial."""
         return not (self._ending or self._closed or self._exited())
 
-    def run(
-        self,
-        planned: PlannedTrial,
-        workload: str,
-        *,
-        timeout_s: float,
-        options: Mapping[str, Any] | None = None,
-    ) -> Outcome:
+    def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> Outcome:
         """Run one trial. When the driver dies in it, the outcome is invalid and says so, and `alive` is false.
 
         The driver answers before it has cleared up after the trial; it does so while the caller stores the outcome.
@@ -187,7 +180,6 @@ class Driver:
             planned: Point, repeat and key.
             workload: Reference of the workload, as the driver's environment can load it.
             timeout_s: Real seconds after which the trial is stopped; the driver ends then.
-            options: What else to record, as keyword arguments of `Capture.trial`.
 
         Raises:
             DriverError: The driver had ended before, and the trial has not begun.
@@ -204,7 +196,7 @@ class Driver:
             began, started_at = time.monotonic(), utc_now()
             self._phase = ""
             try:
-                return self._run(planned, workload, timeout_s, dict(options or {}), spool)
+                return self._run(planned, workload, timeout_s, spool)
             except InfrastructureError as error:
                 self._ending = True
                 self._end(grace_s=0)
@@ -266,13 +258,9 @@ class Driver:
         limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # its own error comes first, then the driver's
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
-    def _run(
-        self, planned: PlannedTrial, workload: str, timeout_s: float, options: dict[str, Any], spool: Path
-    ) -> Outcome:
+    def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, spool: Path) -> Outcome:
         point = planned.point.to_mapping()
-        self._send(
-            RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(spool), options)
-        )
+        self._send(RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(spool)))
         done = self._expect(TrialDone, _FIRST_WORD_S)
         if done.key != planned.key:
             raise DriverError(

@@ -48,8 +48,6 @@ class RunTrial(Message):
     workload: str  # reference of the workload
     timeout_s: float  # real seconds after which it is stopped
     spool: str  # folder for its raw records; it exists
-    # what else to record, as keyword arguments of `Capture.trial`
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
