@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from scalescope.model.cluster import kinds
 from scalescope.model.parameters import Parameter
+from scalescope.model.sweep import TRIAL_TIMEOUT_S, Seed, TrialTimeout, WorkloadParams
 
 
 def workload_names() -> tuple[str, ...]:
@@ -76,10 +77,7 @@ class AtPoint:
 class StudyParameters:
     """Parameters that all studies have."""
 
-    params: Annotated[
-        Mapping[str, Any],
-        named("Workload parameters that hold for all trials.", "--param", "-p", example={"seconds": 1}),
-    ] = field(default_factory=dict)
+    params: WorkloadParams = field(default_factory=dict)
     cluster: Annotated[
         str | dict[str, Any],
         Parameter(
@@ -93,16 +91,5 @@ class StudyParameters:
     environment: Annotated[str, ENVIRONMENT] = ""
     run: Annotated[str, RUN] = ""
     minutes: Annotated[float, MINUTES] = 60.0
-    seed: Annotated[
-        int,
-        Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1),
-    ] = 0
-    trial_timeout_s: Annotated[
-        float,
-        Parameter(
-            "Real seconds after which a trial is stopped and invalid.",
-            option=("--timeout",),
-            minimum=1,
-            maximum=7 * 86_400,
-        ),
-    ] = 600.0
+    seed: Seed = 0
+    trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S
