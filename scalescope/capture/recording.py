@@ -39,9 +39,6 @@ class Recording:
     # memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked
     gpus: dict[str, Any] = field(default_factory=dict)
     tasks: int = 0  # attempts recorded: those finished, erred and lost
-    finished: int = 0  # attempts that gave a result
-    erred: int = 0  # attempts that raised, or whose task was given up
-    lost: int = 0  # attempts whose worker died, or that were called off
     t_begin: float = 0.0  # when recording began, in seconds on the scheduler's clock
     t_end: float = 0.0  # when the workload had returned, likewise
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
@@ -236,8 +233,6 @@ class _Run:
             recording.spooled_bytes += spool.write_chunk(self.stream, "tasks", columns)
             recording.received_bytes += chunks.sent_bytes(sent)
             recording.tasks += sent["rows"]
-            for outcome, name in enumerate(("finished", "erred", "lost")):
-                setattr(recording, name, getattr(recording, name) + columns["status"].count(outcome))
             recording.clock_error_s = max(recording.clock_error_s, chunks.clock_error(columns))
             if (dependencies := chunks.decode_dependencies(sent, chunk["order"]))["task"]:
                 recording.spooled_bytes += spool.write_chunk(self.stream, "dependencies", dependencies)

@@ -94,7 +94,7 @@ class OpenCluster:
             ScalescopeError: The specification is wrong, or the cluster did not start.
         """
         self._request = request
-        return self._open(dict(request.dask_config))
+        return self._open({})
 
     def _open(self, config: dict[str, Any]) -> dict[str, Any]:
         if self._request is None:

@@ -127,8 +127,6 @@ class Driver:
         seed: int = 0,
         folder: Path,
         python: str = sys.executable,
-        environ: Mapping[str, str] | None = None,
-        dask_config: Mapping[str, Any] | None = None,
         on_progress: Callable[[str], None] | None = None,
         start_timeout_s: float = 120,
     ) -> Driver:
@@ -139,8 +137,6 @@ class Driver:
             seed: Of whatever is random in it.
             folder: For its log and the spools of its trials; made if it does not exist.
             python: Interpreter of the environment to run in.
-            environ: Environment variables besides those of this process.
-            dask_config: Dask configuration of the first trial, so that the cluster need not be opened twice.
             on_progress: Called with a sentence whenever the driver begins something.
             start_timeout_s: Real seconds until the driver runs; how long the cluster may take is its own.
 
@@ -153,14 +149,14 @@ class Driver:
         folder.mkdir(parents=True, exist_ok=True)
         lease = _intend(spec, folder)
         try:
-            process = _spawn(spec, folder, python, {**(environ or {}), **({leases.MARK: lease.label} if lease else {})})
+            process = _spawn(spec, folder, python, {leases.MARK: lease.label} if lease else {})
         except BaseException:
             _release(lease)
             raise
         driver = cls(process, folder=folder, on_progress=on_progress, lease=lease)
         try:
             driver._greet(python, start_timeout_s)
-            driver._open(spec, seed, dict(dask_config or {}))
+            driver._open(spec, seed)
         except BaseException:
             driver.close(timeout_s=2)
             raise
@@ -253,8 +249,8 @@ class Driver:
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
 
-    def _open(self, spec: ClusterSpec, seed: int, dask_config: dict[str, Any]) -> None:
-        self._send(Open(spec.to_mapping(), str(self._folder), seed, dask_config))
+    def _open(self, spec: ClusterSpec, seed: int) -> None:
+        self._send(Open(spec.to_mapping(), str(self._folder), seed))
         limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # its own error comes first, then the driver's
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
