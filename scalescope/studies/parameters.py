@@ -6,23 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from scalescope.model.cluster import kinds
 from scalescope.model.parameters import Parameter
 from scalescope.model.sweep import TRIAL_TIMEOUT_S, Seed, TrialTimeout, WorkloadParams
-
-
-def workload_names() -> tuple[str, ...]:
-    """Names of the built-in workloads; any other is given as `module:function`."""
-    from scalescope import workloads
-
-    return tuple(workload.name for workload in workloads.builtin())
-
 
 WORKLOAD = Parameter(
     "What to run, as for a sweep. Empty: the workload of the run.",
     option=("--workload", "-w"),
     metavar="NAME",
-    suggestions=workload_names,
 )
 ENVIRONMENT = Parameter(
     "Software to run it with: requirements, or the path of a Python interpreter, as for a sweep.",
@@ -85,7 +75,6 @@ class StudyParameters:
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="cluster",
-            suggestions=lambda: tuple(kinds()),
         ),
     ] = ""
     environment: Annotated[str, ENVIRONMENT] = ""
