@@ -148,7 +148,6 @@ class JobsEnded(ClusterError):
     Args:
         what: As for all errors, as are `where`, `cause` and `next_step`.
         job_ids: Of these jobs, as the batch system names them; none where it refused them.
-        states: Of these jobs, in the same order, in the words of the batch system.
         may_return: Whether jobs like these can be expected to start and stay: their node died, or somebody or a time
             limit ended them. False where the next one would end the same way.
     """
@@ -161,12 +160,10 @@ class JobsEnded(ClusterError):
         cause: str = "",
         next_step: str = "",
         job_ids: tuple[str, ...] = (),
-        states: tuple[str, ...] = (),
         may_return: bool = False,
     ) -> None:
         super().__init__(what, where=where, cause=cause, next_step=next_step)
         self.job_ids = job_ids
-        self.states = states
         self.may_return = may_return
 
 

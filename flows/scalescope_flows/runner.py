@@ -29,7 +29,7 @@ from prefect.tasks import Task, exponential_backoff
 
 from scalescope.model.trial import TrialState
 from scalescope.run.progress import Listener, Progress
-from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, Step
+from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, Step, results
 
 R = TypeVar("R")
 
@@ -78,13 +78,7 @@ class TaskRunner(Runner):
     def together(self, step: Step[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
         """Carry out a step with several sets of arguments at the same time, on the flow's task runner."""
         futures = [self._task(step, arguments).submit() for arguments in many]
-        try:
-            for future in as_completed(futures):  # so that the first error counts, whichever step raises it
-                future.result()
-            return [future.result() for future in futures]
-        except BaseException:
-            stop()
-            raise
+        return results(futures, lambda: as_completed(futures), stop)
 
     def tell(self, progress: Progress) -> None:
         """Say how far the run is: to its log, its page, and whoever listens in this process."""

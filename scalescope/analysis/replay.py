@@ -53,13 +53,12 @@ class Replay:
     group: Sequence[str]
 
     @classmethod
-    def of(cls, attempts: Attempts, graph: Graph, *, overhead_s: float | None = None) -> Replay | None:
+    def of(cls, attempts: Attempts, graph: Graph) -> Replay | None:
         """The attempts whose result was used; None where the graph is not known.
 
         Args:
             attempts: What was recorded.
             graph: Its dependencies.
-            overhead_s: Per task, in seconds; as measured (`overhead`) when None.
         """
         if not graph.known:
             return None
@@ -77,7 +76,7 @@ class Replay:
         return cls(
             seconds=stop - start,
             graph=graph,
-            overhead_s=overhead(attempts) if overhead_s is None else overhead_s,
+            overhead_s=overhead(attempts),
             rank=rank,
             delay=np.maximum(runnable - since, 0.0),
             phase=phase,

@@ -62,19 +62,6 @@ class WorkerTime:
         return {part: float(self.parts[part].sum()) for part in WORKER_TIME}
 
 
-@dataclass(frozen=True)
-class TimeSeries:
-    """P × makespan by time and part.
-
-    Attributes:
-        edges: Of the bins, in seconds since `Attempts.epoch`, from 0 to the makespan; shape (bins + 1,).
-        parts: Thread-seconds per bin for each part of `WORKER_TIME`; shape (bins,) each.
-    """
-
-    edges: Floats
-    parts: dict[str, Floats]
-
-
 def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
     """Divide the worker time of one trial.
 
@@ -86,13 +73,6 @@ def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
     return WorkerTime((*attempts.addresses, ""), {part: seconds[:, 0] for part, seconds in cells.items()})
 
 
-def over_time(attempts: Attempts, *, threads: int, bins: int = 200) -> TimeSeries:
-    """Divide the worker time by bins of equal length; each part adds up to its total of `divide`."""
-    edges = np.linspace(0.0, attempts.makespan, bins + 1)
-    cells = _divide(attempts, threads, edges)
-    return TimeSeries(edges, {part: seconds.sum(axis=0) for part, seconds in cells.items()})
-
-
 def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
     """Busy thread-seconds per worker and bin; shape (workers, bins), in the order of `Attempts.addresses`.
 
@@ -100,7 +80,7 @@ def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
 
     Args:
         attempts: What was recorded.
-        edges: Ascending, in seconds since `Attempts.epoch` (`TimeSeries.edges`); shape (bins + 1,).
+        edges: Ascending, in seconds since `Attempts.epoch` ; shape (bins + 1,).
     """
     inside = np.clip(edges, 0.0, attempts.makespan)
     events = Events.of(attempts, Chain.only_running(attempts), np.concatenate([[0.0], inside, [attempts.makespan]]))

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, TypeVar
 from distributed import Client
 
 from scalescope.capture import blackbox, chunks, clock, logs, memory, recorder
-from scalescope.capture.reports import OnDemand
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -40,16 +39,12 @@ class Recording:
     # memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked
     gpus: dict[str, Any] = field(default_factory=dict)
     tasks: int = 0  # attempts recorded: those finished, erred and lost
-    finished: int = 0  # attempts that gave a result
-    erred: int = 0  # attempts that raised, or whose task was given up
-    lost: int = 0  # attempts whose worker died, or that were called off
     t_begin: float = 0.0  # when recording began, in seconds on the scheduler's clock
     t_end: float = 0.0  # when the workload had returned, likewise
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
     received_bytes: int = 0  # of task records, as sent by the scheduler
     spooled_bytes: int = 0  # of the task table, as written
-    files: dict[str, str] = field(default_factory=dict)  # performance report and profile, where they were asked for
 
 
 class Capture:
@@ -107,9 +102,7 @@ class Capture:
         self._installed.append((getattr(module, attribute).name, nanny))
 
     @contextmanager
-    def trial(
-        self, spool_path: Path, *, performance_report: bool = False, profile: bool = False
-    ) -> Iterator[Recording]:
+    def trial(self, spool_path: Path) -> Iterator[Recording]:
         """Record what the cluster does while the body runs.
 
         The rest is fetched when the body ends, also when it raises. Faults of the capture after it has begun are not
@@ -117,21 +110,16 @@ class Capture:
 
         Args:
             spool_path: File of raw records (`scalescope.model.spool`), overwritten.
-            performance_report: Write Dask's report beside it; it costs every task some microseconds, and is refused
-                above 100,000 tasks.
-            profile: Write the statistical profile beside it.
 
         Raises:
             CaptureError: Recording could not begin.
         """
         recording = Recording()
-        extras = OnDemand(self.client, spool_path, performance_report=performance_report, profile=profile)
         with _opened(spool_path, recording) as stream:
             run = _Run(self, recording, stream)
             run.begin()
             told_to_stop = True
             try:
-                extras.begin()
                 yield recording
                 told_to_stop = False
             except Exception:
@@ -139,10 +127,6 @@ class Capture:
                 raise
             finally:
                 run.end(settle_s=0.0 if told_to_stop else self.settle_s)
-                if not told_to_stop:
-                    extras.end(start=recording.t_begin, tasks=recording.tasks)
-                recording.warnings += extras.warnings
-                recording.files |= extras.files
 
     def close(self) -> None:
         """Remove what was installed, as far as the cluster is still there."""
@@ -249,8 +233,6 @@ class _Run:
             recording.spooled_bytes += spool.write_chunk(self.stream, "tasks", columns)
             recording.received_bytes += chunks.sent_bytes(sent)
             recording.tasks += sent["rows"]
-            for outcome, name in enumerate(("finished", "erred", "lost")):
-                setattr(recording, name, getattr(recording, name) + columns["status"].count(outcome))
             recording.clock_error_s = max(recording.clock_error_s, chunks.clock_error(columns))
             if (dependencies := chunks.decode_dependencies(sent, chunk["order"]))["task"]:
                 recording.spooled_bytes += spool.write_chunk(self.stream, "dependencies", dependencies)

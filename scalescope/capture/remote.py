@@ -71,20 +71,3 @@ def gpu(monitor: Any, since: float) -> dict[str, Any]:
         "mean": sum(busy for _, busy in samples) / len(samples),
         "highest": max(busy for _, busy in samples),
     }
-
-
-def attach_task_stream(dask_scheduler: Any = None) -> dict[str, Any]:
-    """Have the scheduler keep the task stream that its performance report shows.
-
-    Returns:
-        Whether it did so before, and where its system monitor stands.
-    """
-    before = "task-stream" in dask_scheduler.plugins
-    dask_scheduler.get_task_stream(start=0, stop=0)
-    return {"before": before, "last_count": dask_scheduler.monitor.count}
-
-
-def detach_task_stream(dask_scheduler: Any = None) -> None:
-    """Undo `attach_task_stream`, which costs every task some microseconds."""
-    if "task-stream" in dask_scheduler.plugins:
-        dask_scheduler.remove_plugin(name="task-stream")

@@ -65,7 +65,7 @@ ESSENTIAL = (
 OTHERS = (
     Package("prefect-dask", "parallel clusters on Dask", "dask-runner"),
     Package("psycopg", "stores in PostgreSQL", "postgresql"),
-    Package("bokeh", "the report of a run; Dask's own performance report", "report"),
+    Package("bokeh", "the report of a run", "report"),
 )
 """Optional packages that belong to no workload and no cluster."""
 

@@ -19,7 +19,6 @@ class PartitionRule:
         text: What it does, as the predicate of a sentence that begins with the library.
         formula: The number of partitions, as a formula.
         size: Items per partition, for a number of items from 1 on.
-        remedy: The option to set, without a full stop.
         link: Where it is discussed or was introduced.
     """
 
@@ -27,7 +26,6 @@ class PartitionRule:
     text: str
     formula: str
     size: Callable[[int], int]
-    remedy: str
     link: str
 
     def partitions(self, items: int) -> int:
@@ -43,7 +41,6 @@ BEAM_128 = PartitionRule(
     text="puts 128 items in a partition",
     formula="ceil(items / max(128, ceil(sqrt(items) / 10))), Apache Beam from 2.63 on",
     size=lambda items: max(128, math.ceil(math.sqrt(items) / 10)),
-    remedy=BEAM_OPTION,
     link="https://github.com/apache/beam/pull/33805",
 )
 BAG_ROOT = PartitionRule(
@@ -51,7 +48,6 @@ BAG_ROOT = PartitionRule(
     text="groups more than 100 items by a default of its own",
     formula="ceil(items / ceil(sqrt(items) / 10)) above 100 items, dask from mid-2023 on",
     size=lambda items: 1 if items <= 100 else max(1, math.ceil(math.sqrt(items) / math.sqrt(100))),
-    remedy=BAG_OPTION,
     link="https://github.com/dask/dask/pull/10294",
 )
 BAG_100 = PartitionRule(
@@ -59,7 +55,6 @@ BAG_100 = PartitionRule(
     text="makes about 100 partitions of 200 items or more",
     formula="ceil(items / floor(items / 100)) from 100 items on, dask before mid-2023",
     size=lambda items: 1 if items < 100 else items // 100,
-    remedy=BAG_OPTION,
     link="https://github.com/dask/dask/issues/10291",
 )
 RULES = (BEAM_128, BAG_ROOT, BAG_100)

@@ -59,7 +59,6 @@ _CAPTURE_FACTS = (
     "spooled_bytes",
     "notes",
     "gpus",
-    "files",
 )
 
 
@@ -95,7 +94,7 @@ class OpenCluster:
             ScalescopeError: The specification is wrong, or the cluster did not start.
         """
         self._request = request
-        return self._open(dict(request.dask_config))
+        return self._open({})
 
     def _open(self, config: dict[str, Any]) -> dict[str, Any]:
         if self._request is None:
@@ -222,7 +221,7 @@ class OpenCluster:
         distributed.client._set_global_client(client)
         load = host.HostLoad()
         self._enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
-        with capture.trial(Path(request.spool, RECORDS), **request.options) as recording, load:
+        with capture.trial(Path(request.spool, RECORDS)) as recording, load:
             self.function = workload.run
             self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
             with cluster.running(workload, point), around_beam(workload, client.scheduler.address):

@@ -127,8 +127,6 @@ class Driver:
         seed: int = 0,
         folder: Path,
         python: str = sys.executable,
-        environ: Mapping[str, str] | None = None,
-        dask_config: Mapping[str, Any] | None = None,
         on_progress: Callable[[str], None] | None = None,
         start_timeout_s: float = 120,
     ) -> Driver:
@@ -139,8 +137,6 @@ class Driver:
             seed: Of whatever is random in it.
             folder: For its log and the spools of its trials; made if it does not exist.
             python: Interpreter of the environment to run in.
-            environ: Environment variables besides those of this process.
-            dask_config: Dask configuration of the first trial, so that the cluster need not be opened twice.
             on_progress: Called with a sentence whenever the driver begins something.
             start_timeout_s: Real seconds until the driver runs; how long the cluster may take is its own.
 
@@ -153,14 +149,14 @@ class Driver:
         folder.mkdir(parents=True, exist_ok=True)
         lease = _intend(spec, folder)
         try:
-            process = _spawn(spec, folder, python, {**(environ or {}), **({leases.MARK: lease.label} if lease else {})})
+            process = _spawn(spec, folder, python, {leases.MARK: lease.label} if lease else {})
         except BaseException:
             _release(lease)
             raise
         driver = cls(process, folder=folder, on_progress=on_progress, lease=lease)
         try:
             driver._greet(python, start_timeout_s)
-            driver._open(spec, seed, dict(dask_config or {}))
+            driver._open(spec, seed)
         except BaseException:
             driver.close(timeout_s=2)
             raise
@@ -171,14 +167,7 @@ class Driver:
         """Whether it can run another trial."""
         return not (self._ending or self._closed or self._exited())
 
-    def run(
-        self,
-        planned: PlannedTrial,
-        workload: str,
-        *,
-        timeout_s: float,
-        options: Mapping[str, Any] | None = None,
-    ) -> Outcome:
+    def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> Outcome:
         """Run one trial. When the driver dies in it, the outcome is invalid and says so, and `alive` is false.
 
         The driver answers before it has cleared up after the trial; it does so while the caller stores the outcome.
@@ -187,7 +176,6 @@ class Driver:
             planned: Point, repeat and key.
             workload: Reference of the workload, as the driver's environment can load it.
             timeout_s: Real seconds after which the trial is stopped; the driver ends then.
-            options: What else to record, as keyword arguments of `Capture.trial`.
 
         Raises:
             DriverError: The driver had ended before, and the trial has not begun.
@@ -204,7 +192,7 @@ class Driver:
             began, started_at = time.monotonic(), utc_now()
             self._phase = ""
             try:
-                return self._run(planned, workload, timeout_s, dict(options or {}), spool)
+                return self._run(planned, workload, timeout_s, spool)
             except InfrastructureError as error:
                 self._ending = True
                 self._end(grace_s=0)
@@ -261,18 +249,14 @@ class Driver:
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
 
-    def _open(self, spec: ClusterSpec, seed: int, dask_config: dict[str, Any]) -> None:
-        self._send(Open(spec.to_mapping(), str(self._folder), seed, dask_config))
+    def _open(self, spec: ClusterSpec, seed: int) -> None:
+        self._send(Open(spec.to_mapping(), str(self._folder), seed))
         limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # its own error comes first, then the driver's
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
-    def _run(
-        self, planned: PlannedTrial, workload: str, timeout_s: float, options: dict[str, Any], spool: Path
-    ) -> Outcome:
+    def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, spool: Path) -> Outcome:
         point = planned.point.to_mapping()
-        self._send(
-            RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(spool), options)
-        )
+        self._send(RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(spool)))
         done = self._expect(TrialDone, _FIRST_WORD_S)
         if done.key != planned.key:
             raise DriverError(

@@ -12,7 +12,7 @@ import collections.abc
 import json
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from scalescope.errors import DriverError, ScalescopeError
@@ -33,7 +33,6 @@ class Open(Message):
     cluster: Mapping[str, Any]  # its specification (`ClusterSpec.to_mapping`)
     folder: str  # for the logs of its workers
     seed: int = 0  # of whatever is random in it
-    dask_config: Mapping[str, Any] = field(default_factory=dict)  # keys to set before
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,6 @@ class RunTrial(Message):
     workload: str  # reference of the workload
     timeout_s: float  # real seconds after which it is stopped
     spool: str  # folder for its raw records; it exists
-    # what else to record, as keyword arguments of `Capture.trial`
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -44,14 +44,7 @@ class Release:
         return f"{self.package}=={self.version}"
 
 
-def releases(
-    package: str,
-    *,
-    first: str = "",
-    last: str = "",
-    python_version: str = "",
-    prereleases: bool = False,
-) -> tuple[Release, ...]:
+def releases(package: str, *, first: str = "", last: str = "", python_version: str = "") -> tuple[Release, ...]:
     """The releases of a package that can be installed, oldest first.
 
     uv has no command that lists them, and pip would ask its own index, not the one that environments are built from. So
@@ -63,7 +56,6 @@ def releases(
         first: The oldest version of interest; empty is the oldest of all.
         last: The newest version of interest; empty is the newest of all.
         python_version: Of the environments, such as 3.11; empty is that of the present one.
-        prereleases: Include pre-releases and development releases.
 
     Raises:
         EnvironmentFailed: There is no such package, or no release of it from `first` to `last` fits this Python.
@@ -75,7 +67,7 @@ def releases(
     for field, version in (("first", first), ("last", last)):
         if version and not _VERSION.match(version):
             raise InvalidField(field, version, "a version such as 2.50.0")
-    options = ["--prerelease", "allow" if prereleases else "disallow"]
+    options = ["--prerelease", "disallow"]
     options += ["--python", sys.executable]  # else uv may download the Python that is asked about
     options += ["--python-version", python_version] if python_version else []
     try:

@@ -15,7 +15,7 @@ flows and the fields of the blocks with their forms, and the tables in docs/.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -37,7 +37,6 @@ class Parameter:
         minimum: Smallest number allowed.
         maximum: Largest number allowed.
         examples: Values to show in a form.
-        suggestions: Returns values to choose from; others are allowed as well.
         option: Names on the command line, such as `--axis` and `-a`; by default `--` and the name with dashes.
         metavar: How its value is shown in help, such as `NAME=VALUES`.
         syntax: How the command line writes it; the names are those of `scalescope.cli.options`. Empty: as the type is.
@@ -48,7 +47,6 @@ class Parameter:
     minimum: float | None = None
     maximum: float | None = None
     examples: tuple[Any, ...] = ()
-    suggestions: Callable[[], tuple[str, ...]] | None = None
     option: tuple[str, ...] = ()
     metavar: str = ""
     syntax: str = ""

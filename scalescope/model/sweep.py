@@ -121,6 +121,34 @@ class PlannedTrial:
         return f"{self.point.id}-{'w' if self.warmup else 'r'}{self.repeat}"
 
 
+WorkloadParams = Annotated[
+    Mapping[str, Any],
+    Parameter(
+        "Workload parameters that hold for all trials.",
+        title="Workload parameters",
+        option=("--param", "-p"),
+        metavar="NAME=VALUE",
+        syntax="values",
+        examples=({"seconds": 1},),
+    ),
+]
+Seed = Annotated[
+    int,
+    Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1),
+]
+TrialTimeout = Annotated[
+    float,
+    Parameter(
+        "Real seconds after which a trial is stopped and invalid.",
+        title="Time limit of a trial",
+        minimum=1,
+        maximum=7 * 86400,
+        option=("--timeout",),
+    ),
+]
+TRIAL_TIMEOUT_S = 600.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepParameters:
     """A sweep as people write it, in YAML, Python, a form or options; nothing but types and bounds is checked yet."""
@@ -153,15 +181,7 @@ class SweepParameters:
             syntax="file",
         ),
     ] = field(default_factory=list)
-    params: Annotated[
-        Mapping[str, Any],
-        Parameter(
-            "Workload parameters that hold for all points.",
-            title="Workload parameters",
-            option=("--param", "-p"),
-            syntax="values",
-        ),
-    ] = field(default_factory=dict)
+    params: WorkloadParams = field(default_factory=dict)
     cluster: Annotated[
         str | Mapping[str, Any],
         Parameter(
@@ -188,20 +208,8 @@ class SweepParameters:
         int,
         Parameter("Trials per point that are run first and never counted.", title="Warm-ups", minimum=0, maximum=100),
     ] = 0
-    seed: Annotated[
-        int,
-        Parameter("Random seed for the order of trials and for the simulated cluster.", minimum=0, maximum=2**32 - 1),
-    ] = 0
-    trial_timeout_s: Annotated[
-        float,
-        Parameter(
-            "Real seconds after which a trial is stopped and invalid.",
-            title="Time limit of a trial",
-            minimum=1,
-            maximum=7 * 86400,
-            option=("--timeout",),
-        ),
-    ] = 600.0
+    seed: Seed = 0
+    trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S
 
 
 @dataclass(frozen=True)

@@ -63,17 +63,16 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[int, float]:
 def wait_until_quiet(
     processes: list[psutil.Process],
     *,
-    patience_s: float = PATIENCE_S,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Wait until `processes` used next to no CPU for one window, at most `patience_s`; return the seconds waited."""
+    """Wait until `processes` used next to no CPU for one window, at most `PATIENCE_S`; return the seconds waited."""
     began = clock()
     while True:
         before, start = cpu_seconds(processes), clock()
         sleep(WINDOW_S)
         length = clock() - start
-        if _difference(before, cpu_seconds(processes)) < QUIET_SHARE * length or clock() - began >= patience_s:
+        if _difference(before, cpu_seconds(processes)) < QUIET_SHARE * length or clock() - began >= PATIENCE_S:
             return clock() - began
 
 

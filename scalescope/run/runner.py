@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from scalescope.run.progress import Listener, Progress
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 RETRIES, BACKOFF_S, JITTER = 2, 2.0, 0.5
 """How often a step is tried again, the first pause in seconds (each further one is twice as long), and the share by
@@ -65,6 +66,32 @@ class Publication:
     rows: Sequence[dict[str, str]] = ()
 
 
+class Future(Protocol[R_co]):
+    """What will have a result: this process has futures of its own, an orchestrator others."""
+
+    def result(self) -> R_co:
+        """Wait for it; what was raised is raised here."""
+
+
+def results(
+    futures: Sequence[Future[R]], ended: Callable[[], Iterable[Future[R]]], stop: Callable[[], None]
+) -> list[R]:
+    """The results of steps that are carried out at the same time.
+
+    Args:
+        futures: Of the steps.
+        ended: Gives the same as they end, so that the first error counts, whichever step raises it.
+        stop: Called before the first error, or a signal, is raised here.
+    """
+    try:
+        for future in ended():
+            future.result()
+        return [future.result() for future in futures]
+    except BaseException:
+        stop()
+        raise
+
+
 class Runner:
     """Carries out steps in this process.
 
@@ -98,13 +125,7 @@ class Runner:
         """
         with ThreadPoolExecutor(len(many), thread_name_prefix=f"scalescope-{step.name}") as pool:
             futures = [pool.submit(copy_context().run, self.do, step, *arguments) for arguments in many]
-            try:
-                for future in as_completed(futures):  # so that the first error counts, whichever step raises it
-                    future.result()
-                return [future.result() for future in futures]
-            except BaseException:
-                stop()
-                raise
+            return results(futures, lambda: as_completed(futures), stop)
 
     def tell(self, progress: Progress) -> None:
         """Say how far the run is."""

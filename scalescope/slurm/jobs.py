@@ -69,8 +69,6 @@ class Job:
         reason: Why it waits, or why it ended, in Slurm's words; empty where there is none.
         partition: Where it waits or runs.
         nodes: Its nodes, as Slurm abbreviates them (`n[1-4]`); empty before it starts.
-        node_count: How many it has or wants.
-        cpus: How many it has or wants.
         user: Whose it is.
         comment: As it was submitted.
         exit_code: `status:signal`; empty where that is not known (yet).
@@ -86,8 +84,6 @@ class Job:
     reason: str = ""
     partition: str = ""
     nodes: str = ""
-    node_count: int = 0
-    cpus: int = 0
     user: str = ""
     comment: str = ""
     exit_code: str = ""
@@ -206,7 +202,7 @@ def parse_squeue(text: str) -> list[Job]:
         parts = line.split("|", 12)
         if len(parts) != 13:
             continue
-        number, state, partition, submitted, started, ended, nodes, cpus, where, user, name, reason, comment = parts
+        number, state, partition, submitted, started, ended, _, _, where, user, name, reason, comment = parts
         waiting = state in PENDING
         jobs.append(
             Job(
@@ -216,8 +212,6 @@ def parse_squeue(text: str) -> list[Job]:
                 reason=_known(reason),
                 partition=partition,
                 nodes=_known(where),
-                node_count=_count(nodes),
-                cpus=_count(cpus),
                 user=user,
                 comment="" if comment == "(null)" else comment,  # exactly: it says whose job it is
                 submitted=when(submitted),

@@ -297,14 +297,11 @@ class Store:
         with self._transaction("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 
-    def runs(
-        self, *, limit: int = 50, workload: str | None = None, sweep: str | None = None, own: bool = False
-    ) -> list[SweepRun]:
+    def runs(self, *, limit: int = 50, sweep: str | None = None, own: bool = False) -> list[SweepRun]:
         """The newest runs, newest first, with all their trials.
 
         Args:
             limit: At most so many.
-            workload: Only of this workload.
             sweep: Only of the sweep with this id.
             own: Only those that were not made for a study.
 
@@ -312,8 +309,6 @@ class Store:
             StoreError: The database refuses.
         """
         statement = _newest_runs().limit(limit)
-        if workload is not None:
-            statement = statement.where(RunRow.workload == clean(workload))
         if sweep is not None:
             statement = statement.where(RunRow.sweep_id == sweep)
         if own:

@@ -6,22 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from scalescope.model.cluster import kinds
 from scalescope.model.parameters import Parameter
-
-
-def workload_names() -> tuple[str, ...]:
-    """Names of the built-in workloads; any other is given as `module:function`."""
-    from scalescope import workloads
-
-    return tuple(workload.name for workload in workloads.builtin())
-
+from scalescope.model.sweep import TRIAL_TIMEOUT_S, Seed, TrialTimeout, WorkloadParams
 
 WORKLOAD = Parameter(
     "What to run, as for a sweep. Empty: the workload of the run.",
     option=("--workload", "-w"),
     metavar="NAME",
-    suggestions=workload_names,
 )
 ENVIRONMENT = Parameter(
     "Software to run it with: requirements, or the path of a Python interpreter, as for a sweep.",
@@ -76,10 +67,7 @@ class AtPoint:
 class StudyParameters:
     """Parameters that all studies have."""
 
-    params: Annotated[
-        Mapping[str, Any],
-        named("Workload parameters that hold for all trials.", "--param", "-p", example={"seconds": 1}),
-    ] = field(default_factory=dict)
+    params: WorkloadParams = field(default_factory=dict)
     cluster: Annotated[
         str | dict[str, Any],
         Parameter(
@@ -87,22 +75,10 @@ class StudyParameters:
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="cluster",
-            suggestions=lambda: tuple(kinds()),
         ),
     ] = ""
     environment: Annotated[str, ENVIRONMENT] = ""
     run: Annotated[str, RUN] = ""
     minutes: Annotated[float, MINUTES] = 60.0
-    seed: Annotated[
-        int,
-        Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1),
-    ] = 0
-    trial_timeout_s: Annotated[
-        float,
-        Parameter(
-            "Real seconds after which a trial is stopped and invalid.",
-            option=("--timeout",),
-            minimum=1,
-            maximum=7 * 86_400,
-        ),
-    ] = 600.0
+    seed: Seed = 0
+    trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S

@@ -21,7 +21,7 @@ from scalescope.analysis.graph import Graph
 from scalescope.analysis.measure import measure, stages_of
 from scalescope.analysis.replay import Replay
 from scalescope.analysis.work_span import critical_path, profile, work_span
-from scalescope.analysis.worker_time import busy_by_worker, divide, over_time
+from scalescope.analysis.worker_time import busy_by_worker, divide
 from scalescope.model.records import TASKS
 
 WORKERS, USED = 300, 280
@@ -111,7 +111,6 @@ def main() -> None:
             "overheads": overheads,
             "measure_cpu_s": round(cpu_seconds(lambda r=records: measure(r, threads=WORKERS, elapsed_s=1.0)), 2),
             "divide_cpu_s": round(cpu_seconds(lambda a=attempts: divide(a, threads=WORKERS)), 2),
-            "over_time_cpu_s": round(cpu_seconds(lambda a=attempts: over_time(a, threads=WORKERS)), 2),
             "busy_by_worker_cpu_s": round(cpu_seconds(lambda a=attempts, e=edges: busy_by_worker(a, e)), 2),
             "profile_cpu_s": round(cpu_seconds(lambda a=attempts: profile(a)), 2),
             "stages_cpu_s": round(cpu_seconds(lambda r=records: stages_of(Attempts.read(r))), 2),

@@ -45,10 +45,12 @@ import distributed
 from distributed import Client, Scheduler, Worker, protocol
 
 from scalescope.capture.recording import Capture
-from scalescope.capture.reports import REPORT_TASKS
 from scalescope.model import spool
 
 BATCH = 10_000
+REPORT_TASKS = 100_000
+"""Beyond this Dask's performance report shows only the newest tasks, and blocks the scheduler for a minute."""
+
 _QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.dashboard.tasks.task-stream-length": REPORT_TASKS,

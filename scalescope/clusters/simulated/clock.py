@@ -31,7 +31,6 @@ from typing import Final
 
 real_time: Final = time.time
 real_monotonic: Final = time.monotonic
-real_perf_counter: Final = time.perf_counter
 real_sleep: Final = time.sleep
 thread_time: Final = time.thread_time
 
@@ -72,7 +71,6 @@ class Actor:
         "state",
         "thread_id",
         "ticket",
-        "timed_out",
     )
 
     def __init__(self, name: str, local: float, *, charging: bool) -> None:
@@ -83,7 +81,6 @@ class Actor:
         self.go = _thread.allocate_lock()
         self.go.acquire()
         self.ticket = 0  # counts waits, so that the alarm of an earlier wait is recognised
-        self.timed_out = False
         self.detached_at: float | None = None
         self.finished: threading.Event | None = None  # set by `adopt`, for those who join the thread
         self.native_id = 0
@@ -186,9 +183,9 @@ class Clock:
     # ---------------------------------------------------------------- for actors
 
     @contextmanager
-    def engage(self, name: str = "workload") -> Iterator[Actor]:
+    def engage(self) -> Iterator[Actor]:
         """Make the calling thread an actor for a while; until then the clock stands still."""
-        actor = Actor(name, self.now, charging=False)
+        actor = Actor("workload", self.now, charging=False)
         with self._mutex:
             self._engaged += 1
             self._runnable.append(actor)
@@ -264,7 +261,6 @@ class Clock:
             actor = waiter.actor
             if actor.state == _WAITING:
                 actor.state = _RUNNABLE
-                actor.timed_out = False
                 actor.ticket += 1
                 actor.catch_up(self.now if member is None else member.time())
                 self._runnable.append(actor)
@@ -385,7 +381,6 @@ class Clock:
                 wake, _, actor, ticket = heapq.heappop(self._sleepers)
                 if actor.state == _WAITING and actor.ticket == ticket:
                     actor.state = _RUNNABLE
-                    actor.timed_out = True
                     actor.ticket += 1
                     actor.catch_up(wake)
                     self._runnable.append(actor)

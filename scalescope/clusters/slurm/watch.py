@@ -197,7 +197,6 @@ class Watch:
             cause=_with_tail(meaning.cause, text, path),
             next_step=meaning.next_step.replace("JOB", first.id),
             job_ids=tuple(job.id for job in over),
-            states=tuple(job.state for job in over),
             may_return=all(self._may_return(job, meaning, alike) for job in over),
         )
 
@@ -260,7 +259,6 @@ class Watch:
                     cause=meaning.cause,
                     next_step=meaning.next_step.replace("JOB", alike[0].id),
                     job_ids=tuple(job.id for job in alike),
-                    states=tuple(job.state for job in alike),
                 )
 
     def _has_nodes(self, job: Job) -> bool:

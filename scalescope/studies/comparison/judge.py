@@ -249,11 +249,6 @@ class Family:
     line: str
 
     @property
-    def shown(self) -> tuple[Comparison, ...]:
-        """Differences: the largest first."""
-        return tuple(each for each in ordered(self.members) if each.different)
-
-    @property
     def hidden(self) -> tuple[Comparison, ...]:
         """Those that a table hides and counts."""
         return tuple(each for each in self.members if not each.different)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scalescope.analysis import ledger
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.worker_time import WorkerTime, busy_by_worker, divide, over_time
+from scalescope.analysis.worker_time import WorkerTime, busy_by_worker, divide
 from scalescope.model.metrics import WORKER_TIME
 
 EPOCH = 1_000.0  # of the fixture `records`
@@ -207,24 +207,6 @@ def test_per_worker_parts_add_up_to_the_worker(records):
     assert sum(result.parts[part] for part in WORKER_TIME).tolist() == pytest.approx([4, 4, 0])
 
 
-# ------------------------------------------------------------------ over time
-
-
-def test_over_time_shows_when(records):
-    tables = records(
-        [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "start": 2, "stop": 4}], {"a": {}, "b": {"joined": 1}}
-    )
-    series = over_time(Attempts.read(tables), threads=3, bins=4)
-    assert series.edges.tolist() == pytest.approx([0, 1, 2, 3, 4])
-    shown = {part: seconds.tolist() for part, seconds in series.parts.items() if seconds.any()}
-    assert shown == {
-        "busy": pytest.approx([1, 1, 1, 1]),
-        "late_start": pytest.approx([2, 1, 1, 1]),
-        "not_assigned": pytest.approx([0, 1, 0, 0]),
-        "no_runnable_task": pytest.approx([0, 0, 1, 1]),
-    }
-
-
 def test_busy_by_worker_is_what_each_worker_computed_in_each_bin(records):
     tables = records(
         [
@@ -297,20 +279,6 @@ def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial
     assert tuple(result.parts) == WORKER_TIME
     assert all((seconds >= 0).all() for seconds in result.parts.values())
     assert sum(result.total().values()) == pytest.approx(threads * attempts.makespan, rel=1e-9)
-
-
-@settings(deadline=None)
-@given(trials(st.floats(0, 1e4, allow_subnormal=False)), st.integers(1, 20))
-def test_over_time_the_parts_are_never_negative_and_add_up_to_the_totals_and_to_every_bin(records, trial, bins):
-    rows, present, changes, threads = trial
-    attempts = Attempts.read(with_status(records(rows, present), *changes))
-    series = over_time(attempts, threads=threads, bins=bins)
-    paid = threads * attempts.makespan
-    assert tuple(series.parts) == WORKER_TIME
-    assert all((seconds >= 0).all() and seconds.shape == (bins,) for seconds in series.parts.values())
-    assert np.sum(list(series.parts.values()), axis=0) == pytest.approx(np.diff(series.edges) * threads, rel=1e-9)
-    for part, seconds in divide(attempts, threads=threads).total().items():
-        assert series.parts[part].sum() == pytest.approx(seconds, abs=1e-9 * paid)
 
 
 @settings(deadline=None)

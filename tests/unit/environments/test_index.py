@@ -24,10 +24,6 @@ class TestReleases:
             "1.10",
         ]
 
-    def test_with_pre_releases(self) -> None:
-        found = releases("tiny-thing", first="1.10", prereleases=True)
-        assert [release.version for release in found] == ["1.10", "2.0rc1", "2.0"]
-
     def test_for_another_python(self) -> None:
         assert len(releases("tiny-thing", python_version="3.12")) == 5
 

@@ -396,8 +396,6 @@ class TestFindsRuns:
         ids = [begin(store, question, fresh=True) for question in (sweep, other, sweep)]
         assert [run.id for run in store.runs()] == ids[::-1]
         assert [run.id for run in store.runs(limit=2)] == ids[:0:-1]
-        assert [run.id for run in store.runs(workload="array-matmul")] == [ids[1]]
-        assert store.runs(workload="none") == []
         assert store.run().id == store.run("latest").id == ids[2]
 
     def test_the_beginning_of_an_id(self, store: Store, sweep: Sweep) -> None:
