@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, ParamSpec, TypeVar, Union, cast
 
 from prefect import Flow
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.utilities.callables import parameter_schema
 from pydantic import Field
 
+from scalescope import workloads
+from scalescope.model.cluster import kinds
 from scalescope.model.parameters import Declared, declared
 from scalescope_flows import server
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+CHOICES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "workload": lambda: [workload.name for workload in workloads.builtin()],
+    "cluster": kinds,
+}
+"""Values that a form offers for parameters, by name; others can be typed all the same."""
 
 
 class LocalFlow(Flow[P, R]):
@@ -67,7 +75,7 @@ def declared_flow(
             persist_result=False,
         )
         # The form: what `prefect deploy` makes it of is the signature of the flow, not that of its function.
-        flow.__signature__ = inspect.Signature([_parameter(each, _form(each)) for each in found])  # type: ignore[attr-defined]
+        flow.__signature__ = inspect.Signature([_parameter(each, _form(each), choices=True) for each in found])  # type: ignore[attr-defined]
         flow.parameters = parameter_schema(flow)
         return flow
 
@@ -81,9 +89,11 @@ def _parameters() -> Mapping[str, Any]:
     return given
 
 
-def _parameter(each: Declared, default: Any) -> inspect.Parameter:
+def _parameter(each: Declared, default: Any, *, choices: bool = False) -> inspect.Parameter:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(each.name, kind, default=_empty(each, default), annotation=each.type)
+    known = CHOICES[each.name]() if choices and each.name in CHOICES else ()
+    annotation = Union[Literal[tuple(known)], each.type] if known else each.type  # noqa: UP007 (made as it runs)
+    return inspect.Parameter(each.name, kind, default=_empty(each, default), annotation=annotation)
 
 
 def _empty(each: Declared, default: Any) -> Any:

@@ -222,7 +222,11 @@ def test_every_parameter_is_explained_in_the_form() -> None:
     for name, described in schema["properties"].items():
         assert len(described.get("description", "")) > 10, name
     types = {name: described.get("type") for name, described in schema["properties"].items()}
-    assert types["workload"] == types["store"] == "string"
+    assert types["store"] == "string"
+    for name, known in (("workload", "futures-map"), ("cluster", "virtual")):  # to choose from, or to be typed
+        offered, *others = schema["properties"][name]["anyOf"]
+        assert known in offered["enum"]
+        assert {"type": "string"} in others
     assert types["axes"] == types["params"] == "object"
     assert types["repeats"] == types["seed"] == "integer"
     assert types["fresh"] == "boolean"
