@@ -95,12 +95,12 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
     runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
     with request.open_store() as store:
         done = carry_out(request, store, runner)
-        run = done.run
+        run, written = done.run, ""
         try:
             if report:
                 runner.do(REPORT, store, run, report)
+                written = report
         finally:
-            written = report if report and Path(report).exists() else ""
             runner.publish(lambda: publication(run, done.verdict, written))
     states = Counter(trial.state for trial in run.trials if not trial.warmup)
     return SweepResult(

@@ -3,6 +3,8 @@ from __future__ import annotations
 import importlib.util
 import signal
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +18,8 @@ from scalescope.run import quiet
 from scalescope.run.drivers import Drivers, shielded, stop
 from scalescope.run.progress import Meter
 from scalescope.run.request import Request
-from scalescope.run.runner import Runner, Step
-from scalescope.run.sweep import abort, analyse, begin
+from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.sweep import abort, analyse, begin, run_sweep
 from scalescope.run.trials import MAX_LOSSES, run_trials
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
@@ -297,3 +299,22 @@ def test_no_clusters_side_by_side_where_they_cannot_be_pinned(monkeypatch: pytes
     with pytest.raises(InvalidField, match="cannot pin"):
         asked(SWEEP, parallel_clusters=2)
     assert asked(SWEEP).parallel_clusters == 1
+
+
+def test_a_report_that_could_not_be_written_is_not_named(fake: Any, address: str, tmp_path: Path) -> None:
+    published: list[Publication] = []
+
+    class Failing(Runner):
+        def do(self, step: Step[Any], *arguments: Any) -> Any:
+            if step.name == "report":
+                raise StoreError("the disk is full")
+            return super().do(step, *arguments)
+
+        def publish(self, make: Callable[[], Publication]) -> None:
+            published.append(make())
+
+    path = tmp_path / "report.html"
+    path.write_text("that of yesterday")
+    with pytest.raises(StoreError, match="the disk is full"):
+        run_sweep({**SWEEP, "store": address, "report": str(path)}, Failing())
+    assert path.name not in published[-1].markdown
