@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scalescope.errors import UsageError
+from scalescope.run.syntax import names_block, names_store
 
 if TYPE_CHECKING:
     from scalescope.model.cluster import ClusterSpec
@@ -65,3 +66,23 @@ def needed() -> Orchestrator:
         cause=f"nothing is registered in the entry point group {GROUP}",
         next_step="install Scalescope again: pip install --force-reinstall scalescope",
     )
+
+
+def saved_cluster(given: object) -> object:
+    """What was given for a cluster; the specification, where that names a saved one.
+
+    Raises:
+        InvalidField: Nothing is saved under that name.
+        UsageError: No orchestrator is installed.
+    """
+    return needed().cluster(str(given)) if names_block(given) else given
+
+
+def saved_store(given: Any) -> tuple[Any, str]:
+    """What was given for a store, and the address of its raw records, which is empty where it names no saved one.
+
+    Raises:
+        InvalidField: Nothing is saved under that name.
+        UsageError: No orchestrator is installed.
+    """
+    return needed().store(str(given)) if names_store(given) else (given, "")

@@ -17,7 +17,6 @@ from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run import orchestrator, prices, quiet
 from scalescope.run.parameters import Execution, RunParameters, Storage
-from scalescope.run.syntax import names_block, names_store
 from scalescope.store.location import locate
 from scalescope.store.store import Store
 
@@ -127,11 +126,10 @@ def resolve(given: Mapping[str, object]) -> Request:
         InvalidField: The first thing that is wrong.
         InfrastructureError: What is saved cannot be loaded.
     """
-    given, records = dict(given), ""
-    if names_block(cluster := given.get("cluster")):
-        given["cluster"] = orchestrator.needed().cluster(str(cluster))
-    if names_store(store := given.get("store")):
-        given["store"], records = orchestrator.needed().store(str(store))
+    given = dict(given)
+    if "cluster" in given:
+        given["cluster"] = orchestrator.saved_cluster(given["cluster"])
+    given["store"], records = orchestrator.saved_store(given.get("store", ""))
     return check(given, records=records)
 
 

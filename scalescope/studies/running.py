@@ -20,7 +20,6 @@ from scalescope.run.parameters import Reported
 from scalescope.run.request import Request
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.sweep import JUDGE_TIMEOUT_S, carry_out, where_report
-from scalescope.run.syntax import names_block, names_store
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import STUDIES
 from scalescope.studies.inquiry import Answer, Inquiry
@@ -81,9 +80,9 @@ def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None =
     rest, kept = _split(given)
     if kept.report:
         html.check(Path(kept.report))
-    address, records = orchestrator.needed().store(kept.store) if names_store(kept.store) else (kept.store, "")
-    if names_block(cluster := rest.get("cluster")):
-        rest["cluster"] = orchestrator.needed().cluster(str(cluster))
+    address, records = orchestrator.saved_store(kept.store)
+    if "cluster" in rest:
+        rest["cluster"] = orchestrator.saved_cluster(rest["cluster"])
     inquiry = STUDIES[kind].ask(rest, address, records)
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
     with Store.open(address, records) as store:

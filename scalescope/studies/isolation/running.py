@@ -11,7 +11,6 @@ from scalescope.run.parameters import Storage
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.sweep import run_sweep
-from scalescope.run.syntax import names_store
 from scalescope.store.store import Store
 from scalescope.studies.isolation import notebook, reproducer, search
 from scalescope.studies.isolation.bench import Bench
@@ -58,7 +57,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     runner = runner or Runner()
     asked, kept = check(given)
     run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
-    address, records = orchestrator.needed().store(kept.store) if names_store(kept.store) else (kept.store, "")
+    address, records = orchestrator.saved_store(kept.store)
     with Store.open(address, records) as store:
         origin = store.run(run)
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
