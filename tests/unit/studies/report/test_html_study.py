@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-import html.parser
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.pages import Page
 
 from scalescope.errors import UsageError
 from scalescope.report.html import render
 from scalescope.studies.report.html import render_study, write_study
 
-VOID = {"meta", "link", "br", "input", "img", "hr"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}$$x$$"
 
 
-@dataclass
-class Document(html.parser.HTMLParser):
-    """What a page consists of; fails on elements that are not closed in order."""
-
-    text: str
-    elements: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        self._open: list[str] = []
-        self.feed(self.text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] not in ("script", "style"):
-            self.words.append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
+class Document(Page):
+    """With all its words as one text."""
 
     @property
     def shown(self) -> str:
