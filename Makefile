@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
-# The files of tests are shared out among processes; each starts its own servers where it needs some.
+# The files of tests are shared out among processes (tests/conftest.py); each starts its own servers where it needs some.
 SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -41,7 +41,7 @@ bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet ma
 constraints: $(INSTALLED) ## Renew constraints.txt from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-		--no-annotate --no-header --upgrade --extra dev --extra postgresql pyproject.toml --output-file constraints.txt
+		--no-annotate --no-header --upgrade --extra dev pyproject.toml --output-file constraints.txt
 
 clean: ## Remove what the commands above made
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

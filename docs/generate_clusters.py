@@ -39,6 +39,8 @@ def _sections() -> Iterable[str]:
         besides = "" if spec.proven else "Besides those that it shares with `slurm`:\n\n"
         yield f"\n## `{spec.kind}`\n\n{besides}| field | default | meaning |\n| --- | --- | --- |\n"
         yield from (f"| `{each.name}` | {_default(each)} | {each.about.help} |\n" for each in fields)
+        if spec.example:
+            yield f"\nFor example `{json.dumps({'kind': spec.kind, **spec.example})}`\n"
 
 
 def _default(declaration: Declared) -> str:

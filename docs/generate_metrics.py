@@ -26,9 +26,10 @@ and compute it in `scalescope/analysis/measure.py`: tables, conditions, `compare
 WORKER_TIME = f"""
 ## Worker time
 
-P × makespan is what was paid for. It is divided without remainder into these parts; over repeats each is the
-{Combine.MEAN}. In a condition the name of a part is its share, from 0 to 1. `busy` equals `efficiency` unless a worker
-ran more tasks at once than it has threads.
+P × the time of the workload's call (`elapsed_s`, and longer where tasks outlast it) is what was paid for. It is divided
+without remainder into these parts; over repeats each is the {Combine.MEAN}. In a condition the name of a part is its
+share, from 0 to 1. During the makespan, `busy` is the `efficiency` unless a worker ran more tasks at once than it has
+threads. Trials that were recorded before the client was watched have the makespan in place of the call.
 
 | Part | In reports | What the thread was doing |
 | --- | --- | --- |

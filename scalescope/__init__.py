@@ -2,4 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+
+def diagnose(client: Any, name: str = "") -> AbstractContextManager[Any]:
+    """Record what a cluster does while a block of code runs, and say what is wrong, and why.
+
+    ```
+    with scalescope.diagnose(client) as found:
+        frame.groupby("name").x.mean().compute()
+    found.findings, found.tasks, found.report("report.html")
+    ```
+
+    Args:
+        client: A `distributed.Client`, connected to any Dask cluster.
+        name: What the block is called; by default the line where it begins.
+
+    Returns:
+        A context manager that gives a `scalescope.run.block.Diagnosis`.
+    """
+    found: AbstractContextManager[Any] = import_module("scalescope.run.block").diagnose(client, name)
+    return found

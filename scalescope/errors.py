@@ -9,7 +9,8 @@ ScalescopeError
 ├── InfrastructureError             the machine misbehaved
 │   ├── ClusterError                a cluster could not be opened, or was lost
 │   │   ├── WorkersMissing          fewer workers than asked for
-│   │   └── JobsEnded               jobs of a batch system ended too early, or can never start
+│   │   ├── JobsEnded               jobs of a batch system ended too early, or can never start
+│   │   └── RequestRefused          the API server of Kubernetes refused a request
 │   ├── EnvironmentUnavailable      an environment could not be built here and now
 │   ├── DriverError                 the process that runs the trials died or went silent
 │   └── CaptureError                a trial could not be recorded
@@ -26,6 +27,14 @@ from __future__ import annotations
 
 from enum import IntEnum
 from typing import ClassVar
+
+_CODES = (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROLS = {code: ascii(chr(code))[1:-1] for code in _CODES if chr(code) not in "\n\t"}
+
+
+def printable(text: str) -> str:
+    """Text from outside; what commands a terminal (ESC, C1) or turns the order of what is read, as escapes."""
+    return text.translate(_CONTROLS)
 
 
 class ExitStatus(IntEnum):
@@ -68,11 +77,16 @@ class ScalescopeError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        lines = [self.what]
-        for label, text in (("where", self.where), ("cause", self.cause), ("next", self.next_step)):
-            if text:
-                lines.append(f"  {label}: {text}")
-        return "\n".join(lines)
+        return "\n  ".join(self._parts())
+
+    @property
+    def line(self) -> str:
+        """All of it on one line, for logs and states of an orchestrator."""
+        return " ".join("; ".join(self._parts()).split())
+
+    def _parts(self) -> list[str]:
+        told = (("where", self.where), ("cause", self.cause), ("next", self.next_step))
+        return [printable(part) for part in (self.what, *(f"{label}: {text}" for label, text in told if text))]
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.what,), self.__dict__)
@@ -131,7 +145,13 @@ class EnvironmentFailed(UsageError):
 
 
 class InfrastructureError(ScalescopeError):
-    """The machine misbehaved; no measurement may be read from it."""
+    """The machine misbehaved; no measurement may be read from it.
+
+    Attributes:
+        ends_run: Whether any other trial would end the same way: the run ends before this one, and can be continued.
+    """
+
+    ends_run: bool = False
 
 
 class ClusterError(InfrastructureError):
@@ -150,6 +170,7 @@ class JobsEnded(ClusterError):
         job_ids: Of these jobs, as the batch system names them; none where it refused them.
         may_return: Whether jobs like these can be expected to start and stay: their node died, or somebody or a time
             limit ended them. False where the next one would end the same way.
+        ends_run: Whether the system will take none of them, whatever trial they are for.
     """
 
     def __init__(
@@ -161,10 +182,25 @@ class JobsEnded(ClusterError):
         next_step: str = "",
         job_ids: tuple[str, ...] = (),
         may_return: bool = False,
+        ends_run: bool = False,
     ) -> None:
         super().__init__(what, where=where, cause=cause, next_step=next_step)
         self.job_ids = job_ids
         self.may_return = may_return
+        self.ends_run = ends_run
+
+
+class RequestRefused(ClusterError):
+    """The API server of a Kubernetes cluster refused a request.
+
+    Args:
+        what: As for all errors, as are `where`, `cause` and `next_step`.
+        status: Of HTTP: 403 where the user may not, 404 where there is no such thing.
+    """
+
+    def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "", status: int = 0) -> None:
+        super().__init__(what, where=where, cause=cause, next_step=next_step)
+        self.status = status
 
 
 class EnvironmentUnavailable(InfrastructureError):

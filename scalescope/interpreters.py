@@ -23,8 +23,9 @@ _HOST = Path(scalescope.__file__).parent / "capture" / "host.py"
 # The list and its digest come from the very code that a driver there records them with. Old interpreters, too, must get
 # as far as saying which version they are.
 _LOOK = """
-import json, sys
+import sys
 del sys.path[0]
+import json
 found = {"version": "%d.%d.%d" % sys.version_info[:3]}
 if sys.version_info[:2] >= tuple(json.loads(sys.argv[2])):
     import runpy

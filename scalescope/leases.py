@@ -26,6 +26,9 @@ VARIABLE = "SCALESCOPE_LEASES"
 MARK = "SCALESCOPE_LEASE"
 """Variable in the environment of local processes that holds the label of their lease."""
 
+RUN = "SCALESCOPE_RUN"
+"""Variable in the environment of a driver that holds the id of the run that it works for."""
+
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"

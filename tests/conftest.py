@@ -27,12 +27,34 @@ from scalescope.studies.threshold.question import Reading as ThresholdReading
 from scalescope.studies.threshold.question import ThresholdQuestion
 from scalescope.studies.threshold.search import further as further_values
 
-pytest_plugins = ["support.fake_driver", "support.round_trials", "support.small_records"]
+pytest_plugins = [
+    f"support.{name}"
+    for name in ("deployed", "fake_driver", "kubernetes", "postgresql", "pool", "round_trials", "small_records")
+]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process more than there are cores, since the tests with daemons mostly wait."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process runs all tests of a file, and all that share the Kubernetes of the session."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "tests/kubernetes" if file.startswith("tests/kubernetes/") else file
+
+    return Files(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that mostly wait come first, so that processes that share the tests end together."""
-    items.sort(key=lambda item: "slurm" not in item.path.parts)
+    items.sort(key=lambda item: {"slurm", "kubernetes"}.isdisjoint(item.path.parts))
 
 
 Missing = Callable[[str, str], NoReturn]
@@ -54,11 +76,13 @@ def missing() -> Missing:
 
 @pytest.fixture(scope="session", autouse=True)
 def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Drivers and jobs that tests start are in a ledger of their own."""
+    """Drivers and jobs that tests start are in a ledger of their own, and no Kubernetes of this user is looked at."""
     from scalescope import leases
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(leases.VARIABLE, str(tmp_path_factory.mktemp("leases")))
+        folder = tmp_path_factory.mktemp("leases")
+        patch.setenv(leases.VARIABLE, str(folder))
+        patch.setenv("KUBECONFIG", str(folder / "no-kubeconfig"))
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import types
+from abc import ABC
 from typing import Any, ClassVar, Self
 
 from prefect.blocks.core import Block
@@ -17,8 +18,8 @@ SECRETS = "secrets"
 """A field of a specification that names environment variables; a block holds their values, which Prefect encrypts."""
 
 
-class ClusterBlock(Block):
-    """Base of the cluster blocks; it cannot be saved itself."""
+class ClusterBlock(Block, ABC):
+    """Base of the cluster blocks; as it is abstract, Prefect leaves it out of its catalogue."""
 
     # With `extra="forbid"` a block document is never mistaken for another kind's, and a misspelt field is an error.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -57,14 +58,13 @@ def _variable(argument: str) -> str:
 def block(spec: type[ClusterSpec]) -> type[ClusterBlock]:
     """The block of a kind of cluster, with the fields of its specification."""
     name = "".join(word.capitalize() for word in spec.title.split())
-    example = ", ".join(f"{field}={value!r}" for field, value in spec.example.items())
+    slug = spec.title.lower().replace(" ", "-")
     namespace: dict[str, Any] = {
         "__module__": __package__,  # where they are found, to be pickled
-        "__doc__": f"{spec.summary()}\n\nExample:\n    ```python\n    from scalescope_blocks import {name}\n\n"
-        f'    {name}({example}).save("prod")\n    ```\n',
+        "__doc__": f'{spec.summary()}\n\nA flow takes it by its name, as `cluster="{slug}/NAME"`.\n',
         "__annotations__": {each.name: _type(each) for each in declared(spec)},
         "_block_type_name": spec.title,
-        "_block_type_slug": spec.title.lower().replace(" ", "-"),
+        "_block_type_slug": slug,
         "_spec": spec,
         **{each.name: _field(each) for each in declared(spec)},
     }
@@ -76,15 +76,19 @@ def _type(declaration: Declared) -> Any:
 
 
 def _field(declaration: Declared) -> Any:
-    """As pydantic takes it; the bounds are for the form alone, for the check of the specification says more."""
-    about = declaration.about
-    bounds: dict[str, Any] = {"minimum": about.minimum, "maximum": about.maximum}
+    """As pydantic takes it; bounds and examples are for the form alone, for the specification's check says more."""
+
+    def schema(made: dict[str, Any]) -> None:
+        if declaration.optional:  # a field that can stay empty, and no choice between a number and `null`
+            del made["default"]
+            made |= made.pop("anyOf")[0]
+        made |= declaration.schema
+
     return Field(
         default=... if declaration.required else declaration.default,
         title=declaration.title,
-        description=about.help,
-        examples=list(about.examples) or None,
-        json_schema_extra={name: bound for name, bound in bounds.items() if bound is not None},
+        description=declaration.explained,
+        json_schema_extra=schema,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TypeVar
 
 from prefect.blocks.core import Block
@@ -12,6 +13,8 @@ from scalescope_blocks.clusters import ClusterBlock
 from scalescope_blocks.store import ResultStore
 
 B = TypeVar("B", bound=Block)
+
+_LOG = logging.getLogger("scalescope.blocks")
 
 
 def cluster(reference: str) -> ClusterSpec:
@@ -32,7 +35,16 @@ def store(reference: str) -> tuple[str, str]:
         InvalidField: There is no such block, or it is of another type.
     """
     block = _load("store", reference, ResultStore)
-    return block.url.get_secret_value(), block.records
+    if block.exposed:
+        name = reference.partition("/")[2]
+        _LOG.warning(
+            "%s is saved with its password in `url`, where others may read it in Prefect's UI. Save it again: "
+            "ResultStore.load(%r).save(%r, overwrite=True)",
+            reference,
+            name,
+            name,
+        )
+    return block.address, block.records
 
 
 def _load(field: str, reference: str, kind: type[B]) -> B:

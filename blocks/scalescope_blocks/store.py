@@ -1,11 +1,13 @@
-"""Where results are kept, as a block: its address can hold a password, which Prefect keeps encrypted."""
+"""Where results are kept, as a block: Prefect encrypts its password, and shows it to nobody."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from prefect.blocks.core import Block
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, model_validator
+
+from scalescope.errors import InvalidField
 
 if TYPE_CHECKING:
     from scalescope.store.store import Store
@@ -14,28 +16,67 @@ if TYPE_CHECKING:
 class ResultStore(Block):
     """A database of sweeps and trials, and the place of their raw records.
 
-    Example:
-        ```python
-        from scalescope_blocks import ResultStore
-
-        ResultStore(url="postgresql+psycopg://scalescope:secret@db/scalescope", records="s3://bucket/records").save("team")
-        ```
+    A flow takes it by its name, as `store="result-store/NAME"`.
     """
 
     _block_type_name = "Result Store"
     _block_type_slug = "result-store"
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    # An address that is refused may hold a password; errors must not quote it.
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    url: SecretStr = Field(
+    url: str = Field(
+        title="Address of the database",
         description=(
-            "Database address as SQLAlchemy writes it: sqlite:////path/results.db, or "
-            "postgresql+psycopg://user:password@host/database."
-        )
+            "As SQLAlchemy writes it, without password: sqlite:////path/results.db, or postgresql://user@host/database."
+        ),
+        min_length=1,
+        examples=["postgresql://scalescope@db/scalescope"],
+    )
+    password: SecretStr = Field(
+        default=SecretStr(""), description="Of the database's user; empty where none is needed."
     )
     records: str = Field(
         default="",
-        description="Folder of the raw records, any fsspec address; empty: beside an SQLite file.",
+        title="Folder of the raw records",
+        description="Any fsspec address, such as s3://bucket/records; empty: beside an SQLite file.",
     )
+
+    _exposed: bool = PrivateAttr(default=False)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Refuse what no store can be; a password in the address, as older blocks have it, becomes the field."""
+        from sqlalchemy import make_url
+
+        from scalescope.store.location import holds_password, locate
+
+        try:
+            location = locate(self.url)
+        except InvalidField as error:
+            raise ValueError(str(error)) from None
+        if location.url.password:
+            self._exposed = True
+            self.password = self.password or SecretStr(str(location.url.password))
+            self.url = make_url(self.url)._replace(password=None).render_as_string()
+        if holds_password(self.url):
+            raise ValueError("url: expected an address without a password; write that into the field `password`")
+        if location.path and self.password:
+            raise ValueError("password: expected none, for url is a file")
+        return self
+
+    @property
+    def exposed(self) -> bool:
+        """Whether it was made with a password in its address, which Prefect would not keep secret if it is saved so."""
+        return self._exposed
+
+    @property
+    def address(self) -> str:
+        """The whole address, with the password; never to be shown."""
+        from sqlalchemy import make_url
+
+        if not (password := self.password.get_secret_value()):
+            return self.url
+        return make_url(self.url).set(password=password).render_as_string(hide_password=False)
 
     def open(self) -> Store:
         """Connect to it; the caller closes it.
@@ -45,4 +86,4 @@ class ResultStore(Block):
         """
         from scalescope.store.store import Store
 
-        return Store.open(self.url.get_secret_value(), self.records)
+        return Store.open(self.address, self.records)

@@ -6,14 +6,17 @@ from functools import partial
 from typing import Any
 
 from scalescope.model.study import StudyKind
+from scalescope.run import titles
 from scalescope.run.parameters import Reported
 from scalescope.studies.comparison.parameters import ComparisonParameters
-from scalescope.studies.running import StudyResult, run_study, title
+from scalescope.studies.running import StudyResult, run_study
 from scalescope_flows.declared import declared_flow
 from scalescope_flows.runner import TaskRunner
 
 
-@declared_flow(ComparisonParameters, Reported, name="compare", flow_run_name=partial(title, StudyKind.COMPARISON))
+@declared_flow(
+    ComparisonParameters, Reported, name="compare", flow_run_name=partial(titles.study, StudyKind.COMPARISON)
+)
 def compare(given: dict[str, Any]) -> StudyResult:
     """Compare B with A in interleaved pairs of trials, until the answer is clear.
 

@@ -2,32 +2,97 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, ParamSpec, TypeVar, Union, cast
+from dataclasses import dataclass
+from typing import Annotated, Any, ParamSpec, TypeVar, cast
 
-from prefect import Flow
+from prefect import Flow, get_run_logger
+from prefect.client.schemas.objects import State
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.states import Completed, Failed
 from prefect.utilities.callables import parameter_schema
-from pydantic import Field
+from prefect.utilities.schema_tools.hydration import hydrate
+from pydantic import Field, WithJsonSchema
 
 from scalescope import workloads
-from scalescope.model.cluster import kinds
+from scalescope.diagnosis import causes
+from scalescope.errors import InvalidField, ScalescopeError
+from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.parameters import Declared, declared
-from scalescope_flows import server
+from scalescope.run.runner import Result
+from scalescope.studies import symptom
+from scalescope_flows import log, server
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Result)
 
-CHOICES: Mapping[str, Callable[[], Iterable[str]]] = {
-    "workload": lambda: [workload.name for workload in workloads.builtin()],
-    "cluster": kinds,
+
+@dataclass(frozen=True)
+class Choices:
+    """What a form offers for a parameter that names something; anything else can be typed all the same.
+
+    Attributes:
+        title: What is offered.
+        typed: What can be typed.
+        values: Those that there are.
+    """
+
+    title: str
+    typed: str
+    values: Callable[[], Iterable[str]]
+
+
+def _needs_nothing(kind: str) -> bool:
+    try:
+        cluster_spec(kind)
+    except InvalidField:
+        return False
+    return True
+
+
+CHOICES: Mapping[str, Choices] = {
+    "workload": Choices(
+        "Built-in", "Path, module or name", lambda: [workload.name for workload in workloads.builtin()]
+    ),
+    "cluster": Choices("Kind", "Saved block or kind", lambda: filter(_needs_nothing, kinds())),
+    "metric": Choices("Number", "Term or number", lambda: symptom.NAMES),
+    "finding": Choices("Finding", "Code", lambda: causes.BY_CODE),
 }
-"""Values that a form offers for parameters, by name; others can be typed all the same."""
+"""By what a parameter names."""
+
+GENERATED = re.compile(
+    "[a-z]+-[a-z]+|(Awesome|Rustic|Small|Gorgeous|Fantastic|Sleek|Intelligent|Unbranded|Refined|Licensed|Generic"
+    "|Practical|Ergonomic|Handcrafted|Tasty|Handmade|Incredible)-.{1,6}"
+)
+"""Names that nobody typed: `misty-lemur`, of Prefect's server and its old UI, and `Tasty-Ajiaco`, of the new one."""
+
+UNTOUCHED = {"__prefect_kind": "json"}
+"""What a dialog of Prefect's UI stores for an object whose editor was not touched."""
 
 
 class LocalFlow(Flow[P, R]):
-    """A flow that brings its own Prefect server where none is configured."""
+    """A flow that brings its own Prefect server where none is configured.
+
+    An error of ours is one line, in its log and in the state in which it ends, with the traceback at debug level.
+    """
+
+    def __init__(self, fn: Callable[P, R], **options: Any) -> None:
+        @functools.wraps(fn)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R | State[R]:
+            log.shorten()
+            try:
+                return fn(*args, **kwargs)
+            except ScalescopeError as error:
+                get_run_logger().error("%s", error.line)
+                get_run_logger().debug("Where it was raised", exc_info=True)
+                return Failed(message=error.line, data=error)
+
+        super().__init__(fn=cast("Callable[P, R]", run), **options)  # the engine takes a state for how the run ended
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it, as `Flow` does."""
@@ -46,54 +111,70 @@ class LocalFlow(Flow[P, R]):
 
 def declared_flow(
     *kinds: type, name: str, flow_run_name: Callable[[Mapping[str, Any]], str]
-) -> Callable[[Callable[[dict[str, Any]], R]], LocalFlow[..., R]]:
+) -> Callable[[Callable[[dict[str, Any]], S]], LocalFlow[..., S]]:
     """Make a flow of a function of its parameters, which are those that classes of declared parameters have.
 
-    The library checks the values, and not Prefect, whose lenience would take `true` for one worker.
+    The library checks the values, and not Prefect, whose lenience would take `true` for one worker. A run ends in a
+    state that says its outcome in one line.
 
     Args:
         kinds: Classes of declared parameters.
         name: Of the flow.
-        flow_run_name: Names a run, from its parameters.
+        flow_run_name: Names a run, from its parameters, unless the user has named it.
     """
     found = [each for kind in kinds for each in declared(kind)]
     plain = inspect.Signature([_parameter(each, each.default) for each in found])
 
-    def decorate(function: Callable[[dict[str, Any]], R]) -> LocalFlow[..., R]:
-        def run(*args: Any, **kwargs: Any) -> R:
-            bound = plain.bind(*args, **kwargs)
-            return function(dict(bound.arguments))
+    def decorate(function: Callable[[dict[str, Any]], S]) -> LocalFlow[..., S]:
+        def run(*args: Any, **kwargs: Any) -> State[S]:
+            given = dict(plain.bind(*args, **kwargs).arguments)
+            _reject_untouched(given)
+            result = function(hydrate(given))  # schedules of the new UI hold what was typed, wrapped
+            name, line = result.outcome
+            level = logging.WARNING if name else logging.INFO
+            get_run_logger().log(level, "%s", f"{name}. {line}" if name else line)
+            return Completed(name=name or None, message=line, data=result)
 
         run.__name__ = run.__qualname__ = function.__name__
         run.__module__, run.__doc__ = function.__module__, function.__doc__
         run.__signature__ = plain  # type: ignore[attr-defined]
-        flow: LocalFlow[..., R] = LocalFlow(
-            fn=run,
+        flow: LocalFlow[..., S] = LocalFlow(
+            fn=cast("Callable[..., S]", run),
             name=name,
-            flow_run_name=lambda: flow_run_name(_parameters()),
+            flow_run_name=lambda: _run_name(flow_run_name),
             validate_parameters=False,
             persist_result=False,
         )
         # The form: what `prefect deploy` makes it of is the signature of the flow, not that of its function.
-        flow.__signature__ = inspect.Signature([_parameter(each, _form(each), choices=True) for each in found])  # type: ignore[attr-defined]
+        flow.__signature__ = inspect.Signature([_parameter(each, _form(each), _type(each)) for each in found])  # type: ignore[attr-defined]
         flow.parameters = parameter_schema(flow)
         return flow
 
     return decorate
 
 
-def _parameters() -> Mapping[str, Any]:
+def _run_name(make: Callable[[Mapping[str, Any]], str]) -> str:
     from prefect import runtime
 
-    given: Mapping[str, Any] = runtime.flow_run.parameters
-    return given
+    present: str = runtime.flow_run.name or ""
+    return present if present and not GENERATED.fullmatch(present) else make(hydrate(runtime.flow_run.parameters))
 
 
-def _parameter(each: Declared, default: Any, *, choices: bool = False) -> inspect.Parameter:
+def _reject_untouched(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if value == UNTOUCHED:
+            raise InvalidField(
+                name,
+                value,
+                "a value; the dialog in which the schedule was made left it empty, since its editor was not touched",
+                next_step=f"edit the schedule and type the value of {name}, or leave it out; or use "
+                "`prefect deployment schedule create`",
+            )
+
+
+def _parameter(each: Declared, default: Any, annotation: Any = None) -> inspect.Parameter:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    known = CHOICES[each.name]() if choices and each.name in CHOICES else ()
-    annotation = Union[Literal[tuple(known)], each.type] if known else each.type  # noqa: UP007 (made as it runs)
-    return inspect.Parameter(each.name, kind, default=_empty(each, default), annotation=annotation)
+    return inspect.Parameter(each.name, kind, default=_empty(each, default), annotation=annotation or each.type)
 
 
 def _empty(each: Declared, default: Any) -> Any:
@@ -102,12 +183,18 @@ def _empty(each: Declared, default: Any) -> Any:
 
 def _form(each: Declared) -> Any:
     """The default with title, help, bounds and examples, as JSON Schema has them."""
-    bounds = {"minimum": each.about.minimum, "maximum": each.about.maximum}
-    extra: dict[str, Any] = {
-        "title": each.title,
-        **{name: bound for name, bound in bounds.items() if bound is not None},
-    }
-    if each.about.examples:
-        extra["examples"] = list(each.about.examples)
     default = ... if each.required else each.default
-    return Field(default=default, description=each.about.help, json_schema_extra=extra)
+    return Field(default=default, description=each.explained, json_schema_extra={"title": each.title, **each.schema})
+
+
+def _type(each: Declared) -> Any:
+    """The type; where there are choices, these, text, and an object if it may be one, each with a title of its own."""
+    choices = CHOICES.get(each.about.names)
+    if choices is None:
+        return each.type
+    # The old UI moves to the first member of type string at every key, so the choices have no type.
+    members = [{"title": choices.title, "enum": list(choices.values())}, {"title": choices.typed, "type": "string"}]
+    if each.types != (str,):
+        # The new UI shows an object without properties in a union as nothing, unless it says allOf.
+        members.append({"title": "Kind with fields", "type": "object", "allOf": [{"required": ["kind"]}]})
+    return Annotated[each.type, WithJsonSchema({"anyOf": members})]

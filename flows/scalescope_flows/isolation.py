@@ -14,7 +14,7 @@ from scalescope_flows.runner import TaskRunner
 
 
 def _name(given: Mapping[str, Any]) -> str:
-    return f"isolate {given.get('metric') or given.get('finding') or 'the first finding'}"
+    return f"isolation of {given.get('metric') or given.get('finding') or 'the first finding'}"
 
 
 @declared_flow(IsolationParameters, Storage, name="isolate", flow_run_name=_name)

@@ -75,6 +75,12 @@ class PrefectOrchestrator:
 
         return store(reference)
 
+    def schedules(self) -> str:
+        """Whether schedules fire, here and on the configured server."""
+        from scalescope_flows import scheduling
+
+        return scheduling.check(configured=self.is_configured())
+
 
 PREFECT = PrefectOrchestrator()
 

@@ -12,6 +12,7 @@ from prefect.artifacts import create_table_artifact
 from scalescope.clusters import reaping
 from scalescope.clusters.reaping import Fate, Reaped
 from scalescope.errors import ClusterError
+from scalescope.report.table import html_text
 from scalescope_flows.declared import LocalFlow
 
 KEY = "scalescope-reap"
@@ -21,7 +22,8 @@ KEY = "scalescope-reap"
 def reap(dry_run: bool = False) -> list[dict[str, object]]:
     """Remove jobs and processes that no living run owns, on the machine and for the user that runs this flow.
 
-    Only what carries the label of one of our leases, in name and comment, is touched.
+    Only what carries the label of one of our leases, in name and comment, is touched. In the Kubernetes namespace of
+    its pod, or of the current context, clusters of other hosts go too, once their own lease is over.
 
     Args:
         dry_run: Only say what would be done.
@@ -49,7 +51,7 @@ def reap(dry_run: bool = False) -> list[dict[str, object]]:
 
 
 def _row(result: Reaped) -> dict[str, str]:
-    return {
+    row = {
         "lease": result.label,
         "backend": result.backend,
         "what was done": result.fate.value,
@@ -57,6 +59,7 @@ def _row(result: Reaped) -> dict[str, str]:
         "why": result.words,
         "next": result.next_step,
     }
+    return {head: html_text(text) for head, text in row.items()}
 
 
 def _line(results: list[Reaped]) -> str:

@@ -22,12 +22,14 @@ from prefect.artifacts import (
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.exceptions import PrefectException
+from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import as_completed
-from prefect.states import Completed
+from prefect.states import Cancelled, Completed, Failed
 from prefect.tasks import Task, exponential_backoff
 
+from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
+from scalescope.report.table import markdown_text
 from scalescope.run.progress import Listener, Progress
 from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, Step, results
 
@@ -60,6 +62,7 @@ class TaskRunner(Runner):
 
     def __init__(self) -> None:
         super().__init__(current_listener.get() or (lambda progress: None))
+        self._stopped: BaseException | None = None
         self._labels: set[str] = set()
         self._artifact: UUID | None = None
         self._next_update = 0.0
@@ -69,9 +72,16 @@ class TaskRunner(Runner):
         """Without what belongs to this process: shares of a run can be sent to others."""
         return (TaskRunner, ())
 
+    @property
+    def keeps_folder(self) -> bool:
+        """Whether the working folder outlives the run: not that of a deployment's run, which its worker deletes."""
+        return runtime.deployment.id is None
+
     def do(self, step: Step[R], *arguments: Any) -> R:
         """Carry out a step as a task; what it raises is raised here."""
         state: State[R] = self._task(step, arguments)(return_state=True)
+        if self._stopped is not None:
+            raise self._stopped
         result: R = state.result()
         return result
 
@@ -93,19 +103,22 @@ class TaskRunner(Runner):
         super().tell(progress)
 
     def label(self, labels: Sequence[str]) -> None:
-        """Add tags to the flow run, and to the tasks that follow."""
+        """Add tags to the flow run, and to the tasks that follow; those of the run that it is a copy of go."""
         self._labels.update(labels)
+        kinds = {label.partition(":")[0] for label in self._labels}
+        others = {tag for tag in runtime.flow_run.tags if tag.partition(":")[0] not in kinds or ":" not in tag}
         with get_client(sync_client=True) as client:
-            client.update_flow_run(UUID(runtime.flow_run.id), tags={*runtime.flow_run.tags, *labels})
+            client.update_flow_run(UUID(runtime.flow_run.id), tags=others | self._labels)
 
     def publish(self, make: Callable[[], Publication]) -> None:
         """Create artifacts; that it failed is only logged, since the result is in the store."""
 
         def create() -> None:
             made = make()
-            create_markdown_artifact(made.markdown, key=made.key, description=made.line)
+            line = markdown_text(f"{made.line} ({made.title})")  # pages show descriptions as Markdown
+            create_markdown_artifact(made.markdown, key=made.key, description=line)
             if made.rows:
-                create_table_artifact(list(made.rows), key=f"{made.key}-table", description=made.line)
+                create_table_artifact(list(made.rows), key=f"{made.key}-table", description=line)
 
         step = Step("publish", create, lambda: "publish", UNREACHABLE, lambda: 120.0)
         state = self._task(step, ())(return_state=True)
@@ -129,14 +142,20 @@ class TaskRunner(Runner):
 
     def _task(self, step: Step[R], arguments: tuple[Any, ...]) -> Task[[], Any]:
         def carry_out() -> Any:
-            result = step.call(*arguments)
+            try:
+                result = step.call(*arguments)
+            except ScalescopeError as error:
+                return Failed(message=error.line, data=error)
+            except (KeyboardInterrupt, TerminationSignal) as signal:
+                self._stopped = signal
+                return Cancelled(message="stopped before it was finished")
             if step.outcome is None:
                 return result
             name, message = step.outcome(result)
             return Completed(name=name, message=message or None, data=result)
 
         def again(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-            return isinstance(state.result(raise_on_failure=False), step.retried)
+            return step.is_retried(state.result(raise_on_failure=False))
 
         title = step.title(*arguments) if step.title else step.name
         return Task(

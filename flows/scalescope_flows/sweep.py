@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from scalescope.run import titles
 from scalescope.run.parameters import RunParameters
 from scalescope.run.sweep import SweepResult, run_sweep
 from scalescope_flows.declared import declared_flow
 from scalescope_flows.runner import TaskRunner
 
 
-def _name(given: Mapping[str, Any]) -> str:
-    cluster = given.get("cluster")
-    return f"{given.get('workload')} on {cluster.get('kind') if isinstance(cluster, Mapping) else cluster}"
-
-
-@declared_flow(RunParameters, name="scale-sweep", flow_run_name=_name)
+@declared_flow(RunParameters, name="scale-sweep", flow_run_name=titles.sweep)
 def scale_sweep(given: dict[str, Any]) -> SweepResult:
     """Measure a workload at every point of some axes, and say where it stops scaling and why.
 

@@ -6,14 +6,17 @@ from functools import partial
 from typing import Any
 
 from scalescope.model.study import StudyKind
+from scalescope.run import titles
 from scalescope.run.parameters import Reported
-from scalescope.studies.running import StudyResult, run_study, title
+from scalescope.studies.running import StudyResult, run_study
 from scalescope.studies.threshold.parameters import ThresholdParameters
 from scalescope_flows.declared import declared_flow
 from scalescope_flows.runner import TaskRunner
 
 
-@declared_flow(ThresholdParameters, Reported, name="find-threshold", flow_run_name=partial(title, StudyKind.THRESHOLD))
+@declared_flow(
+    ThresholdParameters, Reported, name="find-threshold", flow_run_name=partial(titles.study, StudyKind.THRESHOLD)
+)
 def find_threshold(given: dict[str, Any]) -> StudyResult:
     """Find the exact values of an axis at which a metric jumps, with few trials instead of a grid.
 

@@ -26,13 +26,38 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
 FAKE_GPUS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-PARTITIONS = {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00", "closed": "State=DOWN"}
+PARTITIONS = {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00", "closed": "State=DOWN", "paid": ""}
+RULES = """\
+function slurm_job_submit(job, partition, uid)
+  if job.partition == "paid" and job.account == nil then
+    slurm.log_user("Please give an account: --account=research")
+    return slurm.ERROR
+  end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, record, partition, uid)
+  return slurm.SUCCESS
+end
+"""
+"""job_submit.lua: who pays must be said in the partition `paid`."""
+STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
+    "return slurm.SUCCESS", 'job.comment = "checked by the site"\n  return slurm.SUCCESS', 1
+)
+"""That of a site where it must be said in all partitions, and comments are rewritten."""
+STRICT = {
+    "sizes": ("CPUs=7 RealMemory=3333", "CPUs=5 RealMemory=2101", "CPUs=3 RealMemory=1799"),
+    "partitions": {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00"},
+    "rules": STRICT_RULES,
+    "kill_wait_s": 4,
+    "extra": "EnforcePartLimits=ALL\nPrivateData=jobs\nMessageTimeout=3",
+}
+"""Arguments of `MiniSlurm` for such a site: it refuses what its partitions do not allow, and its nodes differ."""
 START_S = 60.0
 TERM_S = 1.0  # what jobs get between SIGTERM and SIGKILL when the whole cluster ends
 SOCKET_PATH = 107  # bytes of a Unix socket's path
@@ -62,7 +87,7 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
 # Jobs start and end within a second, as nobody waits for a nightly backfill here.
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
-KillWait=2
+KillWait={kill_wait_s}
 SlurmdTimeout=10
 SlurmctldTimeout=10
 MinJobAge=300
@@ -78,10 +103,11 @@ JobCompLoc={folder}/jobs.txt
 DefMemPerCPU=100
 # The nodes promise more than the machine has.
 SlurmdParameters=config_overrides
+JobSubmitPlugins=lua
 {gpu_types}
 {extra}
 NodeName=DEFAULT CPUs={cpus} RealMemory={memory_mb} {gres}
-NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={first}-{last}
+{nodes}
 {partitions}
 """
 
@@ -106,6 +132,10 @@ class MiniSlurm:
         gpus: GPUs of a node, at most six; they are not real.
         partitions: Options of each partition by name, in the words of slurm.conf; all have all nodes.
         extra: Further lines of slurm.conf.
+        sizes: Options of nodes in the words of slurm.conf, where they differ: of the first, the second and so on, and
+            again from the first.
+        rules: Text of job_submit.lua.
+        kill_wait_s: Seconds between SIGTERM and SIGKILL of a job that is cancelled.
 
     Attributes:
         conf: The slurm.conf.
@@ -122,11 +152,15 @@ class MiniSlurm:
         gpus: int = 2,
         partitions: Mapping[str, str] = PARTITIONS,
         extra: str = "",
+        sizes: Sequence[str] = (),
+        rules: str = RULES,
+        kill_wait_s: int = 2,
     ) -> None:
         self.folder = Path(folder).resolve()
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
         self.cpus, self.memory_mb, self.gpus = cpus, memory_mb, gpus
         self.partitions, self.extra = dict(partitions), extra
+        self.sizes, self.rules, self.kill_wait_s = sizes, rules, kill_wait_s
         self.conf = self.folder / "slurm.conf"
         self.environment = {"SLURM_CONF": str(self.conf)}
         self._keeper: subprocess.Popen[str] | None = None
@@ -229,6 +263,7 @@ class MiniSlurm:
 
     def reset(self) -> None:
         """Makes it as after the start: no job, no reservation, all nodes up (stopped ones too), partitions as given."""
+        self.freeze(False)
         for name in self.nodes:  # first, for jobs of a silent node end late
             if not _alive(self._pids[name]):
                 self.start_node(name)
@@ -250,6 +285,10 @@ class MiniSlurm:
     def start_node(self, name: str) -> None:
         """Starts the daemon of a node again."""
         self._pids[name] = self._ask("start", name)
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Has the controller answer nobody, or again: commands time out, and jobs run on."""
+        os.kill(self._pids["slurmctld"], signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def strays(self, node: str = "") -> list[int]:
         """Processes of this cluster's jobs (of one node), whoever their parents are; Slurm's own come first."""
@@ -282,24 +321,28 @@ class MiniSlurm:
         everywhere = ",".join(self.nodes)
         port = _free_ports(1 + len(self.nodes))
         text = _CONF.format(
-            host=socket.gethostname().split(".")[0],
+            host=_host(),
             port=port,
-            first=port + 1,
-            last=port + len(self.nodes),
             user=pwd.getpwuid(os.getuid()).pw_name,
             folder=self.folder,
-            nodes=len(self.nodes),
+            nodes="\n".join(self._node(i, port + 1 + i) for i in range(len(self.nodes))),
             cpus=self.cpus,
             memory_mb=self.memory_mb,
             gpu_types="GresTypes=gpu" if self.gpus else "",
             gres=f"Gres=gpu:{self.gpus}" if self.gpus else "",
+            kill_wait_s=self.kill_wait_s,
             extra=self.extra,
             partitions="\n".join(f"PartitionName={n} Nodes={everywhere} {o}" for n, o in self.partitions.items()),
         )
         self.conf.write_text(text)
+        (self.folder / "job_submit.lua").write_text(self.rules)
         devices = ",".join(FAKE_GPUS[: self.gpus])
         gres = f"NodeName=n[1-{len(self.nodes)}] Name=gpu File={devices}\n" if self.gpus else ""
         (self.folder / "gres.conf").write_text(gres)
+
+    def _node(self, index: int, port: int) -> str:
+        size = self.sizes[index % len(self.sizes)] if self.sizes else ""
+        return f"NodeName={self.nodes[index]} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={port} {size}"
 
     def _ask(self, verb: str, name: str) -> int:
         if self._keeper is None or self._keeper.stdin is None or self._keeper.stdout is None:
@@ -474,6 +517,10 @@ def _tail(path: Path, size: int = 2000) -> str:
     return path.read_text(errors="replace")[-size:] if path.exists() else ""
 
 
+def _host() -> str:
+    return socket.gethostname().split(".")[0]
+
+
 def _word(line: str, key: str) -> str:
     return next((word.partition("=")[2] for word in line.split() if word.startswith(f"{key}=")), "")
 
@@ -485,6 +532,7 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=8, help="CPUs of each, as Slurm counts them (default: %(default)s)")
     parser.add_argument("--memory-mb", type=int, default=4000, help="memory of each in MiB (default: %(default)s)")
     parser.add_argument("--gpus", type=int, default=2, help="fake GPUs of each (default: %(default)s)")
+    parser.add_argument("--strict", action="store_true", help="a site that wants an account and rewrites comments")
     parser.add_argument("--folder", type=Path, help="configuration, logs, state (default: a temporary folder)")
     parser.add_argument("--keeper", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -494,7 +542,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="slurm-") as temporary:
         sizes = {"nodes": given.nodes, "cpus": given.cpus, "memory_mb": given.memory_mb, "gpus": given.gpus}
-        slurm = MiniSlurm(given.folder or temporary, **sizes)
+        slurm = MiniSlurm(given.folder or temporary, **sizes, **(STRICT if given.strict else {}))
         try:
             with slurm:
                 print(f"export SLURM_CONF={slurm.conf}", flush=True)

@@ -1,4 +1,4 @@
-"""The recorded attempts to run tasks, as arrays on one time axis that begins with the first task known.
+"""The recorded attempts to run tasks, as arrays on one time axis whose zero is the first task known.
 
 Everything else in this package computes on `Attempts`; only this module knows the tables of `scalescope.model.records`.
 """
@@ -33,8 +33,8 @@ class Members:
     Attributes:
         worker: Index into `Attempts.addresses`.
         nthreads: Threads.
-        joined: Seconds; 0 for a worker that was there from the first.
-        left: Seconds; `Attempts.makespan` for a worker that stayed.
+        joined: Seconds; `Attempts.begin` for a worker that was there from the first.
+        left: Seconds; `Attempts.end` for a worker that stayed.
     """
 
     worker: Ints
@@ -49,8 +49,8 @@ class Pauses:
 
     Attributes:
         worker: Index into `Attempts.addresses`.
-        begin: Seconds; 0 for a worker that was paused from the first.
-        end: Seconds; `Attempts.makespan` for a worker that stayed so.
+        begin: Seconds; `Attempts.begin` for a worker that was paused from the first.
+        end: Seconds; `Attempts.end` for a worker that stayed so.
     """
 
     worker: Ints
@@ -65,6 +65,10 @@ class Attempts:
     Attributes:
         epoch: When the first task became known, in seconds since the epoch of the cluster's clock.
         makespan: From there to the end of the last computation, in seconds.
+        begin: When the workload was called, 0 or before; 0 in records without the table `client`.
+        end: When it returned, or the makespan, if that is later.
+        pending: From when to when a graph was taken in, or a task was known and the scheduler did not know its end;
+            shape (n, 2), rising and apart.
         addresses: All workers, recorded or only named by a task.
         members: When which of them was there.
         pauses: When which of them was paused, for want of memory or by hand.
@@ -88,6 +92,9 @@ class Attempts:
 
     epoch: float
     makespan: float
+    begin: float
+    end: float
+    pending: Floats
     addresses: tuple[str, ...]
     members: Members
     pauses: Pauses
@@ -108,6 +115,11 @@ class Attempts:
     group: Sequence[str]
     prefix: Sequence[str]
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds from `begin` to `end`."""
+        return self.end - self.begin
+
     @classmethod
     def read(cls, tables: Tables) -> Attempts:
         """Read the tables of one trial.
@@ -124,6 +136,8 @@ class Attempts:
             raise _nothing("no task finished")
         runnable, assigned = tasks.numbers("runnable"), tasks.numbers("assigned")
         epoch = min(_first(runnable), _first(assigned), _first(start))
+        known = np.min([np.where(each > 0, each, np.inf) for each in (runnable, assigned, start)], axis=0)
+        over = np.max([known, start, tasks.numbers("stop"), tasks.numbers("done")], axis=0)
 
         pick = _Pick(began)
         start, status = pick(start), pick(status)
@@ -132,9 +146,13 @@ class Attempts:
         makespan = end - epoch
         if not makespan > 0:
             raise _nothing("the recorded tasks took no time at all")
+        begin, end = _call(tables.get("client", {}), epoch, makespan)
 
         def clip(times: Floats) -> Floats:
             return np.clip(times - epoch, 0.0, makespan)
+
+        def within(times: Floats) -> Floats:
+            return np.clip(times - epoch, begin, end)
 
         # A task that is tried again waits since it was assigned again, not since its inputs were there.
         runnable, assigned = pick(runnable), pick(assigned)
@@ -148,14 +166,17 @@ class Attempts:
         addresses = tuple(dict.fromkeys([*workers.texts("worker"), *dict.fromkeys(names)]))
         index = {address: i for i, address in enumerate(addresses)}
         worker = _codes(names, index)
-        members = _members(workers, index, worker, clip)
+        members = _members(workers, index, worker, within)
         finished = status == STATUS_FINISHED
         return cls(
             epoch=epoch,
             makespan=makespan,
+            begin=begin,
+            end=end,
+            pending=within(_united((known, over), _intake(tables.get("graphs", {})))),
             addresses=addresses,
             members=members,
-            pauses=_pauses(tables.get("events", {}), index, clip),
+            pauses=_pauses(tables.get("events", {}), index, within),
             row=np.flatnonzero(began),
             key=pick.texts(tasks.texts("key")),
             thread=pick(np.asarray(tasks.column("thread"), dtype=np.int64)),
@@ -239,6 +260,35 @@ def _ends(start: Floats, stop: Floats, done: Floats, status: Floats) -> Floats:
     """When each attempt ended; of one that was lost only the scheduler's word may be known."""
     known = np.where((stop <= start) & (status == STATUS_LOST), done, stop)
     return np.maximum(known, start)
+
+
+def _call(client: Columns, epoch: float, makespan: float) -> tuple[float, float]:
+    """`Attempts.begin` and `Attempts.end`."""
+    time, seconds = client.get("time", ()), client.get("seconds", ())
+    if not len(time):
+        return 0.0, makespan
+    return min(float(time[0]) - epoch, 0.0), max(float(time[-1] + seconds[-1]) - epoch, makespan)
+
+
+def _intake(graphs: Columns) -> tuple[Floats, Floats]:
+    """From when to when the scheduler took in each graph."""
+    time, seconds = (np.asarray(graphs.get(name, ()), np.float64) for name in ("time", "seconds"))
+    return time, time + seconds
+
+
+def _united(*intervals: tuple[Floats, Floats]) -> Floats:
+    """What the intervals [begin, end) cover together, as intervals that are rising and apart."""
+    begin, end = (np.concatenate(each) for each in zip(*intervals, strict=True))
+    order = np.argsort(begin)
+    begin, end = begin[order], np.maximum.accumulate(end[order])
+    fresh = np.append(True, begin[1:] > end[:-1])
+    return np.column_stack([begin[fresh], end[np.append(fresh[1:], True)]])
+
+
+def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
+    """The different names, and for each name its place among them."""
+    different = tuple(dict.fromkeys(names))
+    return different, _codes(names, {name: i for i, name in enumerate(different)})
 
 
 def _codes(names: Sequence[str], index: Mapping[str, int]) -> Ints:

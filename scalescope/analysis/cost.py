@@ -1,7 +1,12 @@
 """What a sweep costs: an estimate before it, the sum while it runs, and a budget that ends it. Pure functions.
 
-Workers are held from the start of a trial to its end; what a cluster costs before its workers have arrived and between
-trials is not in these sums.
+Workers are held from the start of a trial to its end, and those in jobs while others are waited for; what a cluster
+costs otherwise before its workers have arrived, and between trials, is not in these sums.
+
+On Kubernetes, where a price of the node is known, a worker costs its share of the node: the largest of what it requests
+of its CPUs, memory and GPUs (`node_share` in the facts of a trial). Before that is known, it is counted as a whole
+node. The scheduler's pod, and what nobody else can use of a node, are not in these sums: where autoscaling makes a node
+for one small worker, the bill is that of the node.
 """
 
 from __future__ import annotations
@@ -9,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.cluster import ClusterSpec
+from scalescope.model.nodes import INSTANCE_TYPE, is_spot
 from scalescope.model.parameters import Parameter, check, declared
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
+from scalescope.model.words import number
 
 DEFAULT = "default"
 
@@ -28,33 +35,63 @@ class Prices:
     Attributes:
         worker_hour: Money by partition or by kind of cluster; `default` is for all others.
         currency: As it is shown.
+        node_hour: Money for an hour of a whole node of Kubernetes, by instance type.
+        spot_node_hour: The same for spot nodes; those without a price here cost as the others.
     """
 
     worker_hour: Mapping[str, float] = field(default_factory=dict)
     currency: str = ""
+    node_hour: Mapping[str, float] = field(default_factory=dict)
+    spot_node_hour: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_mapping(cls, data: object) -> Prices:
-        """Build a table from what YAML carries: `currency` and `worker_hour`.
+        """Build a table from what YAML carries: `currency`, `worker_hour`, `node_hour` and `spot_node_hour`.
 
         Raises:
             InvalidField: A field is unknown, or a price is no number from 0.
         """
         given = fields.mapping("prices", data)
-        fields.reject_unknown("prices", given, ["currency", "worker_hour"])
-        table = fields.mapping("prices.worker_hour", given.get("worker_hour", {}))
-        return cls(
-            {name: fields.number(f"prices.worker_hour.{name}", price, minimum=0) for name, price in table.items()},
-            fields.text("prices.currency", given.get("currency", "EUR")),
-        )
+        fields.reject_unknown("prices", given, ["currency", *_TABLES])
+        tables = {
+            table: {
+                name: fields.number(f"prices.{table}.{name}", price, minimum=0)
+                for name, price in fields.mapping(f"prices.{table}", given.get(table, {})).items()
+            }
+            for table in _TABLES
+        }
+        return cls(currency=fields.text("prices.currency", given.get("currency", "EUR")), **tables)
 
-    def of(self, spec: ClusterSpec) -> float | None:
-        """The price of a worker-hour there; the dearest of several partitions; None where it is not known."""
+    def of(self, spec: ClusterSpec, pods: Sequence[Mapping[str, Any]] = ()) -> float | None:
+        """The price of a worker-hour there; None where it is not known.
+
+        Args:
+            spec: The dearest of several partitions counts. Of nodes, what the selector says of them.
+            pods: Where workers ran on Kubernetes, as the facts of a trial have it; the mean of their prices.
+        """
         if spec.here:
             return 0.0
-        names = [name for name in str(getattr(spec, "partition", "")).split(",") if name] or [spec.kind]
-        known = [self.worker_hour.get(name, self.worker_hour.get(DEFAULT)) for name in names]
+        if pods:
+            each = [self._of_node(pod) for pod in pods]
+        else:
+            labels = dict(label.split("=", 1) for label in getattr(spec, "node_selector", ()) if "=" in label)
+            each = [self._of_node({"instance_type": labels.get(INSTANCE_TYPE, ""), "spot": is_spot(labels)})]
+        other = self._of_worker(spec) if None in each else None
+        known = [other if price is None else price for price in each]
+        return None if None in known else fmean(price for price in known if price is not None)
+
+    def _of_worker(self, spec: ClusterSpec) -> float | None:
+        other = self.worker_hour.get(spec.kind, self.worker_hour.get(DEFAULT))
+        known = [self.worker_hour.get(name, other) for name in spec.priced_as()]
         return None if None in known else max(price for price in known if price is not None)
+
+    def _of_node(self, pod: Mapping[str, Any]) -> float | None:
+        name = pod.get("instance_type", "")
+        whole = self.spot_node_hour.get(name, self.node_hour.get(name)) if pod.get("spot") else self.node_hour.get(name)
+        return None if whole is None else whole * float(pod.get("node_share", 1.0))
+
+
+_TABLES = ("worker_hour", "node_hour", "spot_node_hour")
 
 
 @dataclass(frozen=True)
@@ -85,6 +122,13 @@ class Cost:
             (self.money or 0.0) + (other.money or 0.0) if known else None,
         )
 
+    def mean(self) -> Cost:
+        """Of one of these trials, of which there is at least one."""
+        n, money = self.trials, self.money
+        return Cost(
+            1, self.time_s / n, self.worker_hours / n, self.core_hours / n, money if money is None else money / n
+        )
+
     def sentence(self, prices: Prices) -> str:
         """For people."""
         money = "price not known" if self.money is None else f"{self.money:,.2f} {prices.currency}".rstrip()
@@ -109,10 +153,22 @@ class Estimate:
         if not unknown:
             return f"about {self.cost.sentence(prices)}"
         counted = "each is" if not self.measured else f"{unknown} that were never measured are"
-        return f"at most {self.cost.sentence(prices)} ({counted} counted with the limit of {sweep.trial_timeout_s:g} s)"
+        limit = f"{number(sweep.trial_timeout_s)} s"
+        if hold_s := getattr(sweep.cluster, "hold_s", 0.0):
+            limit += f", and {number(hold_s)} s of workers that wait for others"
+        return f"at most {self.cost.sentence(prices)} ({counted} counted with the limit of {limit})"
 
 
-def cost(spec: ClusterSpec, point: Point, seconds: float, prices: Prices) -> Cost:
+def cost(
+    spec: ClusterSpec,
+    point: Point,
+    seconds: float,
+    prices: Prices,
+    pods: Sequence[Mapping[str, Any]] = (),
+    *,
+    waited_s: float = 0.0,
+    held_worker_s: float = 0.0,
+) -> Cost:
     """What a trial costs that takes so long.
 
     Args:
@@ -120,24 +176,26 @@ def cost(spec: ClusterSpec, point: Point, seconds: float, prices: Prices) -> Cos
         point: What runs.
         seconds: Real seconds.
         prices: Of worker-hours.
+        pods: Where its workers ran on Kubernetes, if it is known.
+        waited_s: Seconds of these in which workers were waited for.
+        held_worker_s: Seconds of workers that were held meanwhile.
     """
     if spec.here:
         return Cost(1, seconds)
-    hours = point.workers * seconds / 3600
+    hours = (point.workers * max(seconds - waited_s, 0.0) + held_worker_s) / 3600
     per_job, job_workers = getattr(spec, "cores", 0), getattr(spec, "job_workers", 1)
     cores = per_job / job_workers if per_job else point.threads_per_worker
-    price = prices.of(spec)
+    price = prices.of(spec, pods)
     return Cost(1, seconds, hours, hours * cores, None if price is None else hours * price)
 
 
 def spent(sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Cost:
     """What trials have cost, whatever came of them."""
-    each = (cost(sweep.cluster_of(trial.point), trial.point, trial.real_s, prices) for trial in trials)
-    return sum(each, Cost())
+    return sum((_of_trial(sweep, trial, prices) for trial in trials), Cost())
 
 
 def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: Sequence[Trial] = ()) -> Estimate:
-    """What trials will cost: as long as earlier ones of the same point took on average, or else their time limit.
+    """What trials will cost: what earlier ones of the same point cost on average, or else up to their time limit.
 
     Args:
         sweep: The question.
@@ -145,26 +203,38 @@ def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: S
         prices: Of worker-hours.
         done: Trials of the same sweep, or of one like it, that were measured.
     """
-    took = _took(done)
+    means = _means(sweep, done, prices)
     total, measured = Cost(), 0
     for planned in plan:
-        seconds = took.get(planned.point.id)
-        measured += seconds is not None
-        total += cost(
-            sweep.cluster_of(planned.point),
-            planned.point,
-            sweep.trial_timeout_s if seconds is None else seconds,
-            prices,
-        )
+        known = means.get(planned.point.id)
+        measured += known is not None
+        total += known or _bound(sweep, planned.point, prices)
     return Estimate(total, measured)
 
 
-def _took(done: Iterable[Trial]) -> dict[str, float]:
-    """Mean real seconds by point; what a driver needs before and after a trial is not in them."""
-    seconds: dict[str, list[float]] = {}
+def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:
+    """What a trial costs at most."""
+    spec = sweep.cluster_of(point)
+    held = point.workers - 1 if point.workers > getattr(spec, "job_workers", point.workers) else 0
+    held_s = held * getattr(spec, "hold_s", 0.0)
+    return cost(spec, point, sweep.trial_timeout_s, prices, held_worker_s=held_s)
+
+
+def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
+    facts = trial.facts.get("cluster", {})
+    spec, pods, held_s = sweep.cluster_of(trial.point), facts.get("pods", ()), facts.get("held_worker_s")
+    if held_s is None:  # the cluster does not say
+        return cost(spec, trial.point, trial.real_s, prices, pods)
+    waited_s = facts["waited_for_workers_s"]
+    return cost(spec, trial.point, trial.real_s, prices, pods, waited_s=waited_s, held_worker_s=held_s)
+
+
+def _means(sweep: Sweep, done: Iterable[Trial], prices: Prices) -> dict[str, Cost]:
+    """Mean cost of a trial by point; what a driver needs before and after a trial is not in it."""
+    costs: dict[str, list[Cost]] = {}
     for trial in done:
-        seconds.setdefault(trial.point.id, []).append(trial.real_s)
-    return {point: fmean(values) for point, values in seconds.items()}
+        costs.setdefault(trial.point.id, []).append(_of_trial(sweep, trial, prices))
+    return {point: sum(each, Cost()).mean() for point, each in costs.items()}
 
 
 @dataclass(frozen=True)
@@ -195,7 +265,7 @@ class Budget:
         budget = check(cls, fields.mapping("budget", data), "budget")
         for spec in clusters if budget.money is not None else ():
             if prices.of(spec) is None:
-                place = getattr(spec, "partition", "") or spec.kind
+                place = ", ".join(spec.priced_as())
                 raise InvalidField(
                     "budget.money",
                     budget.money,
@@ -213,12 +283,12 @@ class Budget:
     def stops(self, sweep: Sweep, done: Sequence[Trial], planned: PlannedTrial) -> str:
         """Why a trial must not run any more; an empty string where it may.
 
-        It may not when what has been spent has reached a limit, or when the trial would exceed it, as far as its point
-        has been measured.
+        It may not when what has been spent has reached a limit, or when the trial would exceed it. One whose point was
+        never measured is counted with its time limit.
         """
         so_far = spent(sweep, done, self.prices)
-        seconds = _took(done).get(planned.point.id, 0.0)
-        after = so_far + cost(sweep.cluster_of(planned.point), planned.point, seconds, self.prices)
+        known = _means(sweep, done, self.prices).get(planned.point.id)
+        after = so_far + (known or _bound(sweep, planned.point, self.prices))
         for unit, limit, now, then in (
             ("core-hours", self.core_hours, so_far.core_hours, after.core_hours),
             (self.prices.currency or "money", self.money, so_far.money, after.money),
@@ -227,5 +297,9 @@ class Budget:
             if limit is None or now is None or then is None:
                 continue
             if now >= limit or then > limit:
-                return f"{now:.3g} of {limit:g} {unit} are spent, and the next trial takes about {then - now:.2g}"
+                next_one = (
+                    f"about {number(then - now, 2)}" if known else f"up to {number(then - now, 2)}, its time limit"
+                )
+                hint = "" if known else f" of {number(sweep.trial_timeout_s)} s; a lower `trial_timeout_s` allows more"
+                return f"{number(now)} of {number(limit)} {unit} are spent, and the next trial takes {next_one}{hint}"
         return ""

@@ -38,6 +38,9 @@ ABOUT = 0.05
 """How far the most tasks at once may be from k, as a share of it."""
 ROUND = 3
 """Points asked for at once: few, since each answer changes the question."""
+SHARP = " Of so few measurements only sharp bends can be compared: repeat them, or the interval may miss a gradual one."
+"""Said where no model with two shape parameters could be fitted: of 5 counts that were measured once, the interval of a
+`cap` held the bend of an `amdahl-cap` in 0 to 44 % of series."""
 CAPS = ("cap", "amdahl-cap", "wave")
 _DRAWN = 120
 
@@ -102,7 +105,7 @@ class Knee:
         fits: All models compared, the chosen one first; empty where there are too few points.
         fit: The chosen model, with the interval of its k; None where there are too few points or none fits.
         k: Workers (threads, where a worker has several) from which on throughput no longer grows; None without a knee.
-        low: Lower end of the 95 % interval of k.
+        low: Lower end of the 95 % interval of k, if the model holds.
         high: Upper end.
         capped: Whether the cause is plain: `Capped at k`.
         line: One sentence for people.
@@ -373,7 +376,7 @@ def _with_knee(series: Series, where: str, fits: tuple[Fit, ...], at: Interval) 
             f"measure more {series.unit}s."
         )
         return _without(series, where, line, fits, _near(series, at), fit)
-    line = _saturates(series, fit, at)
+    line = _saturates(series, fit, at) + ("" if any(len(each.shape) > 1 for each in fits) else SHARP)
     return Knee(series, fits, fit, at.k, at.low, at.high, False, line, _near(series, at), where)
 
 

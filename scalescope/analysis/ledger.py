@@ -5,7 +5,7 @@ integers puts everything in place: three times as fast as to sort indices and ga
 threads want each state; in the order of `STATES` they claim what the worker has. What is left idle changes seldom, and
 only these changes are brought on a common time axis, against the tasks that wait.
 
-Times are rounded to 2^-50 of the makespan; with more than 255 workers by one more bit per doubling.
+Times are rounded to 2^-50 of the whole time; with more than 255 workers by one more bit per doubling.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATES = ("busy", "lost", "serialisation", "spill", "transfer", "paused")
 """States of threads that are there and not simply idle, in the order in which they claim a thread."""
 
 Clock = Callable[[Floats], Floats]
-"""From seconds since the epoch to the seconds until then that count."""
+"""From seconds since the epoch to the seconds until then that count, from any origin."""
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 
@@ -72,7 +72,7 @@ class Chain:
         read = np.maximum(attempts.start - attempts.disk_read, attempts.prepared_from)
         deserialize = np.maximum(read - attempts.deserialize, attempts.prepared_from)
         transfer = np.maximum(deserialize - attempts.transfer, attempts.prepared_from)
-        written = np.minimum(attempts.stop + attempts.disk_write, attempts.makespan)
+        written = np.minimum(attempts.stop + attempts.disk_write, attempts.end)
         steps = (
             ("transfer", transfer, deserialize),
             ("serialisation", deserialize, read),
@@ -112,6 +112,7 @@ class Events:
     Attributes:
         keys: Worker, time in units, and kind, from the highest bits to the lowest; ascending.
         time_bits: Bits of the time.
+        origin: When the time begins, in seconds since the epoch.
         unit: Seconds of a unit.
         last_start: When the last task started, in seconds.
         turnover: Threads that come or go at each `_JOIN` and `_LEAVE`, in their order.
@@ -122,6 +123,7 @@ class Events:
 
     keys: _Keys
     time_bits: int
+    origin: float
     unit: float
     last_start: float
     turnover: Ints
@@ -131,14 +133,14 @@ class Events:
 
     @classmethod
     def of(cls, attempts: Attempts, chain: Chain, edges: Floats) -> Events:
-        """The events of a trial; the first of `edges` is 0, the last is the makespan."""
+        """The events of a trial; the first of `edges` is its begin, the last its end."""
         count, members, pauses = len(attempts.addresses), attempts.members, attempts.pauses
         time_bits = min(50, 58 - count.bit_length())
-        unit = attempts.makespan / (1 << time_bits)
+        origin, unit = attempts.begin, attempts.elapsed / (1 << time_bits)
 
         def pack(worker: Ints, time: Floats, kind: int | Ints) -> _Keys:
-            keys = worker.astype(np.uint64) << np.uint64(time_bits + 1)  # the makespan itself needs one bit more
-            keys |= (time / unit).astype(np.uint64)
+            keys = worker.astype(np.uint64) << np.uint64(time_bits + 1)  # the end itself needs one bit more
+            keys |= ((time - origin) / unit).astype(np.uint64)
             keys <<= np.uint64(_KIND_BITS)
             keys |= np.asarray(kind, np.uint64)
             return keys
@@ -164,8 +166,9 @@ class Events:
         return cls(
             keys=keys,
             time_bits=time_bits,
+            origin=origin,
             unit=unit,
-            last_start=float(int(last_start / unit) * unit),
+            last_start=float(int((last_start - origin) / unit) * unit + origin),
             turnover=np.concatenate([members.nthreads, -members.nthreads])[np.argsort(turnover)],
             changes=chain.changes(paused=len(pauses.worker) > 0),
             workers=count,
@@ -180,7 +183,7 @@ class Events:
         for first, last, keys in self._pieces():
             kind = (keys & np.uint64((1 << _KIND_BITS) - 1)).astype(np.intp)
             ticks = (keys >> np.uint64(_KIND_BITS)) & np.uint64((1 << self.time_bits + 1) - 1)
-            time = ticks.astype(np.float64) * self.unit
+            time = ticks.astype(np.float64) * self.unit + self.origin
             # No thread is there after a worker's last event: the step to the next worker's first adds nothing.
             seconds = np.diff(clock(time), append=0.0)
             cell = np.flatnonzero(kind == _MARK)
@@ -247,6 +250,21 @@ def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats
     until = np.empty(len(time))
     until[order] = integral(steps)
     return until[:n]
+
+
+def unoccupied(pending: Floats, clock: Clock) -> Clock:
+    """The clock that counts only while no task is known, given when some is (`Attempts.pending`)."""
+    bounds = pending.ravel()  # ends and begins of free time, in turn
+    counted = clock(bounds)
+    passed = integral(counted[2::2] - counted[1:-1:2])
+
+    def until(time: Floats) -> Floats:
+        place = np.searchsorted(bounds, time, side="right")
+        last = np.maximum(place - 1, 0)
+        free: Floats = passed[last // 2] + np.where(place % 2 == 0, clock(time) - counted[last], 0.0)
+        return free
+
+    return until
 
 
 def sums(levels: Levels, seconds: Floats, cell: Ints, edges: int) -> Floats:

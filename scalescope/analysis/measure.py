@@ -9,9 +9,12 @@ from itertools import compress
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Tables
+from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
 from scalescope.analysis.worker_time import divide
-from scalescope.model.metrics import Metrics
+from scalescope.model.metrics import Metrics, PrefixWork
+
+MOST_PREFIXES = 10
+"""Prefixes whose work is kept with a trial."""
 
 
 def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempts | None = None) -> Metrics:
@@ -52,7 +55,18 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         mean_parallelism=work_s / attempts.makespan,
         peak_runnable=peak(attempts.runnable[useful], attempts.stop[useful]),
         worker_time_s=divide(attempts, threads=threads).total(),
+        longest_task_s=float(durations.max()),
+        work_by_prefix=_by_prefix(_used(attempts.prefix, attempts), durations),
     )
+
+
+def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWork]:
+    """The prefixes with most work, largest first."""
+    names, place = codes(prefixes)
+    order = np.lexsort((durations, place))
+    by_prefix = zip(names, np.split(durations[order], np.cumsum(np.bincount(place))[:-1]), strict=True)
+    work = {name: PrefixWork(len(own), float(own.sum()), float(np.median(own))) for name, own in by_prefix}
+    return dict(sorted(work.items(), key=lambda item: -item[1].work_s)[:MOST_PREFIXES])
 
 
 @dataclass(frozen=True)

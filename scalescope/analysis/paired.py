@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -46,14 +46,19 @@ class Effects:
     Attributes:
         values: One effect per pair that counts: 0 where both are equal, positive where b is larger.
         dropped: Pairs with a trial that is not valid.
-        outlying: Pairs set aside by `typical`.
+        odd: Effects of the pairs that `typical` set aside.
         log: Whether effects are log ratios; otherwise they are relative differences, since a metric was 0.
     """
 
     values: Floats
     dropped: int = 0
-    outlying: int = 0
+    odd: Floats = field(default_factory=lambda: np.empty(0))
     log: bool = True
+
+    @property
+    def outlying(self) -> int:
+        """Pairs set aside."""
+        return len(self.odd)
 
     @property
     def pairs(self) -> int:
@@ -117,10 +122,9 @@ def typical(found: Effects) -> Effects:
         return found
     distance = np.abs(found.values - np.median(found.values))
     outlying = distance > max(EXACT, OUTLYING * _MAD * float(np.median(distance)))
-    count = int(outlying.sum())
-    if count > OUTLYING_SHARE * found.pairs:
+    if outlying.sum() > OUTLYING_SHARE * found.pairs:
         return found
-    return replace(found, values=found.values[~outlying], outlying=found.outlying + count)
+    return replace(found, values=found.values[~outlying], odd=found.values[outlying])
 
 
 def interval(found: Effects, level: float = 0.05) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, codes
 from scalescope.analysis.graph import Graph
 from scalescope.errors import InvalidField
 
@@ -266,7 +266,7 @@ class _Cells:
     @classmethod
     def of(cls, replay: Replay, factor: float) -> _Cells:
         count, graph = len(replay.seconds), replay.graph
-        group = _codes(replay.group)
+        group = codes(replay.group)[1]
         depth, origin = _elementwise(graph, group)
         alone = depth < 0
         # Shared data first, then stages by depth, then what brings tasks together, in its own order.
@@ -361,8 +361,3 @@ def _pairs(owner: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
     widths = high - low
     number = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths - low, widths)
     return np.repeat(owner, widths), number
-
-
-def _codes(names: Sequence[str]) -> Ints:
-    index = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return np.fromiter(map(index.__getitem__, names), np.int64, len(names))

@@ -13,8 +13,9 @@
 | `batch` | max(1, P / b): a load that grows with P, in pieces of b, each on one thread |
 
 Errors of times are relative, so that all is fitted by least squares on the logarithm. Models are compared by the
-corrected information criterion of Akaike (AICc; Hurvich and Tsai, 1989), and the interval of k comes from a bootstrap
-over residuals (Efron and Tibshirani, 1993, chapter 9). Only numpy; deterministic.
+corrected information criterion of Akaike (AICc; Hurvich and Tsai, 1989), and the interval of k comes from a parametric
+bootstrap (Efron and Tibshirani, 1993, section 6.5) whose noise is as much wider as Student's t is than the normal
+distribution: with 5 measurements, 95 % intervals held the truth in 83 % of series without that. Deterministic.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 RESOLUTION = 0.005
 """Relative error below which a fit counts as exact: otherwise, on a virtual clock, overheads of microseconds decide."""
 SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95
-"""Of the bootstrap: resamples, seed of its generator, and level of the interval."""
+"""Of the bootstrap: samples, seed of its generator, and level of the interval."""
 PARSIMONY = 2.0
 """Differences of AICc below this say little (Burnham and Anderson, 2002, section 2.6): of such models the simplest is
 taken, or one knee in six would be read into noise."""
@@ -95,7 +96,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Interval:
-    """A number of threads, and the ends of its 95 % interval."""
+    """A number of threads, and the ends of its 95 % interval, if the model holds."""
 
     k: float
     low: float
@@ -240,18 +241,18 @@ def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tup
 
 
 def interval_of(fit: Fit, threads: Floats, throughput: Floats) -> Interval | None:
-    """The knee and its interval, by refitting the model to resampled residuals; None where the model has no knee."""
+    """The knee and its interval if the model is right, by refitting it to noise; None where it has no knee."""
     if fit.k is None or fit.model.knee is None:
         return None
+    from scipy.special import ndtri, stdtrit  # importing it takes longer than all else here
+
     logs, fitted = np.log(throughput), np.log(fit.curve(threads))
-    freedom = len(logs) - len(fit.shape) - 1
-    residuals = (logs - fitted) * math.sqrt(len(logs) / max(freedom, 1))
-    rng = np.random.default_rng(SEED)
-    samples = fitted + rng.choice(residuals - residuals.mean(), size=(SAMPLES, len(logs)))
+    freedom, tail = max(len(logs) - len(fit.shape) - 1, 1), (1 - LEVEL) / 2
+    spread = math.sqrt(float(((logs - fitted) ** 2).sum()) / freedom) * float(stdtrit(freedom, tail) / ndtri(tail))
+    samples = fitted + np.random.default_rng(SEED).normal(0.0, spread, (SAMPLES, len(logs)))
     grid = _around(fit, threads, logs)
     knees = fit.model.knee(*grid.T)
     first, last = _best_of(fit.model, grid, threads, samples)
-    tail = (1 - LEVEL) / 2
     low = float(np.quantile(knees[first], tail, method="lower"))
     high = float(np.quantile(knees[last], 1 - tail, method="higher"))
     return Interval(fit.k, min(low, fit.k), max(high, fit.k))

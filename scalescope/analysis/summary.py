@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median, median_low
 from typing import Any
 
+from scalescope.model.asked import Asked
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metric, Metrics, Unit
 from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
-from scalescope.model.trial import Trial, TrialState
+from scalescope.model.trial import BLAMED, Trial, TrialState
 
 CONFIDENCE = 0.95
 COMBINE: Mapping[Combine, Callable[[Sequence[Any]], Any]] = {
@@ -71,6 +72,8 @@ class PointSummary:
         warnings: About the quality of the capture, of all valid trials, each once.
         metrics: Of the valid trials, combined as each metric is declared; None without valid trials.
         intervals: Mean and interval by name, of the metrics that are declared to have one.
+        asked: Calls of the workload's code that decide its partitions.
+        blamed: For what its threads waited most: thread-seconds of a trial, on average.
     """
 
     point: Point
@@ -81,6 +84,34 @@ class PointSummary:
     warnings: tuple[str, ...] = ()
     metrics: Metrics | None = None
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
+    asked: tuple[Asked, ...] = ()
+    blamed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> Asked | None:
+        """The call behind the widest stage; None where none made as many partitions, or half as many.
+
+        Two stages of equal width may count as one, where they have the name of one function.
+        """
+        widest = 0 if self.metrics is None else self.metrics.widest_stage
+        made = [asked for asked in self.asked if asked.where and widest / 2 <= asked.partitions <= widest]
+        return max(made, key=lambda asked: asked.partitions, default=None)
+
+    @property
+    def partitions(self) -> int:
+        """What there is to divide became so many: by the workload's own call, or by the widest stage."""
+        return (
+            (0 if self.metrics is None else self.metrics.widest_stage)
+            if self.origin is None
+            else self.origin.partitions
+        )
+
+    @property
+    def items(self) -> int | None:
+        """What there is to divide, by the point's parameters or by the workload's own call; None where unknown."""
+        if self.point.items is not None:
+            return self.point.items
+        return None if self.origin is None else self.origin.items
 
     def share(self, *parts: str) -> float:
         """The share of worker time in these parts of `WORKER_TIME`, from 0 to 1; 0 without valid trials."""
@@ -184,7 +215,16 @@ def _summary(trials: Sequence[Trial]) -> PointSummary:
         warnings=tuple(dict.fromkeys(warning for trial in valid for warning in trial.warnings)),
         metrics=_typical(measured) if measured else None,
         intervals=_intervals(measured),
+        asked=tuple(map(Asked.from_mapping, valid[0].facts.get("asked", ()))) if valid else (),
+        blamed=_blamed([trial.facts.get(BLAMED, {}) for trial in valid]),
     )
+
+
+def _blamed(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each, the largest first."""
+    texts = dict.fromkeys(text for each in found for text in each)
+    means = {text: fmean(each.get(text, 0.0) for each in found) for text in texts}
+    return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
 def _intervals(measured: Sequence[Metrics]) -> dict[str, Estimate]:
@@ -211,6 +251,7 @@ def _typical(measured: Sequence[Metrics]) -> Metrics:
     return Metrics(
         **typical,
         worker_time_s={part: fmean(m.worker_time_s.get(part, 0.0) for m in measured) for part in WORKER_TIME},
+        work_by_prefix=sorted(measured, key=lambda m: m.work_s)[(len(measured) - 1) // 2].work_by_prefix,
     )
 
 

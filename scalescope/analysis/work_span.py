@@ -145,9 +145,10 @@ def profile(attempts: Attempts, *, points: int = POINTS) -> Profile:
         points: At least 8.
     """
     members, end = attempts.members, attempts.makespan
-    left = np.maximum(members.left, members.joined)
+    joined = np.clip(members.joined, 0.0, end)
+    left = np.clip(members.left, joined, end)
     return Profile(
-        provisioned=_thinned(_steps(members.joined, left, end, members.nthreads), points),
+        provisioned=_thinned(_steps(joined, left, end, members.nthreads), points),
         runnable=_thinned(_steps(attempts.runnable, attempts.stop, end), points),
         running=_thinned(_steps(attempts.start, attempts.stop, end), points),
     )

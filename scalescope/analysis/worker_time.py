@@ -1,7 +1,8 @@
-"""Where the worker time went: P × makespan, divided without remainder.
+"""Where the worker time went: P × the time of the workload's call, divided without remainder.
 
-P is the number of threads asked for, so `P × makespan` is what the trial cost whether or not it was used. At every
-instant each of the P threads is in exactly one state:
+P is the number of threads asked for, so this is what the trial cost whether or not it was used. The time runs from the
+call of the workload to its return, and on to the end of its last task if that is later; where the call was not
+recorded, it is the makespan. At every instant each of the P threads is in exactly one state:
 
 | part | the thread |
 | --- | --- |
@@ -14,6 +15,7 @@ instant each of the P threads is in exactly one state:
 | `not_assigned` | is idle although a task is runnable and waits: the price of scheduling and communication |
 | `paused` | is idle, and its worker is paused: it has too little memory to be given more |
 | `no_runnable_task` | is idle, and no task waits: the graph offers fewer tasks than there are threads |
+| `client` | is idle, and no task is known, nor a graph being taken in: the client has sent nothing, or all has ended |
 | `late_start` | does not exist yet: its worker had not joined, or never did |
 
 Rules where the records leave a choice:
@@ -26,11 +28,13 @@ Rules where the records leave a choice:
 - Idle threads of a paused worker are `paused`, whatever waits; they are not among those that the next rules share out.
 - At an instant with `i` idle threads and `r` waiting tasks, `min(i, r)` threads are `not_assigned`, the rest have
   `no_runnable_task`; each idle thread takes an equal share of both.
+- A task is known from the moment at which it is runnable, or assigned, until the scheduler knows its end: what passes
+  from the end of one task to the begin of those that need it is not the client's.
 - Threads idle at the moment at which the last task starts have `no_runnable_task` to the end: a stage of two tasks on a
   hundred workers is not a tail.
 - Where more workers are there than were asked for, all of them are scaled down to P threads.
 
-Zero-length attempts cost nothing. Totals agree with P × makespan up to rounding of floating point (below 1e-9).
+Zero-length attempts cost nothing. Totals agree with P × that time up to rounding of floating point (below 1e-9).
 How it is computed: `scalescope.analysis.ledger`.
 """
 
@@ -41,13 +45,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints, Members
-from scalescope.analysis.ledger import Chain, Clock, Events, integral, sums, unwanted
+from scalescope.analysis.ledger import Chain, Clock, Events, integral, sums, unoccupied, unwanted
 from scalescope.model.metrics import WORKER_TIME
 
 
 @dataclass(frozen=True)
 class WorkerTime:
-    """P × makespan by worker and part.
+    """P × the time of the workload's call by worker and part.
 
     Attributes:
         workers: Addresses; the last, empty, stands for threads that were asked for and never came.
@@ -69,8 +73,19 @@ def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
         attempts: What was recorded.
         threads: P, the threads asked for.
     """
-    cells = _divide(attempts, threads, np.array([0.0, attempts.makespan]))
+    cells = _divide(attempts, threads, np.array([attempts.begin, attempts.end]))
     return WorkerTime((*attempts.addresses, ""), {part: seconds[:, 0] for part, seconds in cells.items()})
+
+
+def over_time(attempts: Attempts, edges: Floats, *, threads: int) -> dict[str, Floats]:
+    """Thread-seconds per part and bin, over all workers: their sums are P × the lengths of the bins.
+
+    Args:
+        attempts: What was recorded.
+        edges: From `Attempts.begin` to `Attempts.end`, ascending; shape (bins + 1,).
+        threads: P, the threads asked for.
+    """
+    return {part: seconds.sum(axis=0) for part, seconds in _divide(attempts, threads, edges).items()}
 
 
 def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
@@ -82,20 +97,23 @@ def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
         attempts: What was recorded.
         edges: Ascending, in seconds since `Attempts.epoch` ; shape (bins + 1,).
     """
-    inside = np.clip(edges, 0.0, attempts.makespan)
-    events = Events.of(attempts, Chain.only_running(attempts), np.concatenate([[0.0], inside, [attempts.makespan]]))
+    inside = np.clip(edges, attempts.begin, attempts.end)
+    events = Events.of(attempts, Chain.only_running(attempts), np.array([attempts.begin, *inside, attempts.end]))
     parts, _ = events.occupied(lambda time: time)
     return parts["busy"][:, 1:-1]
 
 
 def _divide(attempts: Attempts, threads: int, edges: Floats) -> dict[str, Floats]:
     """Thread-seconds per part, by worker and bin; shape (workers + 1, bins). The last row is of no worker."""
-    chain, clock = Chain.of(attempts), _clock(attempts.members, threads)
+    chain, clock = Chain.of(attempts), _clock(attempts, threads)
     parts, idle = Events.of(attempts, chain, edges).occupied(clock)
     waits = attempts.runnable < chain.boundaries[0]
     until = unwanted(idle, (attempts.runnable[waits], chain.boundaries[0][waits]), clock)
     whole, without_task = np.diff(clock(idle.time), append=0.0), np.diff(until, append=0.0)
+    none_known = np.diff(unoccupied(attempts.pending, clock)(idle.time), append=0.0)
+    parts["client"] = sums(idle.level, none_known, idle.cell, len(edges))
     parts["not_assigned"] = sums(idle.level, np.maximum(whole - without_task, 0.0), idle.cell, len(edges))
+    without_task = np.maximum(without_task - none_known, 0.0)
     parts["no_runnable_task"] = sums(idle.level - idle.tail, without_task, idle.cell, len(edges))
     parts["tail"] = sums(idle.tail, without_task, idle.cell, len(edges))
 
@@ -106,10 +124,11 @@ def _divide(attempts: Attempts, threads: int, edges: Floats) -> dict[str, Floats
     return {part: parts[part] for part in WORKER_TIME}
 
 
-def _clock(members: Members, threads: int) -> Clock:
+def _clock(attempts: Attempts, threads: int) -> Clock:
     """Seconds, scaled down while more than P threads are there."""
+    members = attempts.members
     left = np.maximum(members.left, members.joined)
-    times = np.unique(np.concatenate([[0.0], members.joined, left]))
+    times = np.unique(np.concatenate([[attempts.begin], members.joined, left]))
     present = _threads_until(times, members.joined, members.nthreads) - _threads_until(times, left, members.nthreads)
     if present.max(initial=0) <= threads:
         return lambda time: time

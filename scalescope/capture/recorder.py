@@ -34,6 +34,9 @@ HELD_EVENTS = 100_000
 CHUNK_ROWS = 200_000
 WORKER_CLIENT = "Client-worker-"
 LAG_INTERVAL_S = 0.05
+ALONE_S = 60.0
+OURS = "scalescope-"
+"""So begin the names of all plugins of this package."""
 WORKER_LAG_S = 0.1
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
@@ -58,6 +61,8 @@ _FIELDS = {
 """Offset in a row and type code of each field; every offset is a multiple of the field's size."""
 
 _SECONDS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
+WAIT = "scalescope-wait "
+"""So begin actions that `scalescope.capture.waits` adds."""
 
 
 class Recorder(SchedulerPlugin):  # type: ignore[misc]
@@ -71,6 +76,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         held_events: The same for structured events.
         lag_interval_s: Seconds between two looks at the event loop, and the finest stall that is seen; None does not
             look.
+        owner: Id of the client for which it records; when that has been gone for `ALONE_S`, the recorder removes
+            itself, and what was installed with it.
     """
 
     name = "scalescope-recorder"
@@ -82,7 +89,10 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         held_rows: int = HELD_ROWS,
         held_events: int = HELD_EVENTS,
         lag_interval_s: float | None = LAG_INTERVAL_S,
+        owner: str = "",
     ) -> None:
+        self.owner = owner
+        self.alone_s = ALONE_S
         self.held_rows = held_rows
         self.held_events = held_events
         self.lag_interval_s = lag_interval_s
@@ -101,6 +111,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.summary: dict[str, Any] | None = None
         self._managed: dict[str, tuple[int, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._worst = 0.0
         self._since = 0.0
         self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
@@ -127,6 +138,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     async def close(self) -> None:
         """Stop looking at the loop of a scheduler that closes."""
         self._stop()
+        if self._leaving is not None:
+            self._leaving.cancel()
 
     def restart(self, scheduler: Any) -> None:
         """The scheduler forgot all tasks, and its own counts with them."""
@@ -142,6 +155,11 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         """A worker left."""
         if self.active:
             self.members.append((time.time(), "left", worker, stimulus_id))
+
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """A client has gone; without its own, nobody fetches what is recorded here."""
+        if client == self.owner:
+            self._leaving = asyncio.ensure_future(self._leave())
 
     def log_event(self, topic: str, msg: Any) -> None:
         """A structured event of any topic."""
@@ -204,6 +222,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             while attempts.running and loop.time() < deadline:
                 await asyncio.sleep(0.02)
             self._stop()
+            attempts.tell_waits()
             self.summary = {
                 "time": ended,
                 "events_dropped": self.events_dropped,
@@ -225,6 +244,20 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             scheduler.remove_plugin(name=self.name)
 
     # ---------------------------------------------------------------- inside
+
+    async def _leave(self) -> None:
+        """Remove everything of ours, unless the client comes back or another has taken over."""
+        await asyncio.sleep(self.alone_s)
+        scheduler = self.scheduler
+        if self.owner in scheduler.clients or scheduler.plugins.get(self.name) is not self:
+            return
+        self.uninstall()
+        for plugins, unregister in (
+            (scheduler.worker_plugins, scheduler.unregister_worker_plugin),
+            (scheduler.nanny_plugins, scheduler.unregister_nanny_plugin),
+        ):
+            for name in [name for name in plugins if name.startswith(OURS)]:
+                await unregister(None, name)
 
     def _current(self, recording: str) -> _Attempts:
         if self.attempts is None or recording != self.recording:
@@ -343,6 +376,7 @@ class _Attempts:
         dropped: Attempts beyond the limit.
         unassigned: Rows of tasks that failed without having been given to a worker.
         edges_dropped: Dependencies beyond the limit.
+        waits: What tasks waited for while they held their thread: by prefix and action, how many tasks and seconds.
     """
 
     def __init__(self, scheduler: Any, held_rows: int, event: Callable[[str, Any], None]) -> None:
@@ -367,6 +401,7 @@ class _Attempts:
         # rows with dependencies, how many each has, and the rows of these: one after another
         self.dependents, self.counts, self.needs = array("i"), array("i"), array("i")
         self.confined: set[str] = set()
+        self.waits: dict[tuple[str, str], tuple[int, float]] = {}
         self.assigned_before = _entered_processing(scheduler)
 
     def hook(self) -> Callable[..., None]:
@@ -443,6 +478,8 @@ class _Attempts:
                     end = entry["stop"]
                 elif action in _SECONDS:
                     self._add_seconds(action, entry["stop"] - entry["start"])
+                elif action.startswith(WAIT):
+                    self._add_wait(task.prefix.name, action, entry["stop"] - entry["start"])
             span = end - begin if end > begin else 0.0
             if task.dependencies:
                 span += self._add_needs(len(spans), task.dependencies, row_of, spans)
@@ -487,6 +524,19 @@ class _Attempts:
         values = list(self.seconds[-1])
         values[1 + _SECONDS[action]] += seconds
         self.seconds[-1] = tuple(values)
+
+    def _add_wait(self, prefix: str, action: str, seconds: float) -> None:
+        """Of a task that held its thread meanwhile."""
+        tasks, sum_s = self.waits.get((prefix, action), (0, 0.0))
+        self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
+
+    def tell_waits(self) -> None:
+        """As events, one for each prefix, line and what was waited for there."""
+        for (prefix, action), (tasks, seconds) in self.waits.items():
+            what, _, where = action[len(WAIT) :].partition("\t")
+            message = {"prefix": prefix, "what": what, "where": where, "tasks": tasks, "seconds": seconds}
+            self.event("waits", message)
+        self.waits.clear()
 
     def _add_needs(self, row: int, dependencies: Any, row_of: dict[Any, int], spans: array[float]) -> float:
         """Note what a row depends on. Returns the longest path that ends with one of these, in seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import blackbox, chunks, clock, logs, memory, recorder
+from scalescope.capture import blackbox, chunks, clock, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -41,6 +42,7 @@ class Recording:
     tasks: int = 0  # attempts recorded: those finished, erred and lost
     t_begin: float = 0.0  # when recording began, in seconds on the scheduler's clock
     t_end: float = 0.0  # when the workload had returned, likewise
+    ahead_s: float = 0.0  # the scheduler's clock ahead of this host's, as far as the time of a call shows it
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
     received_bytes: int = 0  # of task records, as sent by the scheduler
@@ -82,9 +84,11 @@ class Capture:
         self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
         lag_interval_s = None if drain_interval_s is None else recorder.LAG_INTERVAL_S
         try:
-            register(client, recorder, "Recorder", held_rows=held_rows, lag_interval_s=lag_interval_s)
+            limits = {"held_rows": held_rows, "lag_interval_s": lag_interval_s}
+            register(client, recorder, "Recorder", owner=client.id, **limits)
             kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))
             self._install(clock, "SameHostClock", kernel=kernel)
+            self._install(waits, "Waits")
             if log_folder is not None:
                 self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
                 self._install(blackbox, "ExitCodes", nanny=True)
@@ -130,6 +134,9 @@ class Capture:
 
     def close(self) -> None:
         """Remove what was installed, as far as the cluster is still there."""
+        if self.client.scheduler is None:
+            self._installed.clear()
+            return
         with suppress(OSError, TimeoutError, RuntimeError, ValueError):
             self._call("uninstall")
         while self._installed:
@@ -139,6 +146,8 @@ class Capture:
 
     def _call(self, command: str, *, timeout_s: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
         """Call the recorder on the scheduler."""
+        if self.client.scheduler is None:
+            raise ConnectionError("the connection to the scheduler was given up")
 
         async def call() -> Any:
             remote_call = getattr(self.client.scheduler, f"scalescope_{command}")
@@ -166,7 +175,9 @@ class _Run:
 
     def begin(self) -> None:
         """Start a fresh recording, and the thread that drains it."""
+        before = time.time()
         reply = self._remote("begin")
+        self.recording.ahead_s = max(reply["time"] - time.time(), min(reply["time"] - before, 0.0))
         if reply["protocol"] != recorder.PROTOCOL:
             raise CaptureError(f"the scheduler's recorder speaks protocol {reply['protocol']}, not {recorder.PROTOCOL}")
         self.token = reply["recording"]

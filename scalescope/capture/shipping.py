@@ -16,7 +16,8 @@ from typing import Any
 from distributed import Client
 from distributed.diagnostics.plugin import NannyPlugin, SchedulerPlugin, WorkerPlugin
 
-_PREFIX = "scalescope_shipped_"
+PREFIX = "scalescope_shipped_"
+"""So begin the names of modules that were sent, which are those of their files, too."""
 
 _LOAD = """\
 (lambda sys, types, name, source: sys.modules.get(name) or (
@@ -60,7 +61,7 @@ class _NannyShipment(Shipment, NannyPlugin):  # type: ignore[misc]
 def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> str:
     """Python source of an expression that gives `module.attribute`, or the result of calling it, anywhere."""
     source = inspect.getsource(module)
-    name = _PREFIX + module.__name__.rpartition(".")[2] + "_" + hashlib.sha256(source.encode()).hexdigest()[:16]
+    name = PREFIX + module.__name__.rpartition(".")[2] + "_" + hashlib.sha256(source.encode()).hexdigest()[:16]
     loaded = _LOAD.format(name=name, source=source)
     call = "" if arguments is None else f"(**{arguments!r})"
     return f"{loaded}.{attribute}{call}"

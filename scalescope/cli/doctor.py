@@ -23,6 +23,8 @@ from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.run import quiet
+from scalescope.run.orchestrator import needed
+from scalescope.slurm import jobs as slurm_jobs
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ def all_checks() -> list[Check]:
         *(_attempt(package.name, package.purpose, partial(_import, package), essential=True) for package in ESSENTIAL),
         *(_installed(package) for package in optional()),
         _attempt("store", "keeping results", _store, essential=True),
+        _attempt("Prefect's scheduler", "schedules of deployments", _schedules, essential=False),
+        _attempt("Slurm", "clusters: slurm", _slurm, essential=False),
         Check("cores", "clusters in real time, parallel clusters", True, _cores()),
         _attempt("simulated cluster", "sweeps in virtual time", partial(_cluster, "simulated"), essential=True),
         _attempt("virtual cluster", "many workers in real time", _emulation, essential=False),
@@ -140,6 +144,16 @@ def _store() -> str:
 
     with Store.open() as store:
         return store.where
+
+
+def _schedules() -> str:
+    return needed().schedules()
+
+
+def _slurm() -> str:
+    run = slurm_jobs.commands()
+    name, default = slurm_jobs.cluster_name(run=run), slurm_jobs.default_partition(run=run)
+    return f"cluster {name}; default partition {default or 'none: set cluster.partition'}"
 
 
 def _cores() -> str:

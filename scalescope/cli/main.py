@@ -20,10 +20,12 @@ from scalescope.cli.commands import (
     job_script,
     leases,
     report,
+    serve,
     show,
     studies,
     sweep,
     trace,
+    watch,
     workloads,
 )
 from scalescope.cli.output import epilog, say_error
@@ -45,6 +47,7 @@ app: typer.Typer = typer.Typer(
 app.command(epilog=epilog(FINDING, BUDGET_SPENT))(sweep.sweep)
 app.command(epilog=epilog(FINDING, finding="a critical finding, or a study with bad news or no answer"))(show.show)
 app.command(epilog=epilog())(report.report)
+app.command(epilog=epilog())(serve.serve)
 app.command(epilog=epilog())(trace.trace)
 app.command(epilog=epilog(FINDING, ok="a script was seen to show the symptom", finding="there is none"))(
     isolate.isolate
@@ -53,6 +56,9 @@ app.command(epilog=KNOWN)(studies.find_threshold)
 app.command(epilog=KNOWN)(studies.find_release)
 app.command(epilog=epilog(FINDING, ok="B is not slower", finding="B is slower"))(studies.compare)
 app.command(epilog=epilog())(workloads.workloads)
+app.command(
+    epilog=epilog(FINDING, ok="work moved", finding="nothing moved at the end, or with --record a critical finding")
+)(watch.watch)
 app.command(epilog=epilog())(doctor.doctor)
 app.command(epilog=epilog())(demo.demo)
 app.command(epilog=epilog())(doctor.calibrate)

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from scalescope.errors import ExitStatus
+from scalescope.report.screen import Screen
 
 if TYPE_CHECKING:
     from scalescope.run.progress import Listener
@@ -44,9 +44,9 @@ def epilog(*used: ExitStatus, ok: str = "", finding: str = "") -> str:
 # ------------------------------------------------------------------ standard output
 
 
-def stdout() -> Console:
+def stdout() -> Screen:
     """A console on standard output."""
-    return Console(highlight=False)
+    return Screen(highlight=False)
 
 
 def print_json(data: object) -> None:
@@ -69,9 +69,9 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: 
 # ------------------------------------------------------------------ standard error
 
 
-def stderr() -> Console:
+def stderr() -> Screen:
     """A console on standard error; plain text where that is no terminal."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    return Screen(file=sys.stderr, highlight=False, soft_wrap=True)
 
 
 def say(text: str, style: str = "") -> None:
@@ -111,6 +111,6 @@ def _liner(*, all_of_it: bool) -> Callable[[RunProgress], None]:
     def line(news: RunProgress) -> None:
         if all_of_it or news.trial is not None or news.notable:
             counted = f"{news.done}/{news.total} " if news.total else ""
-            print(f"{counted}{news.text}", file=sys.stderr, flush=True)
+            say(f"{counted}{news.text}")
 
     return line

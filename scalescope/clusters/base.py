@@ -16,8 +16,18 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from scalescope.model.cluster import ClusterSpec
+    from scalescope.model.spool import Columns
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
+
+NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType(
+    {
+        "distributed.deploy.lost-worker-timeout": "1h",
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+)
+"""Nannies bring workers back; the cluster must not end a nanny that is slow at it. HTTP asks nobody for proof."""
 
 S = TypeVar("S", bound="ClusterSpec")
 """What a cluster is asked for with."""
@@ -46,6 +56,10 @@ class Cluster(ABC, Generic[S]):
         self.seed = seed
         self.report: Callable[[str], object] = _unheard
         """Called while `scale` waits, with a sentence that says for what; whoever runs the cluster may replace it."""
+        self.groups: Mapping[str, int] = {}
+        """How many of the workers that `scale` is asked for are in which further worker group: to be set before."""
+        self.folder = ""
+        """Where else workers that see it may import from: to be set before `scale`."""
 
     @property
     def kind(self) -> str:
@@ -94,9 +108,24 @@ class Cluster(ABC, Generic[S]):
             f"the {self.kind} cluster is not open", next_step="call `open` first; it may have been closed"
         )
 
+    def submission(self, workers: int, threads_per_worker: int) -> str:
+        """What would be submitted for a cluster of that size, a job script or a manifest; empty where nothing is.
+
+        What is known only when it opens is in capitals. It need not be open.
+        """
+        return ""
+
     def losses(self) -> str:
         """Why workers were lost during the last trial, as far as the cluster knows; empty when none was."""
         return ""
+
+    def records(self) -> Mapping[str, Columns]:
+        """Rows for tables of `scalescope.model.records` that the cluster itself keeps of the last trial.
+
+        Raises:
+            ClusterError: They cannot be had; the trial is worth no less.
+        """
+        return {}
 
     @contextmanager
     def idle(self) -> Iterator[None]:
@@ -107,6 +136,15 @@ class Cluster(ABC, Generic[S]):
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Hold for the length of a trial; the calling thread is the one that runs the workload."""
         yield
+
+    @contextmanager
+    def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
+        """Have `passed` called before and after each wait of the calling thread, if its time passes in no other way.
+
+        Yields:
+            Whether it is so.
+        """
+        yield False
 
     def time(self) -> float:
         """Seconds since the epoch on the cluster's clock."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
+from types import ModuleType
 
 from scalescope import clusters, leases
 from scalescope.errors import ClusterError, ScalescopeError, StoreError
@@ -68,6 +69,10 @@ Reaper = Callable[[Lease, str, bool, Run | None], Reaped]
 """Removes what a lease whose owner is dead left: called with the lease, why its owner is known to be dead, whether
 only to say what would be done, and what runs Slurm's commands."""
 
+ReaperOfOthers = Callable[[Collection[Lease], bool], list[Reaped]]
+"""Removes what dead owners on other hosts left, where the backend itself can tell: called with all leases of the
+ledger, and whether only to say what would be done. Those of this host's owners are none of its business."""
+
 
 def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
     """Remove what dead owners left, and their leases; say of every lease what became of it.
@@ -86,7 +91,9 @@ def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
         for local in (True, False):
             due = [lease for lease in found if (lease.backend == LOCAL) is local]
             results += pool.map(lambda lease: _reap(lease, dry_run, run), due)
-    return results
+    others = [each for kind in kinds() for each in _reap_others(kind, found, dry_run)]
+    told = {each.label for each in others}
+    return [each for each in results if each.fate is not Fate.ELSEWHERE or each.label not in told] + others
 
 
 def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
@@ -106,18 +113,24 @@ def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
             return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for its time limit")
         return reaper(lease, words, dry_run, run)
     except ScalescopeError as error:
-        return _failed(lease, error)
+        return failed(lease, error)
+
+
+def _reap_others(kind: str, found: Collection[Lease], dry_run: bool) -> list[Reaped]:
+    reaper: ReaperOfOthers | None = getattr(_module(kind), "reap_others", None)
+    return reaper(found, dry_run) if reaper else []
 
 
 def _reaper(backend: str) -> Reaper | None:
     """The function `reap` of the module `reaper` in the folder of a kind of clusters, if there is one."""
+    return getattr(_module(backend), "reap", None)
+
+
+def _module(backend: str) -> ModuleType | None:
     if backend not in kinds():
         return None
     name = clusters.module(kinds()[backend], "reaper")
-    if importlib.util.find_spec(name) is None:
-        return None
-    found: Reaper = import_module(name).reap
-    return found
+    return None if importlib.util.find_spec(name) is None else import_module(name)
 
 
 def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
@@ -160,9 +173,7 @@ def commands(lease: Lease, run: Run | None) -> Run:
 # ------------------------------------------------------------------ what became of it
 
 
-def removed(
-    lease: Lease, dry_run: bool, numbers: Sequence[str], words: str, remark: str = "", next_step: str = ""
-) -> Reaped:
+def removed(lease: Lease, dry_run: bool, numbers: Sequence[str], words: str) -> Reaped:
     """Everything that a lease left is removed, or would be; then the lease is, too.
 
     Args:
@@ -170,8 +181,6 @@ def removed(
         dry_run: Whether nothing was touched.
         numbers: Of the jobs or processes.
         words: Why the owner is known to be dead.
-        remark: What else is to be said.
-        next_step: What to do about that.
 
     Raises:
         StoreError: The lease could not be removed.
@@ -179,8 +188,7 @@ def removed(
     if not dry_run:
         leases.release(lease)
     fate = Fate.WOULD_REMOVE if dry_run else Fate.REMOVED
-    said = "; ".join(text for text in (words, remark, "" if numbers else "nothing left") if text)
-    return Reaped(lease.label, lease.backend, fate, tuple(numbers), said, next_step)
+    return Reaped(lease.label, lease.backend, fate, tuple(numbers), words if numbers else f"{words}; nothing left")
 
 
 def elsewhere(lease: Lease, words: str, next_step: str) -> Reaped:
@@ -188,7 +196,8 @@ def elsewhere(lease: Lease, words: str, next_step: str) -> Reaped:
     return Reaped(lease.label, lease.backend, Fate.ELSEWHERE, words=words, next_step=next_step)
 
 
-def _failed(lease: Lease, error: ScalescopeError) -> Reaped:
+def failed(lease: Lease, error: ScalescopeError) -> Reaped:
+    """Not everything that a lease left could be removed; the lease is kept."""
     words = ": ".join(text for text in (error.what, error.cause) if text)
     return Reaped(lease.label, lease.backend, Fate.FAILED, words=words, next_step=error.next_step)
 

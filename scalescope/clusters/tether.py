@@ -1,4 +1,4 @@
-"""Preloaded into worker processes: they end with the process that started them, whatever they are doing.
+"""Preloaded into worker processes: they refuse other users, and end with the process that started them.
 
 distributed watches a pipe to the nanny's process in a thread. A task that holds the interpreter lock for good starves
 that thread; the kernel does not need the lock.
@@ -11,7 +11,11 @@ import os
 import signal
 import sys
 
+from scalescope.clusters import guard
+
 _PR_SET_PDEATHSIG = 1
+
+guard.install()  # here, for `dask_setup` is called when the worker listens already
 
 
 def dask_setup(worker: object) -> None:

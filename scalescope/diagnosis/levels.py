@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.analysis.attempts import Bools, Floats, Ints, codes
 from scalescope.diagnosis import words
 from scalescope.diagnosis.observation import Observation, once
 
@@ -48,9 +48,7 @@ class Timeline:
 
     def level(self, begin: Floats, end: Floats) -> Floats:
         """How many of the intervals [begin, end) hold, as a mean over each cell."""
-        inside = covered(begin, self.edges) - covered(np.maximum(end, begin), self.edges)
-        level: Floats = np.maximum(np.diff(inside), 0.0) / self.seconds
-        return level
+        return held(begin, end, self.edges) / self.seconds
 
     def within(self, begin: float, end: float) -> Floats:
         """The share of each cell that lies in [begin, end)."""
@@ -67,6 +65,13 @@ class Timeline:
         total = np.concatenate([[0.0], np.cumsum(level * self.seconds)])
         integral: Floats = np.interp(end, self.edges, total) - np.interp(begin, self.edges, total)
         return integral
+
+
+def held(begin: Floats, end: Floats, edges: Floats) -> Floats:
+    """Seconds of all the intervals [begin, end) together between each two edges."""
+    inside = covered(begin, edges) - covered(np.maximum(end, begin), edges)
+    seconds: Floats = np.maximum(np.diff(inside), 0.0)
+    return seconds
 
 
 def covered(moments: Floats, until: Floats) -> Floats:
@@ -92,7 +97,8 @@ def timeline(observation: Observation) -> Timeline:
     attempts = observation.measured
     begin, members = occupied_from(observation), attempts.members
     moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left)
-    edges = np.unique(np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]]))
+    edges = np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]])
+    edges = np.unique(np.clip(edges, 0.0, attempts.makespan))
     empty = Timeline(edges, *[np.zeros(len(edges) - 1)] * 3)
     threads = np.repeat(members.joined, members.nthreads), np.repeat(members.left, members.nthreads)
     return Timeline(
@@ -138,13 +144,6 @@ def key(observation: Observation, attempt: int) -> str:
     return words.cut(str(observation.column("tasks", "key")[int(rows(observation)[attempt])]))
 
 
-def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
-    """The different names, and for each name its place among them."""
-    different = tuple(dict.fromkeys(names))
-    index = {name: i for i, name in enumerate(different)}
-    return different, np.fromiter(map(index.__getitem__, names), np.int64, len(names))
-
-
 @once
 def prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
     """The task prefixes, and the place of each attempt's among them."""
@@ -170,6 +169,54 @@ def threads_of_workers(observation: Observation) -> Ints:
     threads = np.ones(len(attempts.addresses), np.int64)
     threads[attempts.members.worker] = attempts.members.nthreads
     return threads
+
+
+# ------------------------------------------------------------------ the client
+
+BEFORE, BETWEEN, AFTER = range(3)
+"""Phases in which no task is known: before the first graph, between graphs, after the last task."""
+SENDING = ("compute", "map", "persist", "submit")
+"""Calls that pack a graph and send it."""
+
+
+@dataclass(frozen=True)
+class Unoccupied:
+    """What the client did while no task was known; a row for each of the table `client`, or one if there is none.
+
+    Attributes:
+        doing: Columns `where` and `what`.
+        waits: Whether it waited for the cluster.
+        sends: Whether it sent something, or waited for the cluster, perhaps since that was under way.
+        seconds: Thread-seconds of the part `client`, of shape (rows, phases).
+    """
+
+    doing: Sequence[tuple[str, str]]
+    waits: Bools
+    sends: Bools
+    seconds: Floats
+
+
+@once
+def unoccupied(observation: Observation) -> Unoccupied:
+    """Whatever the client did in a trial that has attempts, while no task was known."""
+    attempts = observation.measured
+    where, what = (observation.column("client", name) or [""] for name in ("where", "what"))
+    begin = observation.numbers("client", "time") - attempts.epoch
+    edges = np.append(begin if len(begin) else attempts.begin, attempts.end)
+    bounds = np.array([attempts.begin, *attempts.pending.ravel(), attempts.end])
+    free = np.diff(bounds)
+    free[1::2] = 0.0
+    phase = np.full(len(free), BETWEEN)
+    phase[[0, -1]] = BEFORE, AFTER
+    until = [np.append(0.0, np.cumsum(np.where(phase == each, free, 0.0))) for each in (BEFORE, BETWEEN, AFTER)]
+    passed = np.column_stack([np.diff(np.interp(edges, bounds, each)) for each in until])
+    waits = observation.numbers("client", "waits") > 0 if len(begin) else np.array([False])
+    return Unoccupied(
+        list(zip(where, what, strict=True)),
+        waits,
+        waits | [call.rpartition(".")[2] in SENDING for call in what],
+        passed * observation.seconds("client") / max(float(free.sum()), 1e-9),
+    )
 
 
 # ------------------------------------------------------------------ batches

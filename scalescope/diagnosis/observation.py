@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Floats, Tables
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import WorkerTime, divide
-from scalescope.diagnosis.registry import NOTEWORTHY, Cause, severity_of
+from scalescope.diagnosis.registry import GAIN, NOTEWORTHY, Cause, severity_of
 from scalescope.errors import CaptureError
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import Metrics
 from scalescope.model.trial import Trial
 
@@ -64,7 +66,7 @@ class Observation:
 
     @cached_property
     def worker_time(self) -> WorkerTime | None:
-        """P × makespan by worker and part."""
+        """P × the time of the workload's call, by worker and part."""
         return None if self.attempts is None else divide(self.attempts, threads=self.threads)
 
     @cached_property
@@ -83,12 +85,35 @@ class Observation:
 
     def share_of(self, lost_s: float) -> float:
         """The share of worker time in so many thread-seconds; 0 where nothing was measured."""
-        whole = 0.0 if self.attempts is None else self.threads * self.attempts.makespan
+        whole = 0.0 if self.attempts is None else self.threads * self.attempts.elapsed
         return lost_s / whole if whole > 0 else 0.0
+
+    def gain(self, lost_s: float, parts: Collection[str], change: Mapping[str, Scalar]) -> Gain | None:
+        """What it would bring not to lose so many thread-seconds of these parts of worker time; None for very little.
+
+        Those of idle threads are taken to be shared by all threads. What is lost within tasks, which wait there or are
+        run again, makes all tasks shorter in proportion, and what they wait for each other with them.
+        """
+        if self.metrics is None or self.attempts is None:
+            return None
+        now_s, busy = self.metrics.elapsed_s, self.seconds("busy", "lost")
+        saved_s = lost_s / self.threads
+        if parts and set(parts) <= {"busy", "lost"} and busy > 0:
+            saved_s = self.metrics.makespan_s * min(lost_s / busy, 1.0)
+        return Gain(now_s, max(now_s - saved_s, 0.0), dict(change)) if saved_s >= GAIN * now_s else None
 
     def noteworthy(self, *parts: str) -> bool:
         """Whether so much worker time is in these parts that a cause may lie there."""
         return self.share(*parts) >= NOTEWORTHY
+
+    def place(self, worker: str) -> str:
+        """Where a worker ran, as far as the cluster says: ` on node n1 (g2-standard-8, zone a, spot)`; else empty."""
+        pods = self.trial.facts.get("cluster", {}).get("pods", ())
+        found = next((each for each in pods if each.get("worker") == worker and each.get("node")), None)
+        if found is None:
+            return ""
+        more = [found[name] for name in ("instance_type", "zone") if name in found] + ["spot"] * bool(found.get("spot"))
+        return f" on node {found['node']}" + (f" ({', '.join(more)})" if more else "")
 
     def column(self, table: str, name: str) -> Sequence[Any]:
         """A column of a table; empty where it was not recorded."""
@@ -135,6 +160,7 @@ class TrialCause(Cause[Observation]):
         confidence: float,
         severity: Severity | None = None,
         link: str = "",
+        change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Finding:
         """A finding of this cause in a trial; the rest is as `Finding` has it.
 
@@ -147,16 +173,19 @@ class TrialCause(Cause[Observation]):
             confidence: From 0 to 1.
             severity: By default according to the share of worker time lost.
             link: By default that of the declaration.
+            change: Values of axes that are the remedy, if a run can be told so.
         """
+        severity = severity or severity_of(observation.share_of(lost_s))
         return Finding(
             self.code,
-            severity or severity_of(observation.share_of(lost_s)),
+            severity,
             summary,
             remedy,
             evidence,
             confidence,
             lost_s=lost_s,
             link=link or self.link,
+            gain=None if severity is Severity.INFO else observation.gain(lost_s, self.parts, change),
         )
 
 

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from scalescope.model.asked import BAG
+
 
 @dataclass(frozen=True)
 class PartitionRule:
@@ -34,6 +36,16 @@ class PartitionRule:
 
 
 BEAM_OPTION = "pass Beam --dask_npartitions=<number of items>"
+CALL_OPTIONS = {
+    BAG: "pass `npartitions=` for",
+    "dask.bag.read_text": "pass `blocksize=`, or read more files (a compressed file is never cut), for",
+    "dask.dataframe.from_pandas": "pass `npartitions=` for",
+    "dask.dataframe.from_map": "give it more inputs for",
+    "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
+    "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
+    "dask.array.from_array": "pass smaller `chunks=` for",
+}
+"""How each call is brought to make more partitions, in front of how many."""
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
 
 BEAM_128 = PartitionRule(

@@ -19,8 +19,10 @@ SEVERE = 0.30
 """Share of worker time lost from which on a cause with a remedy is critical."""
 WITHOUT_TASKS = ("no_runnable_task", "tail")
 """The parts of worker time in which the graph offered nothing to do."""
+GAIN = 0.05
+"""Share of the time of the call below which what a remedy would bring is not worth a word."""
 LAST = 100
-"""The precedence of causes that are ordered by worker time lost alone."""
+"""The precedence of causes that are ordered by worker time lost alone; what is not known comes after them."""
 
 Looked = TypeVar("Looked")
 Function = TypeVar("Function", bound=Callable[..., Finding | None])

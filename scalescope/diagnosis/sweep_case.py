@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.diagnosis.registry import WITHOUT_TASKS, Cause, declared
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.sweep import Sweep
 
@@ -42,13 +42,19 @@ class SweepCase:
 
     def idle_s(self, summary: PointSummary) -> float:
         """The same in thread-seconds, over all valid trials."""
-        codes = {code for code in self._explained(summary) if _explains_idle_threads(code)}
-        return max(0.0, summary.seconds(*WITHOUT_TASKS) - summary.valid * self.explained_s(summary, codes))
+        return max(0.0, summary.seconds(*WITHOUT_TASKS) - summary.valid * self.explained_of(summary, *WITHOUT_TASKS))
 
     def explained_s(self, summary: PointSummary, codes: Collection[str] | None = None) -> float:
         """Thread-seconds of a trial of this point that findings of trials explain, all or those of some codes."""
         found = self._explained(summary)
         return sum(seconds for code, seconds in found.items() if codes is None or code in codes)
+
+    def explained_of(self, summary: PointSummary, *parts: str) -> float:
+        """The same of causes that lie in one of these parts of worker time."""
+        causes = {code: declared(code) for code in self._explained(summary)}
+        return self.explained_s(
+            summary, [code for code, cause in causes.items() if cause and {*parts} & {*cause.parts}]
+        )
 
     def ruled_out(self, summary: PointSummary, code: str) -> bool:
         """Whether a finding of the trials of this point rules out a cause there."""
@@ -61,11 +67,6 @@ class SweepCase:
 
     def _explained(self, summary: PointSummary) -> Mapping[str, float]:
         return self.explained.get(summary.point.id, {})
-
-
-def _explains_idle_threads(code: str) -> bool:
-    cause = declared(code)
-    return cause is not None and bool(set(WITHOUT_TASKS) & set(cause.parts))
 
 
 class SweepCause(Cause[SweepCase]):
@@ -81,7 +82,8 @@ class SweepCause(Cause[SweepCase]):
         lost_s: float = 0.0,
         confidence: float = 1.0,
         link: str = "",
+        gain: Gain | None = None,
     ) -> Finding:
         """A finding of this cause at some points, worst first; the rest is as `Finding` has it."""
         ids = tuple(summary.point.id for summary in points)
-        return Finding(self.code, severity, summary, remedy, evidence, confidence, ids, lost_s, link)
+        return Finding(self.code, severity, summary, remedy, evidence, confidence, ids, lost_s, link, gain)

@@ -37,9 +37,19 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
         excused = any(cause.excusable for finding in findings if (cause := declared(finding.code)))
         if sound(case) or not excused:
             findings.insert(0, healthy(case))
+    findings = [_with_measured(points, finding) for finding in findings]
     findings.sort(key=lambda finding: (finding.severity.rank, _precedence(case, finding.code), finding.rank()))
-    first = findings[0]
-    return Verdict(f"{first.summary} Fix: {first.remedy}." if first.remedy else first.summary, tuple(findings))
+    return Verdict.of(findings)
+
+
+def _with_measured(points: Sequence[PointSummary], finding: Finding) -> Finding:
+    """A finding with what its remedy brought, where a point of the sweep has just that."""
+    if finding.gain is None or not finding.gain.change:
+        return finding
+    worst = next(each.point for each in points if each.point.id == finding.points[0])
+    values = {**worst.values, **finding.gain.change}
+    found = [each.metrics.elapsed_s for each in points if each.metrics is not None and each.point.values == values]
+    return replace(finding, gain=replace(finding.gain, measured_s=found[0])) if found else finding
 
 
 def _precedence(case: SweepCase, code: str) -> tuple[int, int]:
@@ -92,6 +102,6 @@ def _merged(points: Sequence[PointSummary], by_point: ByPoint) -> Finding:
     return replace(
         worst,
         summary=summary,
-        points=tuple(by_point),
+        points=(worst_at, *(each for each in by_point if each != worst_at)),
         lost_s=sum(finding.lost_s for found in by_point.values() for finding in found),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scalescope.model.words import number
+
 
 def some(names: Sequence[str], limit: int = 3) -> str:
     """The first names, and how many more there are."""
@@ -14,8 +16,8 @@ def some(names: Sequence[str], limit: int = 3) -> str:
 def duration(seconds: float) -> str:
     """Seconds in three digits and a unit that suits them."""
     if seconds >= 0.9995:
-        return f"{seconds:,.0f} s" if seconds >= 1000 else f"{seconds:.3g} s"
-    return f"{1000 * seconds:.3g} ms"
+        return f"{number(seconds)} s"
+    return f"{number(1000 * seconds)} ms"
 
 
 def size(nbytes: float) -> str:

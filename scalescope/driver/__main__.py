@@ -4,6 +4,7 @@ Worker processes started by `multiprocessing` import this module too, under anot
 """
 
 import os
+import sys
 
 if __name__ == "__main__":
     if os.environ.get("SCALESCOPE_CLOCK") == "virtual":
@@ -20,4 +21,7 @@ if __name__ == "__main__":
 
     from scalescope.driver.server import main
 
+    sys.path.append(
+        os.getcwd()
+    )  # for the user's modules; what it has of the names of others' must not be taken for them
     main()

@@ -11,6 +11,7 @@ from typing import Any
 
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
+from scalescope.model.words import shortened
 
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
 """Characters kept of an error's message, of its traceback (the end), and of a result as JSON."""
@@ -90,8 +91,7 @@ def describe(error: BaseException) -> dict[str, str]:
     """
     full = traceback.TracebackException.from_exception(error)
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
-    if len(text) > MESSAGE_LIMIT:
-        text = text[:MESSAGE_LIMIT] + " ..."
+    text = shortened(text, MESSAGE_LIMIT)
     trace = "".join(full.format())
     if len(trace) > TRACEBACK_LIMIT:
         trace = "... " + trace[-TRACEBACK_LIMIT:]

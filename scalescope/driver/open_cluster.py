@@ -7,7 +7,7 @@ import gc
 import logging
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,17 @@ import distributed
 
 from scalescope import clusters, workloads
 from scalescope.capture import host
+from scalescope.capture.asked import noted
+from scalescope.capture.client import ClientWatch
 from scalescope.capture.recording import Capture
 from scalescope.capture.shipping import Shipment
 from scalescope.driver import scheduler
 from scalescope.driver.attempt import Attempt, changes, checked_result, describe
 from scalescope.driver.protocol import Open, RunTrial
 from scalescope.errors import ClusterError, DriverError, InfrastructureError, WorkersMissing, WrongAnswer
+from scalescope.model import spool
 from scalescope.model.cluster import cluster_spec
+from scalescope.model.spool import Columns
 from scalescope.model.sweep import Point
 from scalescope.workloads._beam import around as around_beam
 
@@ -49,7 +53,7 @@ DRAIN_LIMIT_S = 3.0
 DRAIN_INTERVAL_S = 2.0
 """Real seconds between two collections of records during a trial. In simulated time they are collected at its end."""
 
-RECORDS = "records.spool"
+RECORDS, CLUSTER_RECORDS, CLIENT_RECORDS = "records.spool", "cluster.spool", "client.spool"
 _CAPTURE_FACTS = (
     "tasks",
     "t_begin",
@@ -62,12 +66,22 @@ _CAPTURE_FACTS = (
 )
 
 
+def proof(asked: Mapping[str, str]) -> distributed.Security | None:
+    """Certificates for a client that a workload opens by the address of its cluster, as Beam's runner does."""
+    client = distributed.default_client()
+    return client.security if asked["address"] == client.scheduler.address else None
+
+
 class OpenCluster:
     """Opens clusters as trials need them, and runs the trials. All methods but `abandon` are the main thread's.
 
     Args:
         enter: Called at the beginning of each phase with its name, its limit in real seconds, and a text for people.
         packages: Digest of the packages that are installed.
+
+    Attributes:
+        function: What the trial in progress runs, once it is known.
+        opening: Whether the main thread waits for a cluster elsewhere, which may take long.
     """
 
     def __init__(self, enter: Callable[[str, float, str], None], packages: str) -> None:
@@ -83,7 +97,9 @@ class OpenCluster:
         self._workloads: dict[str, Workload] = {}
         self._dask_config: dict[str, Any] | None = None
         self._spoiled = False
+        self._anew = ""  # why the next trial has a cluster of its own
         self.function: Callable[..., Any] | None = None
+        self.opening = False
 
     # ---------------------------------------------------------------- the cluster
 
@@ -106,11 +122,15 @@ class OpenCluster:
         self._config = config
         self._cluster = clusters.build(spec, seed=self._request.seed)
         self._opened.enter_context(dask.config.set({**self._cluster.dask_config, **config}))
+        self._cluster.report = lambda text: self._enter("opening", limit, text)
+        self.opening = not spec.here
         try:
             self._cluster.open()
         except BaseException:
             self.close()
             raise
+        finally:
+            self.opening = False
         return self._cluster.facts()
 
     def close(self) -> None:
@@ -137,14 +157,24 @@ class OpenCluster:
     # ---------------------------------------------------------------- trials
 
     def run(self, request: RunTrial) -> Attempt:
-        """Run a trial. Whatever goes wrong is in the attempt; nothing is raised."""
+        """Run a trial. What goes wrong is in the attempt.
+
+        Raises:
+            InfrastructureError: No trial can have workers (`ends_run`).
+        """
         attempt = Attempt()
         try:
             self._attempt(request, attempt)
         except InfrastructureError as error:
+            if error.ends_run:
+                self._spoiled = True
+                raise
             attempt.problem = str(error)
             attempt.error = describe(error)
             self._spoiled = True
+            self._keep(request, attempt)
+            if self._cluster is not None:
+                attempt.facts["cluster"] = self._cluster.facts()
         except Exception as error:  # noqa: BLE001 - of the cluster or of ours: reported with the trial it spoiled
             attempt.error = describe(error)
             attempt.problem = f"the driver could not run the trial: {attempt.error['message']}"
@@ -162,8 +192,10 @@ class OpenCluster:
             attempt.error = describe(error)
             attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
             return
-        attempt.facts["imports"] = list(workload.modules)
-        cluster = self._prepare(point)
+        attempt.facts |= {"imports": list(workload.modules), "modelled": workload.modelled}
+        cluster = self._prepare(point, workload.folder)
+        attempt.warnings += filter(None, [self._anew])
+        self._anew = ""
         before = self._workers()
         wrong = [name for name, threads, _ in before.values() if threads != point.threads_per_worker]
         if len(before) != point.workers or wrong:
@@ -177,9 +209,10 @@ class OpenCluster:
         left = self._measure(request, workload, point, attempt)
         lost = changes(before, self._workers(), left)
         attempt.changes = "; ".join(part for part in (lost, cluster.losses()) if part)
+        self._keep(request, attempt)
         attempt.facts["cluster"] = cluster.facts()
 
-    def _prepare(self, point: Point) -> Cluster[Any]:
+    def _prepare(self, point: Point, folder: str) -> Cluster[Any]:
         """Have a cluster with the point's configuration and workers, and be connected to it."""
         if self._cluster is None or self._config != dict(point.dask_config):
             self._open(dict(point.dask_config))
@@ -190,6 +223,7 @@ class OpenCluster:
         if not cluster.spec.real_time:  # a simulated cluster starts a new scheduler whenever it is scaled
             self._disconnect()
         cluster.report = lambda text: self._enter("scaling", limit, text)
+        cluster.groups, cluster.folder = point.groups, folder
         cluster.scale(point.workers, point.threads_per_worker)
         if self._observer is None:
             self._observer = cluster.client()
@@ -199,11 +233,11 @@ class OpenCluster:
                 drain_interval_s=DRAIN_INTERVAL_S if cluster.spec.real_time else None,
                 log_folder=Path(self._request.folder, "worker-logs") if cluster.nannies else None,
             )
-        if not self._forget():
+        if not self._forget() or (self._anew and self._still_run()):
             raise ClusterError(
-                "the scheduler has tasks before the trial begins",
+                "the cluster has tasks before the trial begins",
                 where=f"{cluster.kind} cluster",
-                cause="another client is using it",
+                cause="another client is using it, or tasks of an earlier trial still run",
                 next_step="give the trial a cluster of its own",
             )
         return cluster
@@ -219,13 +253,19 @@ class OpenCluster:
         # Beam waits on the event loop of the default client; were that not its own, it would notice the end of its
         # tasks only when something else wakes that loop, such as a heartbeat.
         distributed.client._set_global_client(client)
+        dask.config.set({"distributed.client.security-loader": f"{__name__}.proof"})
         load = host.HostLoad()
         self._enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
         with capture.trial(Path(request.spool, RECORDS)) as recording, load:
             self.function = workload.run
             self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
-            with cluster.running(workload, point), around_beam(workload, client.scheduler.address):
-                began = cluster.time()
+            watch = ClientWatch(workload.run, cluster.time, cluster.watched)
+            with (
+                cluster.running(workload, point),
+                around_beam(workload, client.scheduler.address),
+                noted(workload.modules) as asked,
+                watch,
+            ):
                 try:
                     result = workload.run(client, **point.params)
                 except InfrastructureError:
@@ -234,26 +274,52 @@ class OpenCluster:
                     attempt.error = describe(error)
                     verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
                     attempt.raised = f"the workload {verb} {attempt.error['message']}"
-                else:
-                    attempt.elapsed_s = cluster.time() - began
+            if not attempt.raised:
+                attempt.elapsed_s = watch.ended - watch.began
             self._enter("recording", RECORD_LIMIT_S, "reading the records")
+            self._write(Path(request.spool, CLIENT_RECORDS), {"client": watch.columns(recording.ahead_s)}, attempt)
         if not attempt.raised:
             attempt.result, attempt.raised = checked_result(result)
         attempt.warnings += recording.warnings
         attempt.missing = "" if recording.complete else recording.reason
+        attempt.facts["asked"] = [each.to_mapping() for each in asked]
         attempt.facts["host"] = {"load": load.load.to_mapping() if load.load else None, "load_unknown": load.reason}
         attempt.facts["capture"] = {name: getattr(recording, name) for name in _CAPTURE_FACTS}
         return recording.workers_left
+
+    def _keep(self, request: RunTrial, attempt: Attempt) -> None:
+        """Keep what the cluster itself has recorded, also of a trial that could not run."""
+        if self._cluster is None:
+            return
+        self._enter("recording", RECORD_LIMIT_S, "reading what the cluster recorded")
+        try:
+            if tables := self._cluster.records():
+                self._write(Path(request.spool, CLUSTER_RECORDS), tables, attempt)
+        except ClusterError as error:
+            attempt.warnings.append(f"logs of the workers could not be kept: {error}")
+
+    def _write(self, path: Path, tables: Mapping[str, Columns], attempt: Attempt) -> None:
+        """Write tables without which a trial is worth no less."""
+        try:
+            with path.open("wb") as stream:
+                for table, columns in tables.items():
+                    spool.write_chunk(stream, table, columns)
+        except OSError as error:
+            attempt.warnings.append(f"records could not be kept ({', '.join(tables)}): {error}")
 
     def clear(self) -> None:
         """Make the next trial independent of the last: no clients, no tasks, nothing learnt; else no cluster."""
         self._enter("clearing", CLEAR_LIMIT_S, "cleaning up")
         try:
             clean = not self._spoiled and self._drained()
-        except Exception:
+            why = "tasks of the one before still ran on it"
+        except Exception as error:
+            why = f"it could not be cleared ({type(error).__name__}: {error})"
             logger.exception("the cluster could not be cleared; it is closed, and opened anew for the next trial")
             clean = False
         if not clean:
+            if not self._spoiled:
+                self._anew = f"the cluster was opened anew before this trial: {why}"
             self.close()
 
     def _drained(self) -> bool:
@@ -264,11 +330,11 @@ class OpenCluster:
             self._close_clients()
             gc.collect()
             return True
-        # A task that runs on goes unseen once its client has left: the scheduler forgets it, the worker does not.
         ended = self._wait_for(lambda: self._ask("census")["processing"] == 0)
         self._close_clients()
         gc.collect()
-        return ended and self._forget()
+        # What was cancelled, or whose client has left, the scheduler forgets, while the worker runs on with it.
+        return ended and self._forget() and self._wait_for(lambda: not self._still_run())
 
     # ---------------------------------------------------------------- parts
 
@@ -305,6 +371,12 @@ class OpenCluster:
         """Have the scheduler without tasks and without anything learnt; whether that succeeded."""
         bandwidth = dask.utils.parse_bytes(dask.config.get("distributed.scheduler.bandwidth"))
         return self._wait_for(lambda: bool(self._ask("forget", bandwidth=bandwidth)))
+
+    def _still_run(self) -> bool:
+        """Whether workers run tasks, of which the scheduler need not know."""
+        assert self._observer is not None
+        running = Shipment(scheduler, "running")
+        return any(self._observer.run(running, on_error="ignore", callback_timeout=ASK_TIMEOUT_S).values())
 
     def _workers(self) -> dict[str, tuple[str, int, str]]:
         return {address: tuple(entry) for address, entry in self._ask("census")["workers"].items()}

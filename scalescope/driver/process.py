@@ -126,6 +126,7 @@ class Driver:
         *,
         seed: int = 0,
         folder: Path,
+        run: str = "",
         python: str = sys.executable,
         on_progress: Callable[[str], None] | None = None,
         start_timeout_s: float = 120,
@@ -136,6 +137,7 @@ class Driver:
             spec: Which cluster.
             seed: Of whatever is random in it.
             folder: For its log and the spools of its trials; made if it does not exist.
+            run: Id of the run that it works for, if there is one.
             python: Interpreter of the environment to run in.
             on_progress: Called with a sentence whenever the driver begins something.
             start_timeout_s: Real seconds until the driver runs; how long the cluster may take is its own.
@@ -149,7 +151,7 @@ class Driver:
         folder.mkdir(parents=True, exist_ok=True)
         lease = _intend(spec, folder)
         try:
-            process = _spawn(spec, folder, python, {leases.MARK: lease.label} if lease else {})
+            process = _spawn(spec, folder, python, {leases.RUN: run, **({leases.MARK: lease.label} if lease else {})})
         except BaseException:
             _release(lease)
             raise
@@ -158,7 +160,7 @@ class Driver:
             driver._greet(python, start_timeout_s)
             driver._open(spec, seed)
         except BaseException:
-            driver.close(timeout_s=2)
+            driver.close(timeout_s=5)  # with the time after it, as long as the driver takes to close a cluster
             raise
         return driver
 
@@ -179,6 +181,7 @@ class Driver:
 
         Raises:
             DriverError: The driver had ended before, and the trial has not begun.
+            InfrastructureError: There can be no workers for any trial (`ends_run`); it has not begun either.
         """
         with self._turn:
             if not self.alive:
@@ -196,7 +199,7 @@ class Driver:
             except InfrastructureError as error:
                 self._ending = True
                 self._end(grace_s=0)
-                if not self._phase:  # it ended while it cleared up after the trial before
+                if error.ends_run or not self._phase:  # without, it ended while it cleared up after the trial before
                     raise
                 return Outcome(
                     state=TrialState.INVALID,
@@ -356,7 +359,8 @@ class Driver:
                 return
             if not self._wait(grace_s):
                 os.kill(self.pid, signal.SIGTERM)
-                self._wait(TERMINATE_TIMEOUT_S)
+                if not self._wait(TERMINATE_TIMEOUT_S):
+                    _logger.warning("driver process %d is killed; `scalescope reap` removes what it leaves", self.pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
@@ -443,7 +447,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str
     with open(folder / LOG, "ab") as log:
         try:
             return subprocess.Popen(
-                [python, "-m", "scalescope.driver"],
+                [python, "-P", "-m", "scalescope.driver"],  # the working folder comes last: see there
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -493,4 +497,7 @@ def _error(failed: Failed) -> ScalescopeError:
         kind = DriverError
     elif issubclass(kind, errors.InvalidField):  # the field's name and value are in its text
         kind = errors.UsageError
-    return kind(failed.what, where=failed.where, cause=failed.cause, next_step=failed.next_step)
+    error = kind(failed.what, where=failed.where, cause=failed.cause, next_step=failed.next_step)
+    if isinstance(error, InfrastructureError):
+        error.ends_run = failed.ends_run
+    return error

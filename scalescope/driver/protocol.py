@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-from scalescope.errors import DriverError, ScalescopeError
+from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class TrialDone(TrialResult, Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """A request could not be served; the fields are those of `ScalescopeError`, and `type` is its class."""
+    """A request could not be served; the fields are those of the error, `type` is its class in `scalescope.errors`."""
 
     kind: ClassVar[str] = "failed"
     type: str
@@ -120,11 +120,14 @@ class Failed(Message):
     where: str = ""
     cause: str = ""
     next_step: str = ""
+    ends_run: bool = False
 
     @classmethod
     def of(cls, error: ScalescopeError) -> Failed:
         """The reply that carries `error`."""
-        return cls(type(error).__name__, error.what, error.where, error.cause, error.next_step)
+        kind = next(each.__name__ for each in type(error).__mro__ if each.__module__ == ScalescopeError.__module__)
+        ends_run = isinstance(error, InfrastructureError) and error.ends_run
+        return cls(kind, error.what, error.where, error.cause, error.next_step, ends_run)
 
 
 @dataclass(frozen=True)

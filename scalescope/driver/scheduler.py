@@ -1,4 +1,4 @@
-"""Functions that the driver sends to the scheduler.
+"""Functions that the driver sends to the scheduler, and one that it sends to workers.
 
 The source text of this module is what is sent (`scalescope.capture.shipping`): the standard library and `distributed`
 alone.
@@ -21,6 +21,11 @@ def census(dask_scheduler: Any = None) -> dict[str, Any]:
         "tasks": len(dask_scheduler.tasks),
         "processing": sum(len(ws.processing) for ws in workers.values()),
     }
+
+
+def running(dask_worker: Any = None) -> int:
+    """Tasks that a worker runs, in threads or, if they are coroutines, on its event loop."""
+    return len({*dask_worker.active_threads.values(), *(task.key for task in dask_worker.state.executing)})
 
 
 def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:

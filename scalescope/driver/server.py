@@ -33,7 +33,7 @@ from scalescope.driver.protocol import (
     decode_request,
 )
 from scalescope.driver.watchdog import Watchdog, where
-from scalescope.errors import DriverError, ScalescopeError
+from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model.trial import TrialState
 
 CLOSE_LIMIT_S = 10.0
@@ -133,9 +133,15 @@ class DriverServer:
             if self._ending:
                 return
             self._trial = running
-        attempt = self._cluster.run(request)
-        state, reason = judge(attempt)
-        self._settle(running, attempt, state, reason)
+        try:
+            attempt = self._cluster.run(request)
+        except InfrastructureError as error:
+            with self._lock:
+                settled, self._trial = self._trial is not running, None
+            if not settled:
+                self._channel.send(Failed.of(error))
+        else:
+            self._settle(running, attempt, *judge(attempt))
         try:
             self._cluster.clear()
         except Exception:
@@ -207,11 +213,11 @@ class DriverServer:
                 return
             self._ending = True
             running = self._trial
-        if running is None:  # it waits for requests, or clears up, or opens a cluster
+        if running is None and not self._cluster.opening:  # it waits for requests, or clears up
             self._requests.put(stop)
             if self._taken.wait(PATIENCE_S):
                 return
-        else:
+        elif running is not None:
             self._settle(running, Attempt(), TrialState.INVALID, stop.reason, ending=True)
         closer = threading.Thread(target=self._cluster.abandon, name="scalescope-closer", daemon=True)
         closer.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import pkgutil
 import re
 import sys
@@ -47,7 +48,7 @@ class Text(Parameter):
 
 
 START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.", minimum=1)
-MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means none.", minimum=0)
+MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means none.", title="Memory limit per worker, MiB", minimum=0)
 WORD = partial(Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without blanks and quotes")
 """A text that goes over a command line, such as a path or a name."""
 
@@ -59,7 +60,7 @@ class ClusterSpec:
     Attributes:
         kind: Its name, in sweeps and on the command line.
         title: Its name in forms, and of its Prefect block.
-        example: Fields of an example, in docs and forms.
+        example: Fields of an example, in docs.
         extra: Extra of this package that installs what it needs; empty where nothing is.
         packages: Modules that it needs besides distributed.
         max_workers: Most workers that a point may ask for.
@@ -95,6 +96,10 @@ class ClusterSpec:
         limit: float | None = getattr(self, "start_timeout_s", None)
         return limit
 
+    def priced_as(self) -> tuple[str, ...]:
+        """Names under which a price table may have it; the dearest counts."""
+        return (self.kind,)
+
     @property
     def open_limit_s(self) -> float:
         """Seconds that opening may take, before any point asks for workers."""
@@ -119,6 +124,11 @@ class ClusterSpec:
                 cause="not installed in this environment",
                 next_step=f'pip install "scalescope[{self.extra}]"',
             )
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Worker groups of which a point can have some of its workers, besides the main one, which has no name."""
+        return ()
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:
         """Refuse a point that this cluster can never have.
@@ -170,6 +180,19 @@ def cluster_spec(data: object) -> ClusterSpec:
     fields.reject_unknown("cluster", given, known)
     missing = {name: None for name, each in known.items() if each.required and name not in given}
     return spec(**given, **missing)
+
+
+def json_mapping(where: str, value: object) -> dict[str, Any]:
+    """A mapping, given as one or as its JSON.
+
+    Raises:
+        InvalidField: It is none, or JSON cannot carry it.
+    """
+    try:
+        parsed = json.loads(value) if isinstance(value, str) else value
+        return dict(json.loads(json.dumps(fields.mapping(where, parsed), allow_nan=False)))
+    except (TypeError, ValueError) as error:
+        raise InvalidField(where, value, f"a mapping that JSON can carry ({error})") from error
 
 
 def _texts(declaration: Declared, about: Text, value: object) -> object:

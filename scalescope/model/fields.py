@@ -53,7 +53,7 @@ def boolean(field: str, value: object) -> bool:
 
 def integer(field: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
     """A whole number within bounds; booleans are not numbers."""
-    allowed = "a whole number" + _bounds(minimum, maximum)
+    allowed = "a whole number" + bounds(minimum, maximum)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidField(field, value, allowed)
     if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
@@ -63,7 +63,7 @@ def integer(field: str, value: object, *, minimum: int | None = None, maximum: i
 
 def number(field: str, value: object, *, minimum: float | None = None, maximum: float | None = None) -> float:
     """A finite number within bounds; booleans are not numbers."""
-    allowed = "a finite number" + _bounds(minimum, maximum)
+    allowed = "a finite number" + bounds(minimum, maximum)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidField(field, value, allowed)
     result = float(value)
@@ -92,7 +92,8 @@ def scalar(field: str, value: object) -> Scalar:
     raise InvalidField(field, value, "a number, text, true, false or null")
 
 
-def _bounds(minimum: float | None, maximum: float | None) -> str:
+def bounds(minimum: float | None, maximum: float | None) -> str:
+    """Bounds in words, as they follow "a number"."""
     if minimum is not None and maximum is not None:
         return f" from {minimum} to {maximum}"
     if minimum is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scalescope.model.mapping import Mapped
+from scalescope.model.words import number
 
 TOLERANCE = 0.10
 """Largest share of a task's duration that emulating all workers at once may add."""
@@ -28,7 +29,7 @@ class EmulationLimit(Mapped):
 
     def sentence(self, workers: int) -> str:
         """For people."""
-        return f"trustworthy up to {workers} workers for tasks of at least {self.shortest_task_s(workers):.2g} s"
+        return f"trustworthy up to {workers} workers for tasks of at least {number(self.shortest_task_s(workers), 2)} s"
 
     def beyond(self, tasks: int, makespan_s: float) -> str:
         """Why a trial with so many tasks in this time cannot be trusted, or an empty string.
@@ -40,6 +41,6 @@ class EmulationLimit(Mapped):
             return ""
         return (
             f"beyond what this host can emulate: the bookkeeping of {tasks} tasks takes it "
-            f"{tasks * self.seconds_per_task:.2g} s, {share:.0%} of a makespan of {makespan_s:.2g} s "
+            f"{number(tasks * self.seconds_per_task, 2)} s, {share:.0%} of a makespan of {number(makespan_s, 2)} s "
             f"(at most {self.tolerance:.0%} is trusted); take longer or fewer tasks, or the simulated cluster"
         )

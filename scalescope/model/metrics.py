@@ -92,6 +92,7 @@ PARTS: Mapping[str, Part] = {
     "no_runnable_task": Part(
         "no runnable task", "idle, and no task was there to run: the graph offered fewer tasks than threads"
     ),
+    "client": Part("client", "idle while the client had sent no task, or all that it had sent had ended"),
     "not_assigned": Part(
         "runnable, not assigned", "idle although a task was runnable: the price of scheduling and communication"
     ),
@@ -99,9 +100,30 @@ PARTS: Mapping[str, Part] = {
     "lost": Part("lost", "computing what failed or had to be repeated, or gone with its worker"),
     "tail": Part("tail", "idle since its last task, while the last tasks of the trial still ran"),
 }
-"""The parts of worker time, in the order in which they are shown. Together they are P × makespan, without remainder."""
+"""The parts of worker time, in the order in which they are shown. Together they are P × the time of the
+workload's call, without remainder."""
 
 WORKER_TIME = tuple(PARTS)
+
+
+@dataclass(frozen=True)
+class PrefixWork:
+    """The work of the tasks of one prefix.
+
+    Attributes:
+        tasks: How many ran.
+        work_s: The sum of their durations, in thread-seconds.
+        median_s: Their median.
+    """
+
+    tasks: int
+    work_s: float
+    median_s: float
+
+    @classmethod
+    def of_all(cls, metrics: Metrics) -> PrefixWork:
+        """That of all tasks of a trial, with their mean for the median."""
+        return cls(metrics.tasks, metrics.work_s, metrics.work_s / metrics.tasks)
 
 
 @dataclass(frozen=True)
@@ -109,7 +131,8 @@ class Metrics(Mapped):
     """What one trial measured; P are the threads asked for.
 
     Attributes:
-        worker_time_s: P × makespan_s divided into `PARTS`, in thread-seconds.
+        worker_time_s: P × the time of the workload's call divided into `PARTS`, in thread-seconds.
+        work_by_prefix: The work of the prefixes that have most of it; over repeats, that of the trial of median work.
     """
 
     tasks: Annotated[int, Metric("Tasks that ran.", Unit.TASKS, "tasks", rank=2, combine=Combine.LOWER_MEDIAN)]
@@ -255,6 +278,8 @@ class Metrics(Mapped):
         ),
     ]
     worker_time_s: Mapping[str, float] = field(default_factory=dict)
+    longest_task_s: Annotated[float | None, Metric("The longest task.", Unit.SECONDS, "longest task s")] = None
+    work_by_prefix: Mapping[str, PrefixWork] | None = None
 
 
 METRICS: Mapping[str, Metric] = {

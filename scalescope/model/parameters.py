@@ -14,9 +14,10 @@ flows and the fields of the blocks with their forms, and the tables in docs/.
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass
+from dataclasses import MISSING, Field, dataclass, field
 from dataclasses import fields as dataclass_fields
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -26,6 +27,9 @@ from scalescope.model import fields
 
 T = TypeVar("T")
 
+UNITS = {"s": "s", "us": "µs", "mb": "MiB"}
+"""Units by the last word of a name, as in `start_timeout_s`."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -33,10 +37,12 @@ class Parameter:
 
     Attributes:
         help: One or two sentences; units in words.
-        title: Heading in a form; by default the name in words.
+        title: Heading in a form, with its unit; by default the name in words.
         minimum: Smallest number allowed.
         maximum: Largest number allowed.
         examples: Values to show in a form.
+        names: What a value can name, such as `workload`, so that a form can offer those that there are.
+        schema: What JSON Schema says of a value besides its type and bounds, so that a form can refuse what is wrong.
         option: Names on the command line, such as `--axis` and `-a`; by default `--` and the name with dashes.
         metavar: How its value is shown in help, such as `NAME=VALUES`.
         syntax: How the command line writes it; the names are those of `scalescope.cli.options`. Empty: as the type is.
@@ -47,6 +53,8 @@ class Parameter:
     minimum: float | None = None
     maximum: float | None = None
     examples: tuple[Any, ...] = ()
+    names: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
     option: tuple[str, ...] = ()
     metavar: str = ""
     syntax: str = ""
@@ -79,9 +87,26 @@ class Declared:
 
     @property
     def title(self) -> str:
-        """Heading in a form."""
-        words = self.name.replace("_", " ")
-        return self.about.title or words[:1].upper() + words[1:]
+        """Heading in a form, with its unit."""
+        *words, last = self.name.split("_")
+        text = f"{' '.join(words)}, {UNITS[last]}" if words and last in UNITS else " ".join([*words, last])
+        return self.about.title or text[:1].upper() + text[1:]
+
+    @property
+    def explained(self) -> str:
+        """Help with bounds and examples, for a form: Prefect's shows neither by itself."""
+        low, high, examples = self.about.minimum, self.about.maximum, self.about.examples
+        kind = "A number" if float in self.types else "A whole number"
+        shown = [each if isinstance(each, str) else json.dumps(each) for each in examples]
+        texts = [self.about.help, f"{kind}{fields.bounds(low, high)}." if (low, high) != (None, None) else ""]
+        return " ".join([*filter(None, texts), *([f"For example: {' or '.join(shown)}"] if shown else [])])
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What JSON Schema says of it besides type, title, help and default."""
+        about = self.about
+        found = {"minimum": about.minimum, "maximum": about.maximum, "examples": list(about.examples) or None}
+        return {**{name: value for name, value in found.items() if value is not None}, **about.schema}
 
     @property
     def choices(self) -> tuple[Any, ...]:

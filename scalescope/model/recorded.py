@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from scalescope.errors import InvalidField
@@ -66,12 +65,15 @@ class RecordedGraph:
         Raises:
             InvalidField: It is not there, or holds something else.
         """
+        import fsspec
+
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            with fsspec.open(path, "r", encoding="utf-8") as file:
+                data = json.load(file)
             if data["format"] != FORMAT:
                 raise ValueError(f"it has format {data['format']}, not {FORMAT}")
             return cls.from_mapping(data)
-        except (OSError, ValueError, KeyError, TypeError, InvalidField) as error:
+        except (OSError, ValueError, KeyError, TypeError, ImportError, InvalidField) as error:
             raise InvalidField(
                 "params.graph",
                 path,

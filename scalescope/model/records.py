@@ -64,11 +64,29 @@ EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
 - a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` and the like;
 - `task-erred`: `{"key", "worker", "exception"}`;
 - `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one;
+- `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
+  in `Semaphore.acquire`, and at which line;
 - `stealing`, and whatever the workload logs.
 """
 
+KUBERNETES = "Kubernetes: "
+"""So begin lines of logs that are no worker's own."""
+
 LOGS: dict[str, str] = {"worker": "str", "time": "d", "level": "str", "text": "str"}
-"""Log records, of workers that died too."""
+"""Log records, of workers that died too. On Kubernetes all lines of all pods (those that are no records have no level),
+and what Kubernetes said of them; `worker` may be `scheduler`, or the name of a pod that has no Dask worker."""
+
+CLIENT: dict[str, str] = {
+    "time": "d",  # when it began
+    "seconds": "d",  # until the next row, or the return
+    "where": "str",  # innermost line of the user's own code, `my_job.py:61 prepare`; empty when unknown
+    "what": "str",  # what was called there, `time.sleep`; empty where it is that code itself
+    "waits": "b",  # 1 while it only waited for the cluster
+}
+"""What the thread did that ran the workload, without a gap from the call to its return, by samples of its stack."""
+
+IMPORT = "import"
+"""In the column `what`: modules were imported."""
 
 TABLES: dict[str, dict[str, str]] = {
     "tasks": TASKS,
@@ -79,6 +97,7 @@ TABLES: dict[str, dict[str, str]] = {
     "lag": LAG,
     "events": EVENTS,
     "logs": LOGS,
+    "client": CLIENT,
 }
 """Columns per table; a type is an `array.array` type code, or `str`."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UnknownName
-from scalescope.model import fields, parameters
+from scalescope.model import axis, fields, parameters
 from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
@@ -20,7 +20,9 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
-CLUSTER, ENVIRONMENT = "cluster", "environment"
+CLUSTER, ENVIRONMENT, GROUPS = "cluster", "environment", "groups"
+OF_GROUP = f"{WORKERS}@"
+"""In front of the name of a worker group: an axis."""
 MAX_TRIALS = 100_000
 DEFAULT_CLUSTER = "simulated"
 
@@ -42,6 +44,7 @@ class Point:
         dask_config: Dask configuration keys that differ from the defaults.
         environment: Software to run with, as `Environment.parse` reads it; empty, like `present`, is the present one.
         cluster: Kind of cluster; empty is the sweep's.
+        groups: How many of the workers are in which of the cluster's further worker groups.
     """
 
     workers: int
@@ -50,6 +53,7 @@ class Point:
     dask_config: Mapping[str, Scalar] = field(default_factory=dict)
     environment: str = ""
     cluster: str = ""
+    groups: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -68,6 +72,8 @@ class Point:
         data = self.to_mapping()
         if self.environment:
             data[ENVIRONMENT] = Environment.parse(self.environment).text
+        if groups := data.pop(GROUPS, {}):  # none of a group is the same as not to name it
+            data |= {f"{OF_GROUP}{name}": number for name, number in groups.items() if number}
         return digest({name: value for name, value in data.items() if value or name != ENVIRONMENT})
 
     @property
@@ -77,6 +83,7 @@ class Point:
         return {
             WORKERS: self.workers,
             THREADS: self.threads_per_worker,
+            **{f"{OF_GROUP}{name}": number for name, number in self.groups.items()},
             **self.params,
             **self.dask_config,
             **{name: value for name, value in place.items() if value},
@@ -84,7 +91,7 @@ class Point:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment}
+        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment, GROUPS: dict(self.groups)}
         return {
             "workers": self.workers,
             "threads_per_worker": self.threads_per_worker,
@@ -121,6 +128,26 @@ class PlannedTrial:
         return f"{self.point.id}-{'w' if self.warmup else 'r'}{self.repeat}"
 
 
+_COUNTS = {"minimum": 1, "pattern": r"^[1-9][\d.,: ]*$"}
+_SINGLE = ["number", "string", "boolean", "null"]
+POINT_SCHEMA = {
+    "patternProperties": {f"^({WORKERS}|{THREADS})$": {"type": "integer", "minimum": 1}},
+    "additionalProperties": {"type": _SINGLE},
+}
+"""JSON Schema of a value for each axis."""
+AXES_SCHEMA = {
+    "patternProperties": {
+        f"^({WORKERS}|{THREADS})$": {
+            **_COUNTS,
+            "type": ["integer", "string", "array"],
+            "items": {**_COUNTS, "type": ["integer", "string"]},
+            "minItems": 1,
+        }
+    },
+    "additionalProperties": {"type": [*_SINGLE, "array"], "items": {"type": _SINGLE}, "minItems": 1},
+}
+"""JSON Schema of values for each axis."""
+
 WorkloadParams = Annotated[
     Mapping[str, Any],
     Parameter(
@@ -130,6 +157,7 @@ WorkloadParams = Annotated[
         metavar="NAME=VALUE",
         syntax="values",
         examples=({"seconds": 1},),
+        schema={"additionalProperties": {"type": _SINGLE}},
     ),
 ]
 Seed = Annotated[
@@ -140,7 +168,7 @@ TrialTimeout = Annotated[
     float,
     Parameter(
         "Real seconds after which a trial is stopped and invalid.",
-        title="Time limit of a trial",
+        title="Time limit of a trial, s",
         minimum=1,
         maximum=7 * 86400,
         option=("--timeout",),
@@ -159,6 +187,7 @@ class SweepParameters:
             "What to run: the name of a built-in workload (`scalescope workloads` lists them), "
             "package.module:function, or path.py:function.",
             examples=("futures-map", "my_job.py:run"),
+            names="workload",
             option=("--workload", "-w"),
             metavar="NAME",
         ),
@@ -166,9 +195,12 @@ class SweepParameters:
     axes: Annotated[
         Mapping[str, Any],
         Parameter(
-            "Values per axis; all combinations are run. Axes are workers, threads_per_worker, items, items_per_worker, "
-            "environment, cluster (a kind), any parameter of the workload, or any Dask configuration key.",
-            examples=({"workers": [1, 2, 4, 8]},),
+            "Values per axis: a list, or a range such as 1..8 or 50..300:50. All combinations are run. Axes are "
+            "workers, workers@NAME (how many of them are in a cluster's worker group), threads_per_worker, items, "
+            "items_per_worker, environment, cluster (a kind), any parameter of the workload, or any Dask configuration "
+            "key.",
+            examples=({"workers": "1..4,8,16", "items": [100, 200]},),
+            schema=AXES_SCHEMA,
             option=("--axis", "-a"),
             syntax="axes",
         ),
@@ -179,6 +211,8 @@ class SweepParameters:
             "Further combinations, each a mapping of axis names to values, run as they are.",
             title="Further points",
             syntax="file",
+            examples=([{"workers": 32, "items": 1000}],),
+            schema={"items": {"type": "object", **POINT_SCHEMA}},
         ),
     ] = field(default_factory=list)
     params: WorkloadParams = field(default_factory=dict)
@@ -188,6 +222,7 @@ class SweepParameters:
             "Where to run it: a kind of cluster, a saved block such as simulated-cluster/prod, or a mapping with kind "
             "and fields.",
             examples=("simulated", {"kind": "local", "memory_limit_mb": 2048}),
+            names="cluster",
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="cluster",
@@ -252,7 +287,7 @@ class Sweep:
         return cls(
             workload=fields.text("workload", asked.workload),
             cluster=cluster,
-            axes={name: _values(name, values) for name, values in asked.axes.items()},
+            axes={name: axis_values(name, values) for name, values in asked.axes.items()},
             points=points,
             params={name: fields.scalar(f"params.{name}", value) for name, value in asked.params.items()},
             repeats=asked.repeats,
@@ -344,12 +379,17 @@ class Sweep:
     def _point(self, where: str, values: Mapping[str, Scalar], workload: Workload) -> Point:
         params: dict[str, object] = dict(self.params)
         config: dict[str, Scalar] = {}
+        groups: dict[str, int] = {}
         cluster = _cluster(f"{where}.{CLUSTER}", values.get(CLUSTER, ""))
         environment = _environment(f"{where}.{ENVIRONMENT}", values.get(ENVIRONMENT, self.environment))
         known = [WORKERS, THREADS, CLUSTER, ENVIRONMENT, *(parameter.name for parameter in workload.parameters)]
         if workload.parameter(ITEMS):
             known.append(ITEMS_PER_WORKER)
+        spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)
+        known += [f"{OF_GROUP}{name}" for name in spec.group_names]
         for name, value in values.items():
+            if name.startswith(OF_GROUP) and not spec.group_names:
+                raise InvalidField(f"{where}.{name}", value, f"no worker groups: this {spec.kind} cluster has none")
             if name in (WORKERS, THREADS, CLUSTER, ENVIRONMENT, ITEMS_PER_WORKER):
                 if name not in known:
                     raise InvalidField(
@@ -358,7 +398,9 @@ class Sweep:
                         f"an axis of this workload ({workload.name!r} has no parameter 'items')",
                     )
                 continue
-            if "." in name:
+            if name.startswith(OF_GROUP) and name in known:
+                groups[name.removeprefix(OF_GROUP)] = fields.integer(f"{where}.{name}", value, minimum=0)
+            elif "." in name:
                 config[name] = value
             elif name in known:
                 params[name] = value
@@ -366,10 +408,11 @@ class Sweep:
                 raise UnknownName(
                     f"{where}.{name}", value, fields.suggest(name, known) + ", or a Dask configuration key (with a dot)"
                 )
-        spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)
         workers = fields.integer(f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=spec.max_workers)
         threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=1024)
         spec.check_size(workers, threads)
+        if sum(groups.values()) > workers:
+            raise InvalidField(f"{where}.{WORKERS}", workers, f"at least {sum(groups.values())}, those of all groups")
         if ITEMS_PER_WORKER in values:
             if ITEMS in values or ITEMS in self.params:
                 raise InvalidField(
@@ -381,7 +424,7 @@ class Sweep:
         for name in values:
             if name in params and name not in self.params:
                 section = where
-        return Point(workers, threads, workload.bind(params, section=section), config, environment, cluster)
+        return Point(workers, threads, workload.bind(params, section=section), config, environment, cluster, groups)
 
 
 def _cluster(where: str, kind: object) -> str:
@@ -398,14 +441,19 @@ def _environment(where: str, text: object) -> str:
     return text
 
 
-def _values(name: str, values: object) -> tuple[Scalar, ...]:
+def axis_values(name: str, given: object) -> tuple[Scalar, ...]:
+    """The values of an axis: a list, one value, or text such as `1..8,16`; the text of an environment is one value.
+
+    Raises:
+        InvalidField: There is none, one is not allowed, or one is there twice.
+    """
     where = f"axes.{name}"
-    if isinstance(values, str) or not isinstance(values, list | tuple):
-        raise InvalidField(where, values, "a list of values")
-    if not values:
-        raise InvalidField(where, values, "at least one value")
-    checked = tuple(fields.scalar(f"{where}[{i}]", value) for i, value in enumerate(values))
-    for i, value in enumerate(checked):
-        if any(value == other and type(value) is type(other) for other in checked[:i]):
+    if not given and isinstance(given, list | tuple):
+        raise InvalidField(where, given, "at least one value")
+    checked = (given,) if name == ENVIRONMENT and isinstance(given, str) else tuple(axis.values(where, given))
+    seen: set[tuple[type, Scalar]] = set()
+    for value in checked:
+        if (type(value), value) in seen:
             raise InvalidField(where, list(checked), f"each value once; {value!r} is there twice")
+        seen.add((type(value), value))
     return checked

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scalescope.errors import printable
 from scalescope.model.finding import Finding
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
+
+BLAMED = "blamed"
+"""The fact for what the threads waited most: thread-seconds by text."""
 
 
 class TrialState(StrEnum):
@@ -57,6 +61,9 @@ class Trial:
     warnings: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     records: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))  # it holds the text of errors
 
     @property
     def counts(self) -> bool:

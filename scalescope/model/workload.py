@@ -89,6 +89,7 @@ class Workload:
     extra: str = ""  # the extra of Scalescope that installs them; empty where they come with Scalescope itself
     uses: tuple[OptionalPackage, ...] = ()  # distributions that it can do without
     modules: tuple[str, ...] = ()  # modules that the text of its own module imports, at its top or in its functions
+    folder: str = ""  # of its file, where what it imports may lie as well; empty where it is a module
     # Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is charged and a
     # trial is reproducible to the last bit.
     modelled: bool = False

@@ -52,10 +52,7 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
         _worker_time(summaries, verdict),
         markdown_list(
             "Also found",
-            [
-                f"{finding.severity.word}: {finding.summary}" + (f" Fix: {finding.remedy}." if finding.remedy else "")
-                for finding in verdict.findings[1:]
-            ],
+            [f"{finding.severity.word}: {finding.line}" for finding in verdict.findings[1:]],
         ),
         markdown_list("Excluded trials", rows.reasons(summaries)),
         markdown_list("Quality of the capture", rows.warnings(summaries)),
@@ -77,4 +74,7 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:
         return ""
     parts = ", ".join(f"{part.title} {part.percent} %" for part in rows.worker_time_parts(point.metrics))
     where = label(point.point, varied(summary.point for summary in summaries))
-    return f"**Worker time** at {markdown_text(where)}: {parts}."
+    lost = rows.lost_to(point)
+    return f"**Worker time** at {markdown_text(where)}: {parts}." + (
+        f" Lost to: {markdown_text(lost)}." if lost else ""
+    )

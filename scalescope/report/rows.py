@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,17 +14,23 @@ from scalescope.analysis.summary import (
     PointSummary,
     label,
     order,
+    percent,
     plural,
     settings,
     summarise,
     varied,
 )
+from scalescope.clusters.kubernetes.counters import THROTTLED
 from scalescope.diagnosis.causes.structure import structure_of
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, Metric, Metrics, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial
+from scalescope.model.words import shortened
 from scalescope.report.table import MISSING, Column, Table, fitting, legend
+
+WORTH_A_WORD = 0.05
+"""Share of the worker time from which on it is said for what threads waited."""
 
 
 class Run(Protocol):
@@ -95,6 +102,7 @@ def row(summary: PointSummary) -> dict[str, Any]:
         ],
         "warnings": list(summary.warnings),
         "metrics": None if summary.metrics is None else summary.metrics.to_mapping(),
+        "blamed": dict(summary.blamed),
         "cause": structure_of(summary) or "none",
     }
 
@@ -111,7 +119,7 @@ def knees(sweep: Sweep, trials: Sequence[Trial]) -> list[tuple[str, str]]:
 def _to_measure(knee: Knee) -> str:
     if not knee.refine:
         return ""
-    return f" To know more, measure {_listing(knee.refine)} workers (`--refine {len(knee.refine)}` does)."
+    return f" To know more, measure {_listing(knee.refine)} workers (`refine` set to {len(knee.refine)} does)."
 
 
 def _listing(numbers: Sequence[int]) -> str:
@@ -152,6 +160,15 @@ def worker_time_parts(metrics: Metrics) -> tuple[Part, ...]:
         for (name, value), percent in zip(seconds.items(), percents, strict=True)
         if value > 0
     )
+
+
+def lost_to(summary: PointSummary) -> str:
+    """To whom worker time was lost, with shares; empty where that is not known, or not worth a word."""
+    whole = sum(summary.metrics.worker_time_s.values()) if summary.metrics else 0.0
+    shares = [
+        (text, seconds / whole) for text, seconds in summary.blamed.items() if seconds >= WORTH_A_WORD * whole > 0
+    ]
+    return "; ".join(f"{text} {percent(share)}" for text, share in shares)
 
 
 def apportion(amounts: Sequence[float], total: int) -> list[int]:
@@ -235,10 +252,10 @@ def compare(left: Run, right: Run) -> Comparison:
 
 
 def cluster_lines(sweep: Sweep, trials: Iterable[Trial]) -> tuple[str, ...]:
-    """What the trials ran on, what that can show and what it cannot; a line for each that differs. Then their jobs."""
+    """What the trials ran on, what that can show and what it cannot; a line for each that differs. Then jobs, nodes."""
     found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
     lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found))
-    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found))
+    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found), *_nodes(found))
 
 
 def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -256,6 +273,22 @@ def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     for facts in clusters:
         replaced[facts["label"]] = max(facts["jobs_replaced"], replaced.get(facts["label"], 0))
     text += f"; replaced after losses: {sum(replaced.values())}" if any(replaced.values()) else ""
+    return (f"{text}.",)
+
+
+def _nodes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Where the pods of all trials ran; nothing where there were none."""
+    nodes = {pod["node"]: pod for facts in clusters for pod in facts.get("pods", ()) if pod.get("node")}
+    if not nodes:
+        return ()
+    kinds = Counter(
+        " ".join([str(each.get("instance_type", "of unknown type"))] + ["spot"] * bool(each.get("spot")))
+        for each in nodes.values()
+    )
+    text = f"Pods: on {plural(len(nodes), 'node')}, {', '.join(f'{number} {kind}' for kind, number in kinds.items())}"
+    counted = [facts["counters"]["workers"] for facts in clusters if "counters" in facts]
+    throttled = sum(each[THROTTLED]["sum"] for each in counted if THROTTLED in each)
+    text += f"; their CPU limit held workers up for {seconds(throttled)} s in all" if throttled else ""
     return (f"{text}.",)
 
 
@@ -297,7 +330,8 @@ def reasons(summaries: Sequence[PointSummary]) -> list[str]:
     """Why trials do not count, a line or a few for each reason and point."""
     names = varied(summary.point for summary in summaries)
     return [
-        f"{reason.count} × {reason.state} at {label(summary.point, names)}: " + _shortened(reason.text)
+        f"{reason.count} × {reason.state} at {label(summary.point, names)}: "
+        + shortened(reason.text.strip() or "no reason given", 600)
         for summary in summaries
         for reason in summary.reasons
     ]
@@ -306,11 +340,6 @@ def reasons(summaries: Sequence[PointSummary]) -> list[str]:
 def warnings(summaries: Sequence[PointSummary]) -> list[str]:
     """All warnings about the capture, each once."""
     return list(dict.fromkeys(warning for summary in summaries for warning in summary.warnings))
-
-
-def _shortened(text: str, lines: int = 6, limit: int = 600) -> str:
-    kept = "\n".join((text.strip() or "no reason given").splitlines()[:lines])
-    return kept if len(kept) <= limit else kept[: limit - 1] + "…"
 
 
 def count(value: float) -> str:

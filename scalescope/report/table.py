@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from scalescope.errors import printable
+
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
@@ -158,8 +160,8 @@ def to_markdown(table: Table) -> str:
 
 def to_mappings(table: Table) -> list[dict[str, str]]:
     """One mapping of headings to cells per row, for Prefect's tables; safe as HTML."""
-    heads = [html.escape(head) or "note" for head in table.heads]
-    return [dict(zip(heads, map(html.escape, row.cells), strict=True)) for row in table.rows]
+    heads = [html_text(head) or "note" for head in table.heads]
+    return [dict(zip(heads, map(html_text, row.cells), strict=True)) for row in table.rows]
 
 
 def markdown_list(title: str, items: Sequence[str]) -> str:
@@ -169,7 +171,12 @@ def markdown_list(title: str, items: Sequence[str]) -> str:
     return (f"**{title}**\n\n" if title else "") + "\n".join(f"- {markdown_text(item)}" for item in items)
 
 
+def html_text(text: str) -> str:
+    """Text that HTML cannot misread."""
+    return html.escape(printable(text))
+
+
 def markdown_text(text: object) -> str:
     """Text that neither Markdown nor HTML can misread, on one line."""
-    flat = html.escape(" ".join(str(text).split()), quote=False)
+    flat = html.escape(" ".join(printable(str(text)).split()), quote=False)
     return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", flat)

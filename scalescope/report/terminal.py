@@ -33,6 +33,7 @@ INKS = {
     "spill": ("$", "magenta"),
     "paused": ("=", "bright_magenta"),
     "no_runnable_task": ("·", "bright_black"),
+    "client": ("o", "bright_yellow"),
     "not_assigned": ("?", "yellow"),
     "late_start": (">", "white"),
     "lost": ("x", "red"),
@@ -132,8 +133,8 @@ def _headline(verdict: Verdict) -> list[RenderableType]:
 def _finding(finding: Finding) -> list[RenderableType]:
     mark, style = HEALTHY if finding.code == "healthy" else MARKS[finding.severity]
     lines: list[RenderableType] = [_hanging(mark, Text(finding.summary, style=style))]
-    if finding.remedy:
-        lines.append(_hanging("", Text.assemble(("Fix: ", "bold"), f"{finding.remedy}.")))
+    if finding.fix:
+        lines.append(_hanging("", Text.assemble(("Fix: ", "bold"), f"{finding.fix}.")))
     if finding.link:
         lines.append(_hanging("", Text(finding.link, style="dim")))
     return lines
@@ -173,7 +174,8 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int
     legend.rstrip()
     where = label(point.point, varied(summary.point for summary in summaries))
     title = Text.assemble(("Worker time", "bold"), f" at {where}: {rows.seconds(total)} thread-seconds")
-    return [title, bar, legend]
+    lost = rows.lost_to(point)
+    return [title, bar, legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
 
 
 def _other_findings(verdict: Verdict) -> list[RenderableType]:

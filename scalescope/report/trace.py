@@ -47,14 +47,14 @@ _BATCH = 5_000
 _STATUS = {STATUS_ERRED: "erred", STATUS_LOST: "lost"}
 
 
-def write(tables: Tables, path: Path, *, title: str = "") -> int:
+def write(tables: Tables, place: str | Path, *, title: str = "") -> int:
     """Write the trace of one trial; a file that is there already is replaced once the new one is whole.
 
     Besides the tables, memory is needed for a few events only.
 
     Args:
         tables: The records of the trial (`scalescope.model.records`): `tasks` and `workers` are read.
-        path: Where to; by custom ends in `.json.gz`.
+        place: Path or address of the file; by custom ends in `.json.gz`.
         title: What the trace shows.
 
     Returns:
@@ -67,7 +67,7 @@ def write(tables: Tables, path: Path, *, title: str = "") -> int:
     found = events(tables)
     first = next(found)  # what is wrong with the records is said before a file is touched
     with (
-        replacing(path, "trace") as temporary,
+        replacing(place, "trace") as temporary,
         gzip.open(temporary, "wt", compresslevel=COMPRESSION, encoding="utf-8") as stream,
     ):
         return _write(stream, first, found, title)

@@ -98,6 +98,7 @@ class Drivers:
                     sweep.cluster_of(point),
                     seed=sweep.seed,
                     folder=Path(folder.name),
+                    run=self.run_id,
                     python=str(python),
                     on_progress=self._says,
                 )

@@ -43,6 +43,13 @@ class Orchestrator(Protocol):
     def store(self, reference: str) -> tuple[str, str]:
         """Address of a saved store, and of its raw records."""
 
+    def schedules(self) -> str:
+        """Whether its schedules fire, in words.
+
+        Raises:
+            InfrastructureError: They do not, or it cannot be told.
+        """
+
 
 @cache
 def installed() -> Orchestrator | None:

@@ -30,6 +30,22 @@ class Execution:
             maximum=MAX_REFINED,
         ),
     ] = 0
+    verify: Annotated[
+        bool,
+        Parameter(
+            "Run what findings advise, too, where that is a parameter, threads or a setting, and say what it brought.",
+            title="Verify remedies",
+        ),
+    ] = False
+    explain: Annotated[
+        bool,
+        Parameter(
+            "Run experiments beside the worst point, too, each of which rules something out: half of the workers, and "
+            "one; twice the partitions; the simulated cluster, which has no transfers, memory limits or interpreter "
+            "lock.",
+            title="Explain by experiments",
+        ),
+    ] = False
     budget: Annotated[
         Mapping[str, Any],
         Parameter(
@@ -37,6 +53,7 @@ class Execution:
             "environment variable SCALESCOPE_PRICES names it). No trial begins that would exceed it; what has finished "
             "is judged, and the same sweep with a larger budget continues.",
             examples=({"core_hours": 20},),
+            schema={"additionalProperties": {"type": "number", "minimum": 0}},
             syntax="values",
         ),
     ] = field(default_factory=dict)
@@ -55,7 +72,7 @@ class Storage:
             metavar="ADDRESS",
         ),
     ] = ""
-    fresh: Annotated[bool, Parameter("Begin anew, even where a run can be continued.")] = False
+    fresh: Annotated[bool, Parameter("Begin anew, even where a run can be continued.", title="Fresh run")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +81,12 @@ class Reported(Storage):
 
     report: Annotated[
         str,
-        Parameter("Where to write the result as one HTML file as well; nowhere if empty.", metavar="FILE"),
+        Parameter(
+            "Where to write the result as one HTML file as well: a path, or an address like s3://bucket/report.html. "
+            "Empty: nowhere. In a deployment a relative path is one beside the records of the run.",
+            title="Report file",
+            metavar="FILE",
+        ),
     ] = ""
 
 

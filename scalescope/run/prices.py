@@ -5,6 +5,10 @@ worker_hour:
   gpu: 2.40        # by partition
   kubernetes: 0.10 # by kind of cluster
   default: 0.05    # all others
+node_hour:         # of a whole node of Kubernetes, by instance type: goes before worker_hour
+  g2-standard-8: 0.85
+spot_node_hour:
+  g2-standard-8: 0.35
 """
 
 from __future__ import annotations

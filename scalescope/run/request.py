@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,16 +10,23 @@ from dataclasses import dataclass, field
 from scalescope import workloads
 from scalescope.analysis.cost import Budget
 from scalescope.analysis.knee import further
+from scalescope.analysis.summary import summarise
+from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
+from scalescope.model.asked import DIVIDED, NPARTITIONS
 from scalescope.model.environment import Environment
-from scalescope.model.sweep import PlannedTrial, Point, Sweep, SweepParameters
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Finding
+from scalescope.model.sweep import CLUSTER, WORKERS, PlannedTrial, Point, Sweep, SweepParameters
 from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run import orchestrator, prices, quiet
 from scalescope.run.parameters import Execution, RunParameters, Storage
 from scalescope.store.location import locate
 from scalescope.store.store import Store
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
         records,
         storage.fresh,
         min(execution.parallel_clusters, len(plan)),
-        refining(sweep, plan, execution.refine) if execution.refine else None,
+        growing(sweep, workload, plan, execution),
         budget=_budget(execution.budget, sweep, plan),
     )
 
@@ -139,13 +147,21 @@ def _budget(data: object, sweep: Sweep, plan: Sequence[PlannedTrial]) -> Budget 
     return Budget.from_mapping(data, prices.load(), sweep.clusters(planned.point for planned in plan))
 
 
-def refining(sweep: Sweep, plan: Sequence[PlannedTrial], count: int) -> Growth:
-    """Growth by up to `count` points, where a knee is not known well enough."""
+def growing(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], asked: Execution) -> Growth | None:
+    """Growth by points where a knee is not known well enough, then by remedies and experiments; None for none."""
+    if not asked.refine and not asked.verify and not asked.explain:
+        return None
     planned = {trial.point.id for trial in plan}
 
     def grow(done: Sequence[Trial]) -> list[Ask]:
         tried = {trial.point.id for trial in done}  # spoilt ones are asked for again, but not run again
-        points = [point for point in further(sweep, done) if point.id not in tried][: count - len(tried - planned)]
+        between = [point for point in further(sweep, done) if point.id not in tried] if asked.refine else []
+        points = between[: max(asked.refine - len(tried - planned), 0)]
+        if not points:
+            findings = diagnose(sweep, done).findings if asked.verify or asked.explain else ()
+            values = remedies(findings, done) if asked.verify else []
+            values += experiments(sweep, findings, done) if asked.explain else []
+            points = [point for point in _points(sweep, workload, values) if point.id not in tried]
         rng = random.Random(f"{sweep.seed} {len(done)}")
         return [
             Ask(point, repeat, warmup)
@@ -155,6 +171,50 @@ def refining(sweep: Sweep, plan: Sequence[PlannedTrial], count: int) -> Growth:
         ]
 
     return grow
+
+
+def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
+    """Where findings speak of a point, the values of that point with those that are the remedy."""
+    points = {trial.point.id: trial.point for trial in done}
+    gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
+    return [{**point.values, **gain.change} for point, gain in gains if gain and gain.change]
+
+
+def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
+    """Values of points beside that of which the first finding speaks, each with one thing changed.
+
+    None for points that are such themselves; one worker only where that takes no longer than a trial may.
+    """
+    summaries = {each.point.id: each for each in summarise(done)}
+    first = next((finding for finding in findings if finding.points), None)
+    worst = summaries[first.points[0]] if first else None
+    if worst is None or worst.metrics is None or worst.point.cluster or NPARTITIONS in worst.point.dask_config:
+        return []
+    point, changes = worst.point, list[dict[str, Scalar]]()
+    if point.workers >= 4:
+        changes.append({WORKERS: point.workers // 2})
+    if point.workers >= 2 and worst.metrics.work_s / point.threads_per_worker < sweep.trial_timeout_s / 2:
+        changes.append({WORKERS: 1})
+    if isinstance(count := point.params.get("npartitions"), int):
+        changes.append({"npartitions": 2 * count})
+    elif worst.origin is not None and worst.origin.call in DIVIDED:
+        changes.append({NPARTITIONS: 2 * worst.origin.partitions})
+    if sweep.cluster.real_time and not point.environment and not point.groups:
+        changes.append({CLUSTER: "simulated"})
+    return [{**point.values, **change} for change in changes]
+
+
+def _points(sweep: Sweep, workload: Workload, found: Sequence[Mapping[str, Scalar]]) -> list[Point]:
+    """Points with these values, each once; one that cannot be is said."""
+    points = {}
+    for values in found:
+        try:
+            point = sweep.point(values, workload)
+        except InvalidField as problem:
+            logger.warning("this cannot be run here: %s", problem)
+        else:
+            points[point.id] = point
+    return list(points.values())
 
 
 def _check_parallel(sweep: Sweep, plan: Sequence[PlannedTrial], shares: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,6 +24,9 @@ R_co = TypeVar("R_co", covariant=True)
 RETRIES, BACKOFF_S, JITTER = 2, 2.0, 0.5
 """How often a step is tried again, the first pause in seconds (each further one is twice as long), and the share by
 which pauses are drawn out at random, so that several runs do not try again together."""
+
+MAX_TITLE = 80
+"""Characters of a title that the key of a page takes."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,22 +52,41 @@ class Step(Generic[R]):
     timeout_s: Callable[..., float] | None = None
     outcome: Callable[[R], tuple[str, str]] | None = None
 
+    def is_retried(self, error: object) -> bool:
+        """Whether it is tried again after an error: not where that will last (`ends_run`)."""
+        return isinstance(error, self.retried) and not getattr(error, "ends_run", False)
+
 
 @dataclass(frozen=True)
 class Publication:
     """A result as a page of the orchestrator.
 
     Attributes:
-        key: What later versions of the same share.
+        title: What it is of, in a few words.
+        identity: Tells it from others with the same title; later versions of the same page share both.
         line: It in one sentence.
         markdown: All of it.
         rows: Its table, a mapping of headings to cells for each row.
     """
 
-    key: str
+    title: str
+    identity: str
     line: str
     markdown: str
     rows: Sequence[dict[str, str]] = ()
+
+    @property
+    def key(self) -> str:
+        """Title and identity as lower-case words with dashes between them."""
+        return re.sub("[^a-z0-9]+", "-", f"{self.title[:MAX_TITLE]} {self.identity}".lower()).strip("-")
+
+
+class Result(Protocol):
+    """What a run returns, however it was asked for."""
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """A name for how it ended, empty where nothing is wrong, and its line."""
 
 
 class Future(Protocol[R_co]):
@@ -102,12 +125,19 @@ class Runner:
     def __init__(self, listener: Listener = lambda progress: None) -> None:
         self._listener = listener
 
+    @property
+    def keeps_folder(self) -> bool:
+        """Whether the working folder outlives the run."""
+        return True
+
     def do(self, step: Step[R], *arguments: Any) -> R:
         """Carry out a step; what it raises is raised here."""
         for attempt in range(RETRIES):
             try:
                 return step.call(*arguments)
             except step.retried as error:
+                if not step.is_retried(error):
+                    raise
                 pause = BACKOFF_S * 2**attempt * (1 + JITTER * random.random())
                 logger.warning("%s: %s; tried again in %.0f s", step.name, error, pause)
                 reason = str(error).partition("\n")[0]

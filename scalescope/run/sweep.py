@@ -7,28 +7,27 @@ carries out its steps.
 from __future__ import annotations
 
 import logging
-import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from scalescope import environments
 from scalescope.analysis.cost import estimate
 from scalescope.analysis.summary import plural
+from scalescope.diagnosis.registry import declared
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
 from scalescope.model import parameters
 from scalescope.model.environment import Environment
-from scalescope.model.finding import Verdict
+from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.report import export, html, links
-from scalescope.report.table import markdown_text
-from scalescope.run import prices, quiet
+from scalescope.run import prices, quiet, titles
 from scalescope.run.drivers import Drivers, may_start, shielded, stop
 from scalescope.run.parameters import Reported
+from scalescope.run.places import Place, Written
 from scalescope.run.progress import Meter, Progress, current_meter
 from scalescope.run.request import Request, check, grown, resolve, whole_plan
 from scalescope.run.runner import Publication, Runner, Step
@@ -53,6 +52,7 @@ class SweepResult:
         run_id: Of the run in the store; `scalescope show RUN_ID` shows it.
         verdict: The one line.
         severity: Of the worst finding: `high`, `medium`, `low` or `info`.
+        finding: The worst finding in three to six words.
         valid: Trials that are data points.
         failed: Trials whose workload raised.
         invalid: Trials in which the machine misbehaved.
@@ -64,12 +64,26 @@ class SweepResult:
     run_id: str
     verdict: str
     severity: str
+    finding: str
     valid: int
     failed: int
     invalid: int
     resumed: int
     store: str
     ended_early: str = ""
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """A name for how it ended, empty where no finding is critical, and the verdict."""
+        line = f"{self.verdict} Ended early: {self.ended_early}" if self.ended_early else self.verdict
+        return (f"Finding: {self.finding}" if self.severity == Severity.HIGH else ""), line
+
+
+def _title(verdict: Verdict) -> str:
+    """The worst finding in three to six words, as they stand within a sentence; its code, where no cause is known."""
+    code = verdict.findings[0].code
+    words = cause.title if (cause := declared(code)) else code
+    return words[:1].lower() + words[1:]
 
 
 def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepResult:
@@ -89,17 +103,15 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
     runner = runner or Runner()
     report = parameters.check(Reported, {"report": given.get("report", "")}).report
     request = resolve(given)
-    if report:
-        html.check(Path(report))
     sweep = request.sweep
     runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
     with request.open_store() as store:
+        place = Place.of_report(report, store, runner)
         done = carry_out(request, store, runner)
-        run, written = done.run, ""
+        run, written = done.run, None
         try:
-            if report:
-                runner.do(REPORT, store, run, report)
-                written = report
+            if place:
+                written = place.write(run.id, runner, lambda address: runner.do(REPORT, store, run, address))
         finally:
             runner.publish(lambda: publication(run, done.verdict, written))
     states = Counter(trial.state for trial in run.trials if not trial.warmup)
@@ -107,6 +119,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
         run_id=run.id,
         verdict=done.verdict.line,
         severity=done.verdict.severity.value,
+        finding=_title(done.verdict),
         valid=states[TrialState.VALID],
         failed=states[TrialState.FAILED],
         invalid=states[TrialState.INVALID],
@@ -178,7 +191,7 @@ def write_report(store: Store, run: SweepRun, path: str) -> None:
         StoreError: It cannot be written.
         UsageError: What it needs is not installed.
     """
-    html.write(Path(path), run, store.tables)
+    html.write(path, run, store.tables)
 
 
 def begin(
@@ -363,25 +376,27 @@ def _run(
     run_trials(drivers, trials, runner=runner, finished=meter.finished, more=more)
 
 
-def publication(run: SweepRun, verdict: Verdict, report: str = "") -> Publication:
+def publication(run: SweepRun, verdict: Verdict, report: Written | None = None) -> Publication:
     """The page of a run; that of a later run of the same sweep is its newer version.
 
     Args:
         run: As the store has it.
         verdict: Of the run.
-        report: File of the HTML report on this machine, if one was written.
+        report: The HTML report, if one was written.
     """
     text = export.to_markdown(run.sweep, run.trials, verdict) + where_report(report, run.id)
     if part := links.markdown(links.of_run(run)):
         text += f"\n{part}\n"
     rows = export.to_rows(run.sweep, run.trials, verdict)
-    return Publication(f"scalescope-{run.sweep.id}", verdict.line, text, rows)
+    return Publication(titles.brief_sweep(run.sweep.to_mapping()), run.sweep.id, verdict.line, text, rows)
 
 
-def where_report(path: str, reference: str) -> str:
+def where_report(report: Written | None, reference: str) -> str:
     """Where an HTML report is, and how it is written again, in Markdown; nothing where there is none."""
-    if not path:
+    if report is None:
         return ""
-    where = markdown_text(f"{Path(path).absolute()} on {socket.gethostname()}")
     again = f"`scalescope report {reference}`"
-    return f"\n**Report** with charts and evidence: {where}. Any machine with the store can write it again: {again}.\n"
+    return (
+        f"\n**Report** with charts and evidence: {report.markdown()}. "
+        f"Any machine with the store can write it again: {again}.\n"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,9 @@ from typing import Any
 import yaml
 
 from scalescope.errors import InvalidField
-from scalescope.model import fields
+from scalescope.model import axis, fields
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ENVIRONMENT
-
-RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\d+))?")
-MAX_RANGE = 100_000
-WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
 def names_block(text: object) -> bool:
@@ -27,18 +22,6 @@ def names_block(text: object) -> bool:
 def names_store(text: object) -> bool:
     """Whether this names a saved store. Other texts of that form are paths."""
     return names_block(text) and str(text).startswith("result-store/")
-
-
-def value(text: str) -> Scalar:
-    """A number, true, false or null where the text is one, and otherwise the text itself."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
@@ -65,23 +48,13 @@ def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
     Raises:
         InvalidField: Not of that form.
     """
-    return {name: axis(name, text) for name, text in assignments("--axis", given).items()}
-
-
-def axis(name: str, text: str) -> list[Scalar]:
-    """Read the values of one axis, as `axes` does.
-
-    Raises:
-        InvalidField: Not of that form.
-    """
-    if name == ENVIRONMENT:  # requirements may have commas in them
-        return [text]
-    return [item for part in text.split(",") for item in _part(name, text, part.strip())]
+    found = assignments("--axis", given).items()  # requirements may have commas in them
+    return {name: [text] if name == ENVIRONMENT else axis.read(f"--axis {name}", text) for name, text in found}
 
 
 def params(option: str, given: Iterable[str]) -> dict[str, Scalar]:
     """Read `name=value` pairs."""
-    return {name: value(text) for name, text in assignments(option, given).items()}
+    return {name: axis.value(text) for name, text in assignments(option, given).items()}
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -146,23 +119,6 @@ class _Loader(yaml.SafeLoader):
                     raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-def _part(axis: str, text: str, part: str) -> list[Scalar]:
-    where = f"--axis {axis}"
-    if not part:
-        raise InvalidField(where, text, "VALUE,VALUE,... or FIRST..LAST or FIRST..LAST:STEP")
-    if ".." not in part:
-        return [value(part)]
-    match = RANGE.fullmatch(part)
-    if not match:
-        raise InvalidField(where, text, "a range FIRST..LAST or FIRST..LAST:STEP of whole numbers")
-    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
-    if last < first or step < 1:
-        raise InvalidField(where, text, "a range that goes up, with a step of at least 1")
-    if (last - first) // step >= MAX_RANGE:
-        raise InvalidField(where, text, f"at most {MAX_RANGE} values")
-    return list(range(first, last + 1, step))
 
 
 def _one_line(error: yaml.YAMLError) -> str:

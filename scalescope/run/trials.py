@@ -13,8 +13,9 @@ from typing import Any
 
 from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.measure import measure as metrics_of
-from scalescope.diagnosis import causes
+from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation
+from scalescope.driver.process import Driver, Outcome
 from scalescope.errors import (
     BudgetSpent,
     CaptureError,
@@ -28,7 +29,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import Trial, TrialState
-from scalescope.run import quiet
+from scalescope.run import quiet, titles
 from scalescope.run.drivers import Drivers, registered, shielded
 from scalescope.run.progress import current_meter
 from scalescope.run.runner import Publication, Runner, Step
@@ -43,6 +44,9 @@ seconds that a trial may take beyond its own limit and that of its workers' arri
 the cluster and to take in the records. The limits of steps come after all those of the driver."""
 
 STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
+
+WALLTIME_REACHED = "walltime_reached"
+"""A fact of a cluster that is true where its jobs' time limit, and nothing else, ended the trial."""
 
 UNAVAILABLE = "environment_unavailable"
 """A fact that is true of a trial of which the environment cannot be."""
@@ -75,14 +79,33 @@ def _provision_limit_s(drivers: Drivers, point: Point) -> float:
 def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     """Run one trial, compute its metrics and save it: when this returns, nothing short of a lost disk loses it.
 
+    Where the time limit of its jobs ended it, it is run once more on fresh ones, within the budget.
+
     Raises:
         DriverError: The driver was gone before the trial began, or the drivers was stopped.
         StoreError: It could not be saved.
     """
-    driver, sweep = drivers.driver(planned.point), drivers.request.sweep
+    driver = drivers.driver(planned.point)
     if driver is None:
         raise DriverError("there is no driver to run the trial", next_step="provision one")
     drivers.use(planned.point)
+    trial, outcome = _attempt(drivers, driver, planned)
+    if trial.facts["cluster"].get(WALLTIME_REACHED) and driver.alive and not _refusal(drivers, planned, trial):
+        if meter := current_meter.get():
+            meter.says("the time limit of its jobs was reached: the trial is repeated on fresh workers")
+        first, (trial, outcome) = trial, _attempt(drivers, driver, planned)
+        trial = _charged(trial, first)
+    trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
+    return drivers.store.save(drivers.run_id, trial, tables)
+
+
+def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[Trial, Outcome]:
+    """Run a trial once.
+
+    Raises:
+        DriverError: The driver was gone before the trial began, or the drivers was stopped.
+    """
+    sweep = drivers.request.sweep
     real_time = sweep.cluster_of(planned.point).real_time
     with quiet.quiet(drivers.pids, enabled=real_time) as load:
         outcome = driver.run(planned, sweep.workload, timeout_s=sweep.trial_timeout_s)
@@ -112,8 +135,15 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
         facts=facts,
         warnings=outcome.warnings,
     )
-    trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
-    return drivers.store.save(drivers.run_id, trial, tables)
+    return trial, outcome
+
+
+def _charged(trial: Trial, first: Trial) -> Trial:
+    """The trial, with what workers cost in the attempt before it."""
+    cluster, before = trial.facts["cluster"], first.facts["cluster"]
+    worked_s = first.point.workers * (first.real_s - before["waited_for_workers_s"])
+    held_s = cluster.get("held_worker_s", 0.0) + before["held_worker_s"] + worked_s
+    return replace(trial, facts={**trial.facts, "cluster": {**cluster, "held_worker_s": held_s, "repeated": True}})
 
 
 def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
@@ -130,7 +160,8 @@ def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[T
         trial = _spoilt(trial, str(error))
     if attempts is not None and elapsed_s is not None:
         trial = _measured(trial, tables, attempts, elapsed_s)
-    return replace(trial, findings=causes.find(Observation(trial, tables, attempts))), tables
+    seen = Observation(trial, tables, attempts)
+    return replace(trial, findings=causes.find(seen), facts={**trial.facts, **blame.kept(seen)}), tables
 
 
 def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float) -> Trial:
@@ -156,7 +187,9 @@ def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
 
 def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     sweep = drivers.request.sweep
-    return sweep.trial_timeout_s + (sweep.cluster_of(planned.point).arrival_limit_s or 0.0) + CLEAR_UP_S
+    cluster = sweep.cluster_of(planned.point)
+    attempts = 2 if hasattr(cluster, "walltime_s") else 1
+    return attempts * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
 
 
 PROVISION = Step("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)
@@ -246,16 +279,22 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
         BudgetSpent: It is not.
         StoreError: What was spent could not be read.
     """
-    budget = drivers.request.budget
-    if budget is None:
-        return
-    done = list(drivers.store.finished(drivers.run_id).values())
-    if reason := budget.stops(drivers.request.sweep, done, planned):
+    if reason := _refusal(drivers, planned):
+        done = len(drivers.store.finished(drivers.run_id))
         raise BudgetSpent(
             f"the budget ends the sweep: {reason}",
-            where=f"run {drivers.run_id}, {len(done)} trials finished",
+            where=f"run {drivers.run_id}, {done} trials finished",
             next_step="they are kept and shown by `scalescope show`; the same sweep with a larger budget continues",
         )
+
+
+def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
+    """Why a trial is not within the budget after those that are saved, and more; empty where it is."""
+    budget = drivers.request.budget
+    if budget is None:
+        return ""
+    done = [*drivers.store.finished(drivers.run_id).values(), *more]
+    return budget.stops(drivers.request.sweep, done, planned)
 
 
 def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
@@ -281,14 +320,16 @@ def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
 
 
 def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], runner: Runner) -> None:
-    """Show what will be submitted to a batch system, before it is."""
-    sweep, script = drivers.request.sweep, str(facts.get("job_script", ""))
+    """Show what will be submitted to a batch system or Kubernetes, before it is."""
+    sweep, is_manifest = drivers.request.sweep, "manifest" in facts
+    what, language = ("manifest", "yaml") if is_manifest else ("job script", "bash")
+    script = str(facts.get("manifest" if is_manifest else "job_script", ""))
     if not script:
         return
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", script)), default=0))
-    line = f"The job script of the workers, before any is submitted on the {sweep.cluster_of(point).kind} cluster"
-    text = f"{fence}bash\n{script}\n{fence}\n"
-    runner.publish(lambda: Publication(f"scalescope-{sweep.id}-job-script", line, text))
+    line = f"The {what} of the workers, before any is submitted on the {sweep.cluster_of(point).kind} cluster"
+    text = f"{fence}{language}\n{script}\n{fence}\n"
+    runner.publish(lambda: Publication(f"{what} of {titles.workload(sweep.workload)}", sweep.id, line, text))
 
 
 def _unavailable(trial: Trial) -> bool:

@@ -11,12 +11,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.leases import MARK
+from scalescope.slurm import PATIENCE_S
 
 Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
 """Runs a command with a text on its standard input. It raises `ClusterError` where the command is missing, and
@@ -24,6 +29,9 @@ Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
 
 COMMAND_TIMEOUT_S = 20.0
 """Seconds that a command has to answer: Slurm's own tools give up on their controller after 10 by default."""
+
+AGAIN_S, SAY_S = 5.0, 4.0
+"""Seconds between a command that got no answer and the next; and after which it is said that there is none yet."""
 
 PENDING = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
@@ -54,8 +62,13 @@ _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 """Variables of the user's environment that change what these commands show or ask."""
 
 
+T = TypeVar("T")
+
+
 class CommandSilent(ClusterError):
     """A command of Slurm gave no answer in time, or its controller did not: it may do so in a minute."""
+
+    ends_run = True
 
 
 @dataclass(frozen=True)
@@ -169,6 +182,46 @@ def answer(run: Run, *command: str) -> str:
     return done.stdout
 
 
+def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: threading.Event) -> T:
+    """What `ask` returns, once Slurm answers; until then it is called again, and every few seconds told what for.
+
+    Args:
+        ask: Gives commands. One that may have been obeyed without an answer must look first.
+        says: Told what is waited for.
+        stopped: Set when nobody waits for it any more.
+
+    Raises:
+        CommandSilent: Slurm has not answered for `PATIENCE_S`.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    with _saying(f"Slurm's controller does not answer: waiting for it, at most {PATIENCE_S / 60:g} min", says):
+        while True:
+            try:
+                return ask()
+            except CommandSilent as error:
+                away = _SILENT.search(error.cause)  # else it has said what is wrong, such as a line of slurm.conf
+                if not away or time.monotonic() > deadline or stopped.wait(AGAIN_S):
+                    raise
+
+
+@contextmanager
+def _saying(words: str, says: Callable[[str], object]) -> Iterator[None]:
+    """Say something every `SAY_S` while this lasts."""
+    over = threading.Event()
+
+    def say() -> None:
+        while not over.wait(SAY_S):
+            says(words)
+
+    thread = threading.Thread(target=say, name="scalescope-patience", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def plain(text: str) -> str:
     """What a command wrote to standard error, without its own name in front of every line."""
     lines = (re.sub(r"^\w+: (error: |fatal: )?", "", line.strip()) for line in text.splitlines())
@@ -230,6 +283,8 @@ def details(job_id: str, *, run: Run) -> dict[str, str]:
         ClusterError: There is no Slurm here, or it does not answer.
     """
     done = run(("scontrol", "show", "job", "-o", job_id), "")
+    if done.returncode and _SILENT.search(done.stderr):
+        raise silent(("scontrol",), plain(done.stderr))
     return {} if done.returncode else parse_scontrol(done.stdout)
 
 
@@ -263,15 +318,84 @@ def usable_nodes(job: Job, *, run: Run) -> int:
     """
     named = node_states(details(job.id, run=run).get("ReqNodeList", ""), run=run)
     if named:
-        return 0 if any(is_lost(state) for state, _ in named.values()) else len(named)
+        return 0 if any(is_closed(state) for state, _ in named.values()) else len(named)
     text = answer(run, "sinfo", "-h", "-p", job.partition, "-o", "%D|%T")
     rows = (line.split("|", 1) for line in text.splitlines())
-    return sum(_count(row[0]) for row in rows if len(row) == 2 and not is_lost(row[1]))
+    return sum(_count(row[0]) for row in rows if len(row) == 2 and not is_closed(row[1]))
 
 
-def is_lost(state: str) -> bool:
-    """Whether a node in this state runs no job."""
-    return state.endswith("*") or any(word in state for word in ("down", "drain", "fail", "error", "maint", "unknown"))
+def is_down(state: str) -> bool:
+    """Whether a node in this state has lost its jobs; those of a drained one run on."""
+    return state.endswith("*") or any(word in state for word in ("down", "fail", "error"))
+
+
+def is_closed(state: str) -> bool:
+    """Whether a node in this state starts no job until somebody does something.
+
+    One that has not answered yet (`idle*`, `unknown`), as all after a restart of the controller, does so by itself.
+    """
+    return any(word in state for word in ("down", "drain", "fail", "error", "maint"))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a job asks for.
+
+    Attributes:
+        cores: Cores.
+        memory_mb: Memory in MB; 0 is what the partition gives.
+        gpus: GPUs.
+    """
+
+    cores: int
+    memory_mb: int = 0
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        parts = (f"{self.cores} cores", f"{self.memory_mb} MB", f"{self.gpus} GPUs")
+        return ", ".join(part for part in parts if not part.startswith("0 "))
+
+
+def room(partition: str, asked: Shape, *, run: Run) -> int | None:
+    """How many such jobs run at the same time at most, when nobody else is there; None where cores can be shared.
+
+    This process, where it is a job itself, keeps its cores.
+
+    Args:
+        partition: Or several, separated by commas; empty is the default one.
+        asked: What each asks for.
+        run: Runs Slurm's commands.
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+    asked_of = ("-p", partition) if partition else ()
+    text = answer(run, "sinfo", "-h", "-N", *asked_of, "-o", "%N|%c|%m|%G|%h|%P")
+    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 6]
+    nodes = {row[0]: row for row in rows if partition or row[5].endswith("*")}
+    if not nodes or any(row[4].startswith(("YES", "FORCE")) for row in nodes.values()):
+        return None
+    own = {os.environ.get("SLURMD_NODENAME", ""): _count(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
+    found = 0
+    for name, cpus, memory, gres, _, _ in nodes.values():
+        gpus = sum(int(number) for number in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", gres))
+        fits = [(_count(cpus) - own.get(name, 0)) // asked.cores]
+        fits += [_count(memory) // asked.memory_mb] if asked.memory_mb else []
+        fits += [gpus // asked.gpus] if asked.gpus else []
+        found += max(min(fits), 0)
+    return found
+
+
+def default_partition(*, run: Run) -> str:
+    """The name of the partition where jobs go that name none; empty where there is no such.
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+    names = answer(run, "sinfo", "-h", "-o", "%P").split()
+    return next((name.removesuffix("*") for name in names if name.endswith("*")), "")
 
 
 def is_over(job_id: str, *, run: Run) -> bool:
@@ -396,43 +520,46 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
         "look at `cluster.directives_add` and at the text that `scalescope job-script` shows",
     ),
 )
-_NOT_NOW = re.compile(
-    r"busy|reserved|temporar|unable to contact|timed out|connect failure|down, drained", re.IGNORECASE
+_SILENT = re.compile(
+    r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer", re.IGNORECASE
 )
 
 
-def check_submission(script: str, *, run: Run) -> None:
-    """Have Slurm check a job script, without submitting it: a job that no queue would ever take is found at once.
-
-    A refusal that may pass, such as busy nodes, is none: the job itself will show whether it does.
+def submit(script: str, *, run: Run) -> str:
+    """Submit a job script over standard input; return the job's number.
 
     Raises:
-        JobsEnded: Slurm refuses the script.
-        ClusterError: There is no Slurm here, or it does not answer.
+        CommandSilent: Slurm does not answer; the job may have been submitted all the same.
+        JobsEnded: Slurm refuses the job.
+        ClusterError: There is no Slurm here.
     """
-    done = run(("sbatch", "--test-only"), script)
-    if done.returncode and not _NOT_NOW.search(done.stderr):
+    done = run(("sbatch", "--parsable"), script)
+    if done.returncode:
         raise refused(done.stderr, script)
+    return done.stdout.strip().partition(";")[0]
 
 
-def refused(error_text: str, script: str = "") -> JobsEnded:
-    """What to say when sbatch refuses a job.
+def refused(error_text: str, script: str = "") -> CommandSilent | JobsEnded:
+    """What to say when sbatch fails.
 
     Args:
         error_text: What it wrote to standard error.
         script: The job script; its directives are shown.
     """
     said = plain(error_text)
-    said = re.sub(r"allocation failure: |Batch job submission failed: ", "", said) or "no reason given"
-    cause, next_step = "", "`sbatch --test-only` with the text that `scalescope job-script` shows says the same"
+    if _SILENT.search(said):
+        return silent(("sbatch",), said)
+    noise = r"allocation failure: |Batch job submission failed: |; Batch job submission failed: Unspecified error"
+    said = re.sub(noise, "", said) or "no reason given"
+    cause, next_step = "", "`sbatch` with the text that `scalescope job-script` shows says the same"
     for pattern, likely, then in _REFUSALS:
         if re.search(pattern, said, re.IGNORECASE):
             cause, next_step = likely, then
             break
     lines = [line.removeprefix("#SBATCH").strip() for line in script.splitlines() if line.startswith("#SBATCH")]
-    directives = [line for line in lines if not line.startswith(("-J ", "-e ", "-o ", "--comment="))]
+    directives = [line for line in lines if not line.startswith(("-J ", "--error=", "--output=", "--comment="))]
     where = f"sbatch {' '.join(directives)}" if directives else "sbatch"
-    return JobsEnded(f"Slurm refuses the job: {said}", where=where, cause=cause, next_step=next_step)
+    return JobsEnded(f"Slurm refuses the job: {said}", where=where, cause=cause, next_step=next_step, ends_run=True)
 
 
 # ------------------------------------------------------------------ small things

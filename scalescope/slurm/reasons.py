@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import Job, is_lost
+from scalescope.slurm.jobs import Job, is_down
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ _NEVER: tuple[tuple[str, str, str], ...] = (
         "and `cluster.qos`",
     ),
     (
-        r"not permitted to use this partition",
+        r"not permitted to use this partition|can't use this partition",
         "your account, group or QOS may not use the partition",
         "`scontrol show partition` shows AllowAccounts, AllowGroups and AllowQos; set `cluster.account` or another "
         "`cluster.partition`",
@@ -86,7 +86,7 @@ _ONLY_IF_NODES_ARE_LOST = re.compile(r"DOWN, DRAINED|ReqNodeNotAvail|Unavailable
 
 _WAITING: tuple[tuple[str, str], ...] = (
     (r"^$", "Slurm has not looked at it yet"),
-    (r"^Resources", "all nodes that fit are busy; it is next in its queue"),
+    (r"^Resources", "not enough of its nodes are free; it is next in its queue"),
     (r"^Priority", "jobs with a higher priority are ahead of it"),
     (r"maintenance", "its nodes are reserved for maintenance"),
     (r"^Reservation", "its reservation has not begun"),
@@ -263,8 +263,8 @@ def ended(job: Job, error_text: str, nodes: Mapping[str, tuple[str, str]] | None
         error_text: The end of its error file; empty where there is none.
         nodes: State and reason of each of its nodes.
     """
-    lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_lost(state)}
-    if lost and job.outcome != "TIMEOUT":
+    lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
+    if lost and job.outcome not in ("TIMEOUT", "FAILED", "OUT_OF_MEMORY"):  # these are of its own doing
         shown = ", ".join(f"{name} is {state}{f' ({why})' if why else ''}" for name, (state, why) in lost.items())
         return Meaning(
             f"its node was lost: {shown}",

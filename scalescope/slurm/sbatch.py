@@ -26,7 +26,6 @@ SUBMIT_TIMEOUT_S = 60.0
 MISSES = 3
 """Looks in a row that do not show a job, before it is taken for forgotten."""
 
-_SILENT = re.compile(r"unable to contact|timed out|connect failure|communication connection", re.IGNORECASE)
 _TEMPORARY = re.compile(r"PartitionDown|PartitionInactive|[Hh]eld|HOLD")
 
 
@@ -76,13 +75,11 @@ async def submit(options: Sequence[str], script: str, environ: Mapping[str, str]
         ) from error
     except subprocess.TimeoutExpired as error:
         raise slurm_jobs.silent(["sbatch"], f"no answer within {SUBMIT_TIMEOUT_S:g} s") from error
-    if done.returncode and _SILENT.search(done.stderr):
-        raise slurm_jobs.silent(["sbatch"], slurm_jobs.plain(done.stderr))
     if done.returncode:
         refusal = slurm_jobs.refused(done.stderr)
-        raise JobsEnded(
-            refusal.what, where="sbatch", cause=refusal.cause, next_step=_as_job_variables(refusal.next_step)
-        )
+        if isinstance(refusal, JobsEnded):
+            refusal.next_step = _as_job_variables(refusal.next_step)
+        raise refusal
     return done.stdout.strip().partition(";")[0]
 
 

@@ -176,6 +176,7 @@ def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
             link=finding.link,
             evidence=finding.to_mapping()["evidence"],
             points=list(finding.points),
+            gain=finding.gain and finding.gain.to_mapping(),
         )
         for position, finding in enumerate(verdict.findings)
     ]

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-REVISION = "0004"
+REVISION = "0005"
 """The newest revision in `migrations/versions`."""
 
 VERSION_TABLE = "scalescope_version"
@@ -213,3 +213,4 @@ class FindingRow(Base):
     link: Mapped[str]
     evidence: Mapped[list[Any]]
     points: Mapped[list[Any]]
+    gain: Mapped[dict[str, Any] | None]

@@ -82,6 +82,7 @@ class Store:
 
     Attributes:
         where: Its address, without password.
+        records: Address of the raw records: a folder from the root, or any fsspec address.
         studies: Questions that own runs.
     """
 
@@ -89,8 +90,9 @@ class Store:
         self._engine = engine
         self._writer = engine.execution_options(scalescope_write=True)
         self._default_root = str(location.default_records)
-        self._root = record_root
+        self.records = record_root
         self._owned: dict[str, str] = {}
+        self._before: dict[str, _Before] = {}
         self.where = location.shown
         self.studies = Studies(self._session, self._transaction, self.where)
 
@@ -142,7 +144,11 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Store({self.where!r}, records={self._root!r})"
+        return f"Store({self.where!r}, records={self.records!r})"
+
+    def folder(self, reference: str) -> str:
+        """Address of the folder among the raw records that belongs to the run or study with this id."""
+        return f"{self.records}/{quote(reference, safe='')}"
 
     def begin(
         self,
@@ -193,8 +199,10 @@ class Store:
                 RunRow.study_id == (study or None),
                 RunRow.environment_hash == (environment.hash if environment else None),
             ]
-            run_id = None if fresh else _take_over(session, same, ownership, owner)
-            if run_id is None:
+            taken = None if fresh else _take_over(session, same, ownership, owner)
+            if taken is not None:
+                run_id, self._before[taken[0]] = taken
+            else:
                 run_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
                 session.add(
                     RunRow(
@@ -254,12 +262,12 @@ class Store:
                 self._owned_run(session, run_id)
                 if saved := self._saved(session.get(TrialRow, (run_id, trial.key))):
                     return saved
-            address = f"{self._root}/{quote(run_id, safe='')}/{quote(trial.key, safe='')}"
+            address = f"{self.folder(run_id)}/{quote(trial.key, safe='')}"
             record_files.write(address, tables)
         return self._save_row(run_id, trial, address)
 
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None) -> None:
-        """Record how a run ended.
+        """Record how a run ended. One that was resumed, and failed before it had a trial, is again as it was.
 
         Args:
             run_id: As `begin` gave it.
@@ -274,6 +282,11 @@ class Store:
         state = fields.choice("state", str(state), ended)
         with self._transaction("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
+            before = self._before.pop(run_id, None)
+            of_ours = select(TrialRow.key).where(TrialRow.run_id == run_id, TrialRow.saved_at >= row.started_at)
+            if before is not None and verdict is None and session.scalar(of_ours.limit(1)) is None:
+                _restore(row, before)
+                return
             row.state = state
             row.finished_at = now_of(session)
             row.verdict = clean(verdict.line) if verdict else None
@@ -343,7 +356,9 @@ class Store:
                 f"There is no run {reference!r}", where=self.where, next_step=f"There are: {ids}; or `latest`."
             )
         raise UsageError(
-            "The store holds no runs", where=self.where, next_step="`scalescope sweep` makes one; or give --store."
+            "The store holds no runs",
+            where=self.where,
+            next_step="`scalescope sweep` makes one; or name another store.",
         )
 
     def tables(self, trial: Trial, *names: str) -> dict[str, dict[str, Any]]:
@@ -443,8 +458,21 @@ class Store:
             yield session
 
 
-def _take_over(session: Session, same: list[Any], ownership: Mapping[str, Any], taker: Owner) -> str | None:
-    """Take the newest run if it may be resumed, and return its id."""
+_Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
+"""What a run was before it was resumed: its row as far as that changes then, and its findings."""
+
+
+def _restore(row: RunRow, before: _Before) -> None:
+    values, findings = before
+    for name, value in values.items():
+        setattr(row, name, value)
+    row.findings = [FindingRow(**each) for each in findings]
+
+
+def _take_over(
+    session: Session, same: list[Any], ownership: Mapping[str, Any], taker: Owner
+) -> tuple[str, _Before] | None:
+    """Take the newest run if it may be resumed, and return its id, and what it was."""
     newest = (
         select(
             RunRow.id, RunRow.state, RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started, RunRow.heartbeat_at
@@ -461,6 +489,8 @@ def _take_over(session: Session, same: list[Any], ownership: Mapping[str, Any], 
     abandoned = ours or _is_abandoned(owner, run.heartbeat_at, ownership["heartbeat_at"])
     if run.state == RunState.RUNNING and not abandoned:
         return None
+    changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
+    before = session.execute(select(*changed).where(RunRow.id == run.id)).mappings().one()
     taken = session.execute(
         # of two that saw the same owner, the second changes no row
         update(RunRow)
@@ -469,9 +499,11 @@ def _take_over(session: Session, same: list[Any], ownership: Mapping[str, Any], 
         .returning(RunRow.id),
         execution_options={"synchronize_session": False},
     ).scalar_one_or_none()
-    if taken:
-        session.execute(delete(FindingRow).where(FindingRow.run_id == taken))
-    return taken
+    if not taken:
+        return None
+    findings = session.execute(select(FindingRow.__table__).where(FindingRow.run_id == taken)).mappings().all()
+    session.execute(delete(FindingRow).where(FindingRow.run_id == taken))
+    return taken, (dict(before), [dict(each) for each in findings])
 
 
 def _is_abandoned(owner: Owner, heard_at: datetime, now: datetime) -> bool:

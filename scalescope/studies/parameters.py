@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.sweep import TRIAL_TIMEOUT_S, Seed, TrialTimeout, WorkloadParams
+from scalescope.model.sweep import POINT_SCHEMA, TRIAL_TIMEOUT_S, Seed, TrialTimeout, WorkloadParams
 
 WORKLOAD = Parameter(
     "What to run, as for a sweep. Empty: the workload of the run.",
+    names="workload",
     option=("--workload", "-w"),
     metavar="NAME",
 )
@@ -28,22 +29,35 @@ RUN = Parameter(
 METRIC = Parameter(
     "A number that is measured (tasks, workers_used, makespan_s, efficiency, ...), or a term such as workers_used / "
     "workers.",
+    names="metric",
     option=("--metric", "-m"),
     metavar="NUMBER",
 )
 MINUTES = Parameter(
     "Minutes after which no further trial is begun; what was found by then is still given.",
+    title="Time limit, minutes",
     minimum=0.01,
     maximum=7 * 24 * 60,
 )
 SMALLEST_EFFECT = Parameter(
-    "Differences up to it are called the same, as a share: 0.03 is 3 %.", minimum=0, maximum=0.99
+    "Differences up to it are called the same, as a share: 0.03 is 3 %.",
+    title="Smallest effect, as a share",
+    minimum=0,
+    maximum=0.99,
 )
 
 
-def named(help: str, *option: str, example: Mapping[str, Any]) -> Parameter:
-    """A mapping of names to single values."""
-    return Parameter(help, option=option, metavar="NAME=VALUE", syntax="values", examples=(example,))
+def named(help: str, title: str, *option: str, example: Mapping[str, Any]) -> Parameter:
+    """A mapping of names of axes to single values."""
+    return Parameter(
+        help,
+        title=title,
+        option=option,
+        metavar="NAME=VALUE",
+        syntax="values",
+        examples=(example,),
+        schema=POINT_SCHEMA,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +73,13 @@ class AtPoint:
 
     values: Annotated[
         Mapping[str, Any],
-        named("The point to measure: a value for each axis.", "--axis", "-a", example={"workers": 200, "items": 199}),
+        named(
+            "The point to measure: a value for each axis.",
+            "Point to measure",
+            "--axis",
+            "-a",
+            example={"workers": 200, "items": 199},
+        ),
     ] = field(default_factory=dict)
 
 
@@ -72,6 +92,8 @@ class StudyParameters:
         str | dict[str, Any],
         Parameter(
             "Where to run it, as for a sweep. Empty: the cluster of the run, or else simulated.",
+            examples=("simulated", {"kind": "local", "memory_limit_mb": 2048}),
+            names="cluster",
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="cluster",

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from scalescope.model import parameters
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
-from scalescope.report import html
-from scalescope.run import orchestrator
+from scalescope.run import orchestrator, titles
 from scalescope.run.parameters import Reported
+from scalescope.run.places import Place, Written
 from scalescope.run.request import Request
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.sweep import JUDGE_TIMEOUT_S, carry_out, where_report
@@ -47,10 +46,10 @@ class StudyResult:
     runs: tuple[str, ...]
     store: str
 
-
-def title(kind: StudyKind, given: Mapping[str, Any]) -> str:
-    """A study in a few words, from its parameters: `threshold of bag-map`."""
-    return f"{kind.value} of {given.get('workload') or given.get('run') or 'a sweep'}"
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """A name for how it ended, empty where it is no bad news, and the answer."""
+        return ("Finding" if self.alarm else ""), self.line
 
 
 def check(kind: StudyKind, given: Mapping[str, Any]) -> None:
@@ -78,23 +77,23 @@ def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None =
     """
     runner = runner or Runner()
     rest, kept = _split(given)
-    if kept.report:
-        html.check(Path(kept.report))
     address, records = orchestrator.saved_store(kept.store)
     if "cluster" in rest:
         rest["cluster"] = orchestrator.saved_cluster(rest["cluster"])
     inquiry = STUDIES[kind].ask(rest, address, records)
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
     with Store.open(address, records) as store:
+        place = Place.of_report(kept.report, store, runner)
         study = store.studies.begin(inquiry.kind, inquiry.question, follows=inquiry.follows, fresh=kept.fresh)
         runner.label([*labels, f"study:{study.id}"])
         runs = [_run(store, study, request, runner) for request in inquiry.requests]
         answer = runner.do(JUDGE, inquiry, runs)
         store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
         study = store.studies.get(study.id)
-        if kept.report:
-            runner.do(REPORT, study, runs, kept.report)
-        runner.publish(lambda: publication(study, runs, kept.report))
+        written = (
+            place.write(study.id, runner, lambda address: runner.do(REPORT, study, runs, address)) if place else None
+        )
+        runner.publish(lambda: publication(study, runs, written))
     return StudyResult(study.id, study.line, study.alarm, study.result, study.runs, study.where)
 
 
@@ -110,7 +109,7 @@ def write_report(study: Study, runs: Sequence[SweepRun], path: str) -> None:
         StoreError: It cannot be written.
         UsageError: What it needs is not installed.
     """
-    write_study(Path(path), study, runs)
+    write_study(path, study, runs)
 
 
 JUDGE = Step("answer", judge, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
@@ -119,11 +118,11 @@ REPORT = Step(
 )
 
 
-def publication(study: Study, runs: Sequence[SweepRun], report: str = "") -> Publication:
+def publication(study: Study, runs: Sequence[SweepRun], report: Written | None = None) -> Publication:
     """The page of a study; that of a later study of the same question is its newer version."""
     text = export.to_markdown(study, runs) + where_report(report, study.id)
-    key = f"scalescope-{study.kind}-{digest(study.question)}"
-    return Publication(key, headline(study), text, export.to_rows(study, runs))
+    title = titles.brief_study(study.kind, study.question)
+    return Publication(title, digest(study.question), headline(study), text, export.to_rows(study, runs))
 
 
 def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:

@@ -180,7 +180,7 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
             "finding",
             code or None,
             "a run with a finding; this one is healthy",
-            next_step="specify a condition, such as --metric 'efficiency < 0.9'",
+            next_step="specify a condition, such as the metric 'efficiency < 0.9'",
         )
     return accusing[0]
 
@@ -210,7 +210,7 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
         "finding",
         finding.code,
         "a finding that one trial alone shows; this one comes from comparing several",
-        next_step="name the symptom by its numbers, such as --metric 'efficiency < 0.6'",
+        next_step="name the symptom by its numbers, such as the metric 'efficiency < 0.6'",
     )
 
 

@@ -6,8 +6,10 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
+import threading
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -43,7 +45,8 @@ def load_function(reference: str) -> Workload:
     if function is None:
         functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise _bad(reference, f"a function of {place}; {fields.suggest(name, functions)}")
-    return replace(describe(reference, function), modules=_imported_modules(module))
+    folder = os.path.dirname(module.__file__ or "") if place.endswith(".py") else ""
+    return replace(describe(reference, function), modules=_imported_modules(module), folder=folder)
 
 
 def describe(reference: str, function: Any) -> Workload:
@@ -104,7 +107,12 @@ class _SourceOnly(SourceFileLoader):
 def _from_file(place: str, reference: str) -> ModuleType:
     path = Path(place).expanduser().resolve()
     if not path.is_file():
-        raise _bad(reference, f"a file that exists; there is no {path}")
+        raise _bad(
+            reference,
+            f"a file that exists; there is no {path}",
+            next_step="write an absolute path that this machine can read, or package.module:function of what can be "
+            "imported; or have a deployment's pull step (git_clone) or image bring the file into the working folder",
+        )
     # Its functions must reach workers by value, since they need not have the file. That cloudpickle is told so does not
     # suffice: distributed tries pickle first, and turns to cloudpickle only where it finds `__main__` in the result.
     name = f"__main__{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest(str(path))}"
@@ -127,10 +135,15 @@ def _from_file(place: str, reference: str) -> ModuleType:
     return module
 
 
+_PARSING = threading.Lock()
+"""Python 3.11 counts the depth of all threads that parse together, and raises SystemError."""
+
+
 def _imported_modules(module: ModuleType) -> tuple[str, ...]:
-    """Names of the modules that the text of a module imports, wherever it does; none where there is no text."""
+    """What the text of a module imports, wherever it does: `a`, and of `from a import b` also `a.b`."""
     try:
-        tree = ast.parse(inspect.getsource(module))
+        with _PARSING:
+            tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
         return ()
     names: dict[str, None] = {}
@@ -138,7 +151,7 @@ def _imported_modules(module: ModuleType) -> tuple[str, ...]:
         if isinstance(node, ast.Import):
             names.update(dict.fromkeys(alias.name for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names[node.module] = None
+            names |= dict.fromkeys([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
     return tuple(names)
 
 

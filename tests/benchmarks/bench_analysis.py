@@ -22,7 +22,12 @@ from scalescope.analysis.measure import measure, stages_of
 from scalescope.analysis.replay import Replay
 from scalescope.analysis.work_span import critical_path, profile, work_span
 from scalescope.analysis.worker_time import busy_by_worker, divide
-from scalescope.model.records import TASKS
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.metrics import Metrics
+from scalescope.model.records import TABLES, TASKS
+from scalescope.model.sweep import Point
+from scalescope.model.trial import Trial, TrialState
 
 WORKERS, USED = 300, 280
 
@@ -54,7 +59,8 @@ def tables(tasks: int, *, overheads: bool) -> dict[str, Any]:
         name: texts[name] if kind == "str" else array(kind, values[name].astype(kind).tobytes())
         for name, kind in TASKS.items()
     }
-    members = {"worker": addresses, "nthreads": [1] * WORKERS, "joined": [1e9 - 3] * WORKERS, "left": [0.0] * WORKERS}
+    members = {name: [""] * WORKERS for name in TABLES["workers"]}
+    members |= {"worker": addresses, "nthreads": [1] * WORKERS, "joined": [1e9 - 3] * WORKERS, "left": [0.0] * WORKERS}
     return {"tasks": columns, "workers": members}
 
 
@@ -72,6 +78,12 @@ def binary_tree(tasks: int) -> dict[str, Any]:
     """A table `dependencies`: each task of the second half needs two of those before it."""
     task = np.repeat(np.arange(tasks // 2 + 1, tasks), 2)
     return {"task": task, "needs": np.arange(len(task))}
+
+
+def findings(records: dict[str, Any], attempts: Attempts, metrics: Metrics) -> None:
+    """Looks for every cause, in a trial that has been measured."""
+    trial = Trial("bench-r0", Point(WORKERS), 0, False, TrialState.VALID, metrics=metrics)
+    causes.find(Observation(trial, records, attempts))
 
 
 def what_if(tasks: int) -> dict[str, float]:
@@ -105,6 +117,7 @@ def main() -> None:
         if metrics.tasks != tasks or abs(total / paid - 1) > 1e-9:
             raise SystemExit(f"{metrics.tasks} tasks, {total} of {paid} thread-seconds")
         attempts = Attempts.read(records)
+        tree = records | {"dependencies": binary_tree(tasks)}
         edges = np.linspace(0.0, attempts.makespan, 201)
         result = {
             "tasks": tasks,
@@ -114,6 +127,8 @@ def main() -> None:
             "busy_by_worker_cpu_s": round(cpu_seconds(lambda a=attempts, e=edges: busy_by_worker(a, e)), 2),
             "profile_cpu_s": round(cpu_seconds(lambda a=attempts: profile(a)), 2),
             "stages_cpu_s": round(cpu_seconds(lambda r=records: stages_of(Attempts.read(r))), 2),
+            "findings_cpu_s": round(cpu_seconds(lambda r=records, a=attempts, m=metrics: findings(r, a, m)), 2),
+            "findings_of_a_tree_cpu_s": round(cpu_seconds(lambda r=tree, a=attempts, m=metrics: findings(r, a, m)), 2),
             "max_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
         print(json.dumps(result))

@@ -17,7 +17,6 @@ from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, fu
 
 SHARED = 0.045
 """Spread of what both trials of a pair have in common."""
-OUTLIER, OUTLIERS = 0.30, 0.05
 
 
 @dataclass(frozen=True)
@@ -28,13 +27,17 @@ class Noise:
         name: Of the row.
         own: Spread of each trial by itself.
         drift: Correlation of what is shared from one trial to the next; 1: both trials of a pair have the same.
-        outliers: On which arms 5 % of trials take 30 % longer: ``, `a`, `b` or `ab`.
+        outliers: On which arms some trials take longer: ``, `a`, `b` or `ab`.
+        share: Of these trials.
+        later: By how much.
     """
 
     name: str
     own: float = 0.022
     drift: float = 1.0
     outliers: str = ""
+    share: float = 0.05
+    later: float = 0.30
 
 
 NOISES = (
@@ -43,6 +46,8 @@ NOISES = (
     Noise("the same, outliers on A", outliers="a"),
     Noise("the same, outliers on B", outliers="b"),
     Noise("the same, outliers on both", outliers="ab"),
+    Noise("15 % of B 1.5 times as long", outliers="b", share=0.15, later=0.5),
+    Noise("own 0.5 %, 15 % of B 1.5", own=0.005, outliers="b", share=0.15, later=0.5),
     Noise("own 1 %", own=0.01),
     Noise("own 3 %", own=0.03),
     Noise("own 0.2 %", own=0.002),
@@ -62,7 +67,7 @@ def series(noise: Noise, slower: float, seed: int, most: int) -> list[tuple[floa
     for i in range(most):
         time = {}
         for place, arm in enumerate(order(seed, i)):
-            late = 1 + OUTLIER * (arm in noise.outliers and rng.random() < OUTLIERS)
+            late = 1 + noise.later * (arm in noise.outliers and rng.random() < noise.share)
             time[arm] = late * float(np.exp(shared[2 * i + place] + rng.normal(0, noise.own)))
         pairs.append((time["a"], time["b"] * (1 + slower)))
     return pairs

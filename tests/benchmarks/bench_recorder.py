@@ -1,6 +1,6 @@
 """What recording a trial costs the scheduler, and whether it loses anything.
 
-    python tests/benchmarks/bench_recorder.py [--tasks 100000] [--pairs 7] [--json]
+    python tests/benchmarks/bench_recorder.py [--tasks 2000] [--pairs 80] [--json]
 
 One real scheduler process, one process of workers, and this process as the client, over tcp on loopback. The workers
 are real `distributed.Worker`s in all but one thing: they answer each task at once instead of running it. A task's
@@ -10,14 +10,16 @@ With Dask's default `worker-saturation` a task costs this scheduler 0.4 to 0.8 m
 With `--saturation inf` all tasks are given out at once, which costs half as much: a million tasks take minutes on two
 cores, and the ratios are upper bounds.
 
-Each round runs every mode once on the same scheduler, in rotated order: nothing; `Capture.trial`, of a `Capture` that
-is installed before and removed after it; `Client.get_task_stream`; `Client.performance_report` (up to 100,000 tasks).
-Ratios are those of a mode to nothing in the same round. Before
-each, the scheduler collects its garbage and freezes the rest: what earlier batches left grows, and the moment of a full
-collection (0.2 to 0.5 s) would be chance. CPU is that of the scheduler process, from before the first
-batch until the records have been collected; wall is the client's over the batches. The interval is that of order
-statistics with at least 95 % confidence, or the whole range of too few rounds. The client decodes and writes records
-while the batches run, on the same two cores.
+Each round runs every mode once on the same scheduler, in an order drawn anew: nothing, twice; `Capture.trial`, of a
+`Capture` that is installed before and removed after it; looks as `scalescope watch` takes them, but 20 times as often,
+since what these cost is less than equal halves differ by: divide what they add by 20; `Client.get_task_stream`;
+`Client.performance_report` (up to 100,000 tasks). Ratios are those of a mode to nothing in the same round: many short
+rounds say more than a few long ones, but what a trial costs once (its begin, and the collection) weighs more in them.
+Before each, the scheduler collects its garbage and freezes the rest: what earlier batches left grows, and the moment
+of a full collection (0.2 to 0.5 s) would be chance. CPU is that of the scheduler process, from before the first batch
+to the end of the last, and until the records have been collected; wall is the client's over the batches. The interval
+is that of order statistics with at least 95 % confidence, or the whole range of too few rounds. The client decodes and
+writes records while the batches run, on the same two cores.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ import json
 import logging
 import math
 import pickle
+import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,10 +48,16 @@ import dask
 import distributed
 from distributed import Client, Scheduler, Worker, protocol
 
+from scalescope.capture.asking import Asker
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
+from scalescope.run import watching
+from scalescope.run.watching import Watch
 
 BATCH = 10_000
+OFTENER = 20
+SAME = 0.01
+"""How far two equal halves of a pair may differ, all in all, for the other ratios to mean anything."""
 REPORT_TASKS = 100_000
 """Beyond this Dask's performance report shows only the newest tasks, and blocks the scheduler for a minute."""
 
@@ -86,9 +96,13 @@ class InstantWorker(Worker):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one mode in one round: scheduler CPU and wall in seconds, bytes, and tasks that it should have had and has."""
+    """Of one mode in one round.
+
+    Scheduler CPU, in all and while the batches run, and wall, in seconds; bytes; tasks that are not there.
+    """
 
     cpu_s: float
+    running_cpu_s: float
     wall_s: float
     wire_bytes: int = 0
     spool_bytes: int = 0
@@ -113,6 +127,12 @@ class Nothing:
     def result(self, tasks: int) -> tuple[int, int, int]:
         """Bytes on the wire, bytes in the spool, tasks missing."""
         return 0, 0, 0
+
+
+class Again(Nothing):
+    """No recording either: what two equal halves of a pair differ by, in the same minutes."""
+
+    name = "nothing again"
 
 
 class Recorder(Nothing):
@@ -144,6 +164,31 @@ class Recorder(Nothing):
             raise SystemExit(f"the record is not complete: {self.trial.reason}")
         keys = len(set(spool.read(self.path)["tasks"]["key"]))
         return self.trial.received_bytes, self.path.stat().st_size, tasks - keys
+
+
+class Watched(Nothing):
+    """Looks from outside, as `scalescope watch` takes them, and oftener."""
+
+    name = f"watch x{OFTENER}"
+
+    @contextmanager
+    def recording(self, client: Client) -> Iterator[None]:
+        """Look at once, and again and again."""
+        over = threading.Event()
+
+        def follow() -> None:
+            with Asker(client.scheduler.address) as asker:
+                seen = Watch(asker)
+                while not over.wait(watching.INTERVAL_S / OFTENER):
+                    seen.look()
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 class TaskStream(Nothing):
@@ -207,9 +252,10 @@ def run_mode(client: Client, mode: Nothing, tasks: int) -> Cost:
         with mode.recording(client):
             run_tasks(client, tasks)
             wall_s = time.perf_counter() - began
+            running_cpu_s = client.run_on_scheduler(time.process_time) - cpu
         cpu_s = scheduler_cpu(client) - cpu
     wire, spooled, missing = mode.result(tasks)
-    return Cost(cpu_s, wall_s, wire, spooled, missing)
+    return Cost(cpu_s, running_cpu_s, wall_s, wire, spooled, missing)
 
 
 def settle() -> None:
@@ -239,7 +285,7 @@ def summarise(costs: dict[str, list[Cost]], tasks: int) -> list[dict[str, Any]]:
     rows = []
     for name, measured in costs.items():
         row: dict[str, Any] = {"mode": name, "tasks": tasks, "rounds": len(measured)}
-        for quantity in ("cpu_s", "wall_s"):
+        for quantity in ("cpu_s", "running_cpu_s", "wall_s"):
             pairs = [
                 (getattr(cost, quantity), getattr(plain, quantity))
                 for cost, plain in zip(measured, costs["nothing"], strict=True)
@@ -260,16 +306,17 @@ def summarise(costs: dict[str, list[Cost]], tasks: int) -> list[dict[str, Any]]:
 def show(rows: list[dict[str, Any]]) -> str:
     """A Markdown table."""
     lines = [
-        "| mode | scheduler CPU us/task | CPU ratio | wall ratio | wire B/task | spool B/task | tasks missing |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| mode | scheduler CPU us/task | CPU ratio, run | CPU ratio, all | wall ratio | wire B/task | spool B/task "
+        "| tasks missing |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
         ratios = []
-        for label in ("cpu", "wall"):
+        for label in ("running_cpu", "cpu", "wall"):
             low, high = row[f"{label}_ratio_interval"]
             ratios.append(f"{row[f'{label}_ratio']:.3f} ({low:.3f} to {high:.3f})")
         lines.append(
-            f"| {row['mode']} | {row['cpu_us_per_task']:.0f} | {ratios[0]} | {ratios[1]} |"
+            f"| {row['mode']} | {row['cpu_us_per_task']:.0f} | {' | '.join(ratios)} |"
             f" {row['wire_bytes_per_task']:.0f} | {row['spool_bytes_per_task']:.0f} |"
             f" {row['missing']:,} of {row['tasks'] * row['rounds']:,} |"
         )
@@ -316,13 +363,20 @@ def bench(
     ):
         assert ready == "ready"
         folder = Path(name)
-        modes = [Nothing(), Recorder(folder), TaskStream(), *([Report(folder)] if tasks <= REPORT_TASKS else [])]
-        modes = [mode for mode in modes if mode.name == "nothing" or not only or mode.name in only]
+        modes = [
+            Nothing(),
+            Again(),
+            Recorder(folder),
+            Watched(),
+            TaskStream(),
+            *([Report(folder)] if tasks <= REPORT_TASKS else []),
+        ]
+        modes = [mode for mode in modes if mode.name.startswith("nothing") or not only or mode.name in only]
         run_tasks(client, min(tasks, BATCH))  # warm up
         costs: dict[str, list[Cost]] = {mode.name: [] for mode in modes}
+        order = random.Random(0)
         for number in range(pairs):
-            turn = number % len(modes)
-            for mode in modes[turn:] + modes[:turn]:
+            for mode in order.sample(modes, len(modes)):
                 cost = run_mode(client, mode, tasks)
                 costs[mode.name].append(cost)
                 tell(f"round {number + 1} of {pairs}, {mode.name}: CPU {cost.cpu_s:.2f} s, wall {cost.wall_s:.2f} s")
@@ -332,8 +386,8 @@ def bench(
 def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=100_000, help="of each mode in each round")
-    parser.add_argument("--pairs", type=int, default=7, help="rounds")
+    parser.add_argument("--tasks", type=int, default=2_000, help="of each mode in each round")
+    parser.add_argument("--pairs", type=int, default=80, help="rounds")
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--saturation", type=float, default=1.1, help="`worker-saturation` of the scheduler")
     parser.add_argument("--only", nargs="*", default=[], help="modes besides `nothing`")
@@ -351,6 +405,8 @@ def main() -> None:
         tell = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
         rows = bench(options.tasks, options.pairs, options.workers, options.saturation, options.only, tell)
         print(json.dumps(rows, indent=2) if options.json else show(rows))
+        if abs((ratio := rows[1]["running_cpu_ratio"]) - 1) > SAME:
+            sys.exit(f"no figure to rely on: nothing beside nothing is {ratio:.3f}; take a quieter host, or more pairs")
 
 
 if __name__ == "__main__":

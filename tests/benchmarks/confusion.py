@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "causes"))
 
 import cases as labelled
@@ -72,7 +73,7 @@ def line(result: Result) -> str:
     parts: dict[str, float] = {}
     for trial in result.trials:
         if trial.metrics is not None:
-            whole = trial.point.threads * trial.metrics.makespan_s
+            whole = sum(trial.metrics.worker_time_s.values())
             parts = {k: v / whole for k, v in trial.metrics.worker_time_s.items() if v / whole > 0.02}
     shares = " ".join(f"{name}={share:.0%}" for name, share in parts.items())
     states = ",".join(dict.fromkeys(str(trial.state) for trial in result.trials))

@@ -10,13 +10,16 @@ COMMANDS = (
     ("bench_first_verdict.py",),
     ("bench_clusters.py",),
     ("bench_simulated.py", "--local"),
-    ("bench_recorder.py", "--tasks", "100000", "--pairs", "7"),
+    ("bench_recorder.py",),
+    ("bench_probes.py",),
     ("bench_analysis.py",),
     ("bench_report.py",),
     ("bench_knee.py",),
     ("bench_comparison.py",),
     ("bench_compare.py", "--times", "20"),
     ("bench_release.py", "300"),
+    ("outside.py", "--prove"),
+    ("bench_kubernetes.py",),
 )
 
 

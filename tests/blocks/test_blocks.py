@@ -4,13 +4,17 @@ import dataclasses
 import os
 import subprocess
 import sys
+import textwrap
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect import flow
+from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import BlockDocumentCreate, BlockSchemaCreate
+from prefect.utilities.dispatch import get_registry_for_type
 from pydantic import ValidationError
 
 import scalescope_blocks as blocks
@@ -19,6 +23,7 @@ from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import kinds
+from scalescope.model.parameters import declared
 from scalescope_blocks.clusters import ClusterBlock
 
 CLUSTERS: dict[str, type[ClusterBlock]] = {
@@ -27,6 +32,7 @@ CLUSTERS: dict[str, type[ClusterBlock]] = {
     "local": blocks.LocalCluster,
     "slurm": blocks.SlurmCluster,
     "ssh": blocks.SshCluster,
+    "kubernetes": blocks.KubernetesCluster,
     "scheduler": blocks.RunningScheduler,
     "custom": blocks.CustomCluster,
 }
@@ -35,6 +41,19 @@ NEEDED: dict[str, dict[str, Any]] = {
     "scheduler": {"address": "tcp://10.0.0.7:8786"},
     "custom": {"cluster_class": "distributed:LocalCluster"},
 }
+OLD_STORE: dict[str, Any] = {
+    "title": "ResultStore",
+    "type": "object",
+    "properties": {
+        "url": {"title": "Url", "type": "string", "format": "password", "writeOnly": True},
+        "records": {"title": "Records", "type": "string", "default": ""},
+    },
+    "required": ["url"],
+    "block_type_slug": "result-store",
+    "secret_fields": ["url"],
+    "block_schema_references": {},
+}
+"""The schema of stores when their address was secret as a whole."""
 SYSTEMS = {"pbs", "moab", "lsf", "sge", "oar", "htcondor"}
 """Batch systems on which nothing was ever run: they have no block."""
 
@@ -72,6 +91,7 @@ def test_fields_reach_the_specification() -> None:
         ("slurm", {"walltime": "soon"}, "cluster.walltime"),
         ("slurm", {"gpus": 2, "workers_per_job": 8}, "every worker has a GPU of its own"),
         ("ssh", {"hosts": []}, "at least one machine"),
+        ("kubernetes", {"groups": {"gpu": {"gpu": 1}}}, "did you mean 'gpus'"),
         ("custom", {"cluster_class": "a:B", "arguments": {"api_key": "x"}}, "nothing that looks like a secret"),
     ],
 )
@@ -82,16 +102,64 @@ def test_a_block_that_cannot_be_right_cannot_be_made(kind: str, fields: dict[str
 
 def test_prefect_knows_what_is_secret() -> None:
     assert blocks.CustomCluster.model_json_schema()["secret_fields"] == ["secrets"]
-    assert blocks.ResultStore.model_json_schema()["secret_fields"] == ["url"]
+    assert blocks.ResultStore.model_json_schema()["secret_fields"] == ["password"]
 
 
-def test_a_store_opens_and_hides_its_password(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_form_has_words_with_units_and_no_tabs(kind: str) -> None:
+    properties = CLUSTERS[kind].model_json_schema()["properties"]
+    for each in declared(kinds()[kind]):
+        field = properties[each.name]
+        assert (field["title"], field["description"]) == (each.title, each.explained)
+        assert "_" not in field["title"]
+        assert "anyOf" not in field
+        assert (field.get("minimum"), field.get("maximum")) == (each.about.minimum, each.about.maximum)
+
+
+def test_titles_carry_their_units() -> None:
+    titles = {each.name: each.title for kind in kinds().values() for each in declared(kind)}
+    assert titles["scheduler_us"] == "Scheduler cost per transition, µs"
+    assert titles["start_timeout_s"] == "Start timeout, s"
+    assert titles["memory_mb"] == "Memory per job, MiB"
+    units = {"s": ", s", "us": ", µs", "mb": ", MiB"}
+    assert all(title.endswith(units.get(name.rpartition("_")[2], "")) for name, title in titles.items())
+
+
+def test_a_store_opens(tmp_path: Path) -> None:
     block = blocks.ResultStore(url=str(tmp_path / "results.db"), records=str(tmp_path / "raw"))
     with block.open() as store:
         assert store.where == str(tmp_path / "results.db")
-    secret = blocks.ResultStore(url="postgresql://me:secret@host/db")
-    assert "secret" not in repr(secret)
-    assert "secret" not in str(secret.model_dump())
+
+
+def test_the_password_of_a_store_has_a_field_of_its_own() -> None:
+    block = blocks.ResultStore(url="postgresql://me@host/db", password="p@ss/w:rd")
+    assert block.address == "postgresql://me:p%40ss%2Fw%3Ard@host/db"
+    assert not block.exposed
+    assert "p@ss" not in repr(block) + str(block.model_dump())
+
+
+def test_a_password_in_the_address_is_taken_out_of_it() -> None:
+    block = blocks.ResultStore(url="postgresql://me:p%40ss@host/db")
+    assert (block.url, block.password.get_secret_value()) == ("postgresql://me@host/db", "p@ss")
+    assert block.address == "postgresql://me:p%40ss@host/db"
+    assert block.exposed
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"url": ""}, "at least 1 character"),
+        ({"url": "mysql://me:hunter2@host/db"}, "sqlite:///PATH or postgresql://"),
+        ({"url": "postgresql://me:hunter2@2@host/db"}, "one @ at most"),
+        ({"url": "postgresql://me@host/db?password=hunter2"}, "without a password"),
+        ({"url": "results.db", "password": "hunter2"}, "expected none"),
+        ({"url": "results.db", "passwort": "hunter2"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_store_that_cannot_be_right_is_refused_without_its_password(fields: dict[str, str], says: str) -> None:
+    with pytest.raises(ValidationError, match=says) as error:
+        blocks.ResultStore(**fields)
+    assert "hunter2" not in str(error.value)
 
 
 # ------------------------------------------------------------------ with one
@@ -109,6 +177,7 @@ def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
     CLUSTERS[kind](**needed).save(name)
     slug = CLUSTERS[kind].get_block_type_slug()
     assert blocks.cluster(f"{slug}/{name}") == kinds()[kind](**needed)
+    assert _pasted(CLUSTERS[kind], name).spec() == kinds()[kind](**needed)
 
 
 def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(
@@ -124,9 +193,38 @@ def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(
     assert os.environ["SCALESCOPE_SECRET_TOKEN"] == "hunter2"
 
 
-def test_a_saved_store_is_found_with_its_password(name: str) -> None:
-    blocks.ResultStore(url="postgresql://me:secret@host/db", records="s3://bucket").save(name)
-    assert blocks.store(f"result-store/{name}") == ("postgresql://me:secret@host/db", "s3://bucket")
+def test_a_saved_store_is_found_with_its_password(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    blocks.ResultStore(url="postgresql://me@host/db", password="hunter2", records="s3://bucket").save(name)
+    assert blocks.store(f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "s3://bucket")
+    assert _pasted(blocks.ResultStore, name).url == "postgresql://me@host/db"
+    assert not caplog.messages
+    assert _shown(name) == {"url": "postgresql://me@host/db", "password": "********", "records": "s3://bucket"}
+
+
+@pytest.mark.parametrize("schema", ["as it was", "as it is"])
+def test_a_store_saved_with_the_password_in_its_url_works_and_is_warned_of(
+    schema: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Older blocks were saved so, and anybody can write it into the form."""
+    blocks.ResultStore(url="results.db").save(f"{name}-registers-the-type")
+    with get_client(sync_client=True) as client:
+        type_id = client.read_block_type_by_slug("result-store").id
+        schema_id = blocks.ResultStore._block_schema_id
+        if schema == "as it was":
+            made = BlockSchemaCreate(fields=OLD_STORE, block_type_id=type_id, capabilities=[])
+            schema_id = client.create_block_schema(made).id
+        data = {"url": "postgresql://me:hunter2@host/db", "records": ""}
+        client.create_block_document(
+            BlockDocumentCreate(name=name, data=data, block_type_id=type_id, block_schema_id=schema_id)
+        )
+    assert blocks.store(f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "")
+    [message] = [text for text in caplog.messages if name in text]
+    assert "Save it again" in message
+    assert "hunter2" not in caplog.text
+    blocks.ResultStore.load(name).save(name, overwrite=True)
+    assert _shown(name) == {"url": "postgresql://me@host/db", "password": "********", "records": ""}
+    assert blocks.store(f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "")
+    assert len([text for text in caplog.messages if name in text]) == 1
 
 
 def test_blocks_that_are_not_there_or_of_another_type(name: str) -> None:
@@ -170,4 +268,22 @@ def test_they_register_as_a_collection(prefect_server: None) -> None:
     ).stdout
     for registered in ("Simulated Cluster", "Virtual Cluster", "Local Cluster", "Result Store"):
         assert registered in shown
-    assert "ClusterBlock" not in shown
+    # A server puts every class of this registry into its catalogue.
+    known = get_registry_for_type(Block) or {}
+    assert set(CLUSTERS.values()) < set(known.values())
+    assert ClusterBlock not in known.values()
+
+
+def _pasted(kind: type[Block], name: str) -> Any:
+    """What the snippet on the page of a block makes when it is pasted."""
+    code = kind.get_code_example().partition("```python")[2].partition("```")[0].replace("BLOCK_NAME", name, 1)
+    made: dict[str, Any] = {}
+    exec(textwrap.dedent(code), made)
+    [found] = [each for each in made.values() if isinstance(each, kind)]
+    return found
+
+
+def _shown(name: str) -> dict[str, Any]:
+    """Fields of a store as Prefect's UI is given them."""
+    with get_client(sync_client=True) as client:
+        return client.read_block_document_by_name(name, "result-store", include_secrets=False).data

@@ -174,6 +174,7 @@ def _healthy() -> Iterator[Case]:
     yield case("awaited-but-wide", "awaited", 8, steps=4, width=64, seconds=0.5, form="map", jitter=0.08, seed=4)
     yield case("epochs-of-delayed", "awaited", 20, steps=5, width=100, seconds=0.6, form="delayed", jitter=0.1, seed=5)
     yield case("two-maps-little-thinking", "thinking", 10, items=50, seconds=2.0, think=0.5)
+    yield case("little-thinking-first", "thinking", 10, items=50, seconds=2.0, think=0.5, when="before")
     yield case("priorities", "prioritised", 10, items=80, how="priority", seed=1)
     yield case("retries-annotated", "prioritised", 16, items=128, how="retries", seed=2)
     yield case("delayed-annotated", "prioritised", 30, items=150, how="annotated", seed=3)
@@ -210,6 +211,7 @@ def _healthy() -> Iterator[Case]:
     yield case("sweep-map", "futures-map", (1, 2, 4, 8, 16), items=(16, 32, 64, 128, 256), seconds=0.5)
     yield case("sweep-same-items", "stages", (2, 4, 8, 16), items=96, profile="jitter", amount=0.1, seed=11)
     yield case("sweep-beam", "beam-pardo", (5, 10, 20, 40), items=(10, 20, 40, 80), seconds=1.0, npartitions="items")
+    yield case("sweep-nothing-shared", "shared", (1, 2, 4, 8), items=64, serves=8, jitter=0.1)
     yield case("sweep-weak-scaling", "bag", (10, 25, 50), items=(20, 50, 100), seconds=2.0, jitter=0.05)
 
 
@@ -421,9 +423,29 @@ def _sweep_level() -> Iterator[Case]:
         yield _case(code, f"{items}-on-{workers}", "futures-map", workers, items=items, seconds=seconds)
     yield _case(code, "bag-36-on-30", "bag", 30, items=36, seconds=2.0)
 
-    code = "idle-workers-cause-unknown"
-    yield _case(code, "client-thinks-20", "thinking", 20, items=60, seconds=1.0, think=8.0, also=("slow-submission",))
-    yield _case(code, "client-thinks-80", "thinking", 80, items=160, rounds=3, think=6.0, also=("slow-submission",))
+    code = "narrow-stage"
+    for workers, few, rounds in ((8, 1, 1), (20, 3, 1), (100, 10, 1), (16, 1, 5)):
+        yield _case(
+            code, f"{few}-of-{workers}-{rounds}", "narrowing", workers, items=2 * workers, few=few, rounds=rounds
+        )
+
+    code = "work-inflation"
+    shared = {"quiet_loss": "a task that waits for something outside Dask counts as busy"}
+    yield _case(code, "two-served", "shared", (1, 2, 4, 8), items=64, jitter=0.1, **shared)
+    yield _case(code, "eight-served", "shared", (4, 16, 64), items=256, serves=8, jitter=0.2, **shared)
+    yield _case(code, "items-for-each", "shared", (2, 8, 32), items=(8, 32, 128), serves=6, jitter=0.1, **shared)
+    yield _case(code, "each-starts-up", "shared", (1, 4, 16), items=64, serves=16, start_up=4.0, **shared)
+
+    code = "client-busy"
+    yield _case(code, "between-20", "thinking", 20, items=60, seconds=1.0, think=8.0)
+    yield _case(code, "between-80", "thinking", 80, items=160, rounds=3, think=6.0)
+    yield _case(code, "before-10", "thinking", 10, items=40, rounds=1, think=6.0, when="before")
+    yield _case(code, "after-300", "thinking", 300, items=300, rounds=1, seconds=4.0, think=5.0, when="after")
+
+    code = "client-waits"
+    for workers, arrays, mebibytes in ((2, 8, 64), (2, 32, 24), (4, 4, 200)):
+        name = f"gathers-{arrays}x{mebibytes}MiB"
+        yield _case(code, name, "gathering", workers, arrays=arrays, mebibytes=mebibytes, cluster={"kind": "local"})
 
 
 def _submission() -> Iterator[Case]:
@@ -467,6 +489,22 @@ def _submission() -> Iterator[Case]:
             pause=pause,
             form=form,
             seed=i + 1,
+        )
+
+    code = "few-tasks-in-flight"
+    for workers, in_flight in ((8, 2), (20, 5), (100, 30)):
+        yield _case(code, f"{in_flight}-on-{workers}", "window", workers, items=20 * in_flight, in_flight=in_flight)
+
+    code = "waiting-tasks"
+    for workers, leases, items in ((8, 1, 40), (20, 4, 120), (100, 30, 400)):
+        yield _case(
+            code,
+            f"{leases}-leases-on-{workers}",
+            "semaphore",
+            workers,
+            items=items,
+            leases=leases,
+            quiet_loss="a thread that waits inside a task counts as busy",
         )
 
     code = "nested-client"
@@ -583,6 +621,8 @@ def _failures() -> Iterator[Case]:
             quiet_loss=quiet,
             also=("nothing-measured",),
         )
+    for workers, items, bad in ((8, 40, 1), (30, 120, 1), (100, 300, 1)):
+        yield _case("retried-tasks", f"{workers}", "raises", workers, items=items, bad=bad, how="retried")
     for sizes, items, bad in (((4, 20), (12, 60), (99, 7)), ((10, 20, 40), (30, 60, 120), (500, 500, 3))):
         yield _case(
             "failed-trials", f"last-of-{len(sizes)}-points", "raises", sizes, items=items, bad=bad, quiet_loss=quiet
@@ -707,7 +747,7 @@ def _local() -> Iterator[Case]:
         2,
         how="objects",
         tasks=8,
-        mebibytes=8,
+        mebibytes=16,
         cluster=plain,
         quiet_loss=outside,
         also=("serialisation-bound",),
@@ -731,7 +771,7 @@ def _local() -> Iterator[Case]:
         2,
         how="objects",
         tasks=4,
-        mebibytes=6,
+        mebibytes=32,
         rounds=3,
         cluster=plain,
         quiet_loss=outside,

@@ -74,7 +74,7 @@ class Result:
     def lost(self) -> float:
         """The largest share of worker time over the trials that no useful task used; 0 without a measurement."""
         shares = [
-            1 - trial.metrics.worker_time_s["busy"] / (trial.point.threads * trial.metrics.makespan_s)
+            1 - trial.metrics.worker_time_s["busy"] / sum(trial.metrics.worker_time_s.values())
             for trial in self.trials
             if trial.metrics is not None
         ]

@@ -24,9 +24,12 @@ from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 
 CODES = {cause.code for cause in (*OF_TRIALS, *OF_SWEEPS)}
-NOT_PROVOKED = {"oversubscribed-threads", "undersubscribed-threads", "late-workers"}
-"""Two cores cannot show the first two. Workers that join during a trial make it invalid on the clusters there are: what
-was late is tested on tables alone."""
+NOT_PROVOKED = {
+    *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
+    "experiments",  # information, which takes several points
+}
+"""Two cores cannot show the first two, and what is unknown today should be known tomorrow. Workers that join during a
+trial make it invalid on the clusters there are: what was late is tested on tables alone."""
 
 REAL = ("gil-bound/python-1x3", "worker-killing-task/kill-2")
 """Cases with real processes that are quick enough to run each time."""
@@ -59,7 +62,7 @@ def test_every_case_is_a_sweep_that_can_be_planned() -> None:
 
 def test_the_part_has_all_simulated_codes() -> None:
     assert {case.expect for case in PART} >= {case.expect for case in all_cases() if not case.real}
-    assert 35 <= len(PART) <= 45
+    assert 35 <= len(PART) <= 50
 
 
 # ------------------------------------------------------------------ the rates

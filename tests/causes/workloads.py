@@ -425,12 +425,35 @@ def windowed(
 
 
 @modelled
-def thinking(client: Client, *, rounds: int = 2, items: int = 100, seconds: float = 1.0, think: float = 10.0) -> None:
-    """Wide maps, between which the client does something else, without the cluster."""
+def thinking(
+    client: Client,
+    *,
+    rounds: int = 2,
+    items: int = 100,
+    seconds: float = 1.0,
+    think: float = 10.0,
+    when: str = "between",
+) -> None:
+    """Wide maps, before, between or after which the client does something else, without the cluster."""
+    if when == "before":
+        time.sleep(think)
     for i in range(rounds):
-        if i:
+        if i and when == "between":
             time.sleep(think)
         client.gather(client.map(step, [seconds] * items, key=f"round{i}", pure=False))
+    if when == "after":
+        time.sleep(think)
+
+
+def gathering(client: Client, *, arrays: int = 8, mebibytes: int = 64, seconds: float = 0.1) -> None:
+    """The client fetches all results, which are large."""
+    import numpy as np
+
+    def make(i: int) -> object:
+        time.sleep(seconds)
+        return np.full(mebibytes * 2**17, float(i))
+
+    assert len(client.gather(client.map(make, range(arrays), pure=False))) == arrays
 
 
 @modelled
@@ -576,15 +599,61 @@ def near_data(
 
 @modelled
 def semaphore(client: Client, *, items: int = 40, seconds: float = 1.0, leases: int = 100) -> None:
-    """Tasks that take a lease of a semaphore which has enough of them."""
-    name = "leases"
-    Semaphore(max_leases=leases, name=name)
+    """Tasks that take a lease of a semaphore."""
+    leases_of_all = Semaphore(max_leases=leases, name="leases")
 
     def leased(seconds: float) -> None:
-        with Semaphore(name=name):
+        with leases_of_all:
             time.sleep(seconds)
 
     wait(client.map(leased, [seconds] * items, key="leased", pure=False))
+
+
+@modelled
+def shared(
+    client: Client,
+    *,
+    items: int = 64,
+    seconds: float = 0.5,
+    serves: int = 2,
+    start_up: float = 0.0,
+    jitter: float = 0.0,
+) -> None:
+    """Tasks that share something outside Dask, which serves so many threads at once; or a start-up of each worker."""
+    rng = random.Random(items)
+    each = seconds * max(1.0, sum(client.nthreads().values()) / serves)
+
+    def read(seconds: float) -> None:
+        started = get_worker().__dict__.setdefault("started", [])
+        time.sleep(seconds + (0.0 if started else start_up))
+        started.append(True)
+
+    durations = [each * rng.uniform(1 - jitter, 1 + jitter) for _ in range(items)]
+    wait(client.map(read, durations, key="read", pure=False))
+
+
+@modelled
+def narrowing(
+    client: Client, *, items: int = 40, few: int = 2, seconds: float = 1.0, narrow: float = 5.0, rounds: int = 1
+) -> None:
+    """Many tasks, then a few that need all of them, and so on."""
+    needed: list[Any] = []
+    for round in range(rounds):
+        loads = client.map(step, [seconds] * items, [needed] * items, key=f"load-{round}", pure=False)
+        needed = client.map(step, [narrow] * few, [loads] * few, key=f"train-{round}", pure=False)
+    wait(needed)
+
+
+@modelled
+def window(client: Client, *, items: int = 100, in_flight: int = 5, seconds: float = 1.0, seed: int = 1) -> None:
+    """A client that sends a task whenever one has ended."""
+    rng = random.Random(seed)
+    rest = iter([seconds * rng.uniform(0.5, 1.5) for _ in range(items)])
+    running = as_completed([client.submit(step, next(rest), pure=False) for _ in range(in_flight)])
+    for _ in running:
+        for length in rest:
+            running.add(client.submit(step, length, pure=False))
+            break
 
 
 # ------------------------------------------------------------------ the same again
@@ -829,7 +898,8 @@ def large_graph(
             arrays = [make_array(mebibytes, turn * tasks + i) for i in range(tasks)]
             graph = [one(seconds, array, dask_key_name=f"use{turn}-{i}") for i, array in enumerate(arrays)]
         elif how == "objects":
-            rows = [{f"{turn} {i} {j}": [j, str(j)] for j in range(mebibytes * 4_000)} for i in range(tasks)]
+            row = {f"{turn} {j}": [j, str(j)] for j in range(mebibytes * 4_000)}
+            rows = [dict(row) for i in range(tasks)]
             small = dask.delayed(lambda seconds, row: spin(seconds), pure=False)
             held = [dask.delayed(row, name=f"row{turn}-{i}", traverse=False) for i, row in enumerate(rows)]
             graph = [small(seconds, row, dask_key_name=f"use{turn}-{i}") for i, row in enumerate(held)]

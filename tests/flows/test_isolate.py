@@ -27,7 +27,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep, the isolation of what its drivers pretend, progress, and what Prefect shows."""
     monkeypatch.setattr(running.reproducer, "confirm", lambda text: Confirmation(True, "The symptom shows.", 0.1))
-    monkeypatch.setattr(running.search.html, "write", lambda path, run, tables: path.write_text(run.id))
+    monkeypatch.setattr(running.search.html, "write", lambda place, run, tables: Path(place).write_text(run.id))
     heard: list[Progress] = []
     with listening(heard.append):
         result = isolate(
@@ -46,7 +46,7 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
         runs = client.read_task_runs(limit=200)
     sweep_id = result.isolation.sweep.id
     keys = {artifact["key"] for artifact in artifacts}
-    assert {f"scalescope-notebook-{sweep_id}", f"scalescope-bug-report-{sweep_id}"} <= keys
+    assert {f"notebook-of-futures-map-{sweep_id}", f"bug-report-of-futures-map-{sweep_id}"} <= keys
     states = [run.state.name for run in runs if run.state is not None]
     assert "Kept" in states
     assert "Put back" in states

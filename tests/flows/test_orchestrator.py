@@ -1,4 +1,4 @@
-"""Prefect as the library finds it: whether it is configured, the server of our own, and the form of a flow."""
+"""Prefect as the library finds it: whether it is configured, and the server of our own."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
 from prefect.settings import Settings
-from prefect.utilities.callables import parameter_schema
 
-from scalescope.model.parameters import declared
-from scalescope.run.parameters import RunParameters
-from scalescope_flows import scale_sweep, serving
+from scalescope_flows import serving
 from scalescope_flows.orchestrator import PREFECT
 
 # ------------------------------------------------------------------ whether an API is configured
@@ -278,49 +274,3 @@ def test_it_ends_with_an_owner_that_is_killed(servers: list[Owned]) -> None:
     assert alive == []
     assert one.ask(one.secret) == 200
     assert serving.GRACE_S < GONE_WITHIN_S
-
-
-# ------------------------------------------------------------------ the form
-
-
-@pytest.fixture(scope="module")
-def form() -> dict[str, Any]:
-    """As `prefect deploy` makes it, and Prefect's UI shows it."""
-    return parameter_schema(scale_sweep).model_dump()
-
-
-def test_the_form_has_the_parameters_of_a_run_in_their_order(form: dict[str, Any]) -> None:
-    found = form["properties"]
-    assert list(found) == [each.name for each in declared(RunParameters)]
-    assert [each["position"] for each in found.values()] == list(range(len(found)))
-    assert form["required"] == ["workload"]
-
-
-@pytest.mark.parametrize("name", [each.name for each in declared(RunParameters)])
-def test_a_field_of_the_form_says_what_is_declared(form: dict[str, Any], name: str) -> None:
-    field = form["properties"][name]
-    [known] = [each for each in declared(RunParameters) if each.name == name]
-    assert field["title"] == known.title
-    assert field["title"][0].isupper()
-    assert "_" not in field["title"]
-    assert field["description"] == known.about.help
-    assert field.get("minimum") == known.about.minimum
-    assert field.get("maximum") == known.about.maximum
-    assert field.get("examples", []) == list(known.about.examples)
-    assert field.get("default") == known.default
-    assert ("default" in field) is not known.required
-
-
-def test_the_form_shows_bounds_and_examples(form: dict[str, Any]) -> None:
-    fields = form["properties"]
-    assert (fields["repeats"]["minimum"], fields["repeats"]["maximum"]) == (1, 1000)
-    assert fields["trial_timeout_s"]["title"] == "Time limit of a trial"
-    assert fields["workload"]["examples"] == ["futures-map", "my_job.py:run"]
-    assert fields["cluster"]["default"] == "simulated"
-
-
-def test_defaults_of_the_flow_are_those_of_a_run() -> None:
-    given = RunParameters(workload="futures-map")
-    for name, parameter in scale_sweep.parameters.properties.items():
-        if name != "workload":
-            assert parameter["default"] == getattr(given, name), name

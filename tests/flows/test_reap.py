@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,14 @@ def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_what_could_not_be_removed_fails_the_flow(ledger: Path) -> None:
+def test_what_could_not_be_removed_fails_the_flow_in_one_line(ledger: Path, caplog: pytest.LogCaptureFixture) -> None:
     from scalescope_flows.reaping import reap
 
     ledger.mkdir()
     (ledger / f"{leases.new_label()}.json").write_text("{")
-    with pytest.raises(ClusterError, match="1 of 1 leases could not be cleared"):
-        reap()
+    state = reap(return_state=True)
+    with pytest.raises(ClusterError, match="1 of 1 leases could not be cleared") as caught:
+        state.result()
+    assert state.message == caught.value.line
+    assert "\n" not in state.message
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [state.message]

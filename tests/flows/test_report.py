@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from prefect.client.orchestration import get_client
 from support.requests import asked
@@ -58,6 +59,12 @@ def test_a_certain_run_and_trial_into_a_certain_file(run_id: str, address: str, 
     target = tmp_path / "a.html"
     assert cli.run(["report", run_id, "--trial", trial.key, "--output", str(target), "--store", address]) == 0
     assert "chosen by its key" in target.read_text(encoding="utf-8")
+
+
+def test_at_an_address(run_id: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["report", "--output", "memory://bucket/a.html", "--store", address]) == 0
+    assert capsys.readouterr().out == "memory://bucket/a.html\n"
+    assert run_id in fsspec.filesystem("memory").cat("/bucket/a.html").decode()
 
 
 @pytest.mark.parametrize(

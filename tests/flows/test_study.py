@@ -40,7 +40,8 @@ def test_a_study_is_kept_and_published(fake: Any, address: str) -> None:
     with get_client(sync_client=True) as client:
         found = client.request("POST", "/artifacts/filter", json={}).json()
     mine = {each["type"]: each for each in found if digest(study.question) in (each["key"] or "")}
-    assert mine["markdown"]["description"] == result.line
+    assert mine["markdown"]["description"] == f"{result.line} (threshold of bag-map)"
+    assert mine["markdown"]["key"] == f"threshold-of-bag-map-{digest(study.question)}"
     assert run.id in mine["markdown"]["data"]
     assert len(mine["table"]["data"]) > 2
 

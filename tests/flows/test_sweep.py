@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, TaskRun
-from prefect.utilities.callables import parameter_schema
+from prefect.flow_engine import run_flow
+from prefect.states import Pending
 from support.requests import asked
 
 from scalescope.errors import ClusterError, InvalidField
@@ -42,10 +46,23 @@ def flow_run() -> FlowRun:
         return max(client.read_flow_runs(), key=lambda run: run.created)
 
 
-def task_runs() -> list[TaskRun]:
-    """Of the newest flow run, in order."""
+def flow_run_of(flow: Any, name: str, parameters: dict[str, Any], tags: Sequence[str] = ()) -> FlowRun:
+    """A run that was made beforehand, as Prefect's UI makes it, and has been carried out."""
     with get_client(sync_client=True) as client:
-        found = client.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [flow_run().id]}))
+        made = client.create_flow_run(flow, name=name, parameters=parameters, tags=tags, state=Pending())
+        run_flow(flow, flow_run=made)
+        return client.read_flow_run(made.id)
+
+
+def task_runs() -> list[TaskRun]:
+    """Of the newest flow run, in order; the server learns of their ends a moment after they have ended."""
+    until = time.monotonic() + 20
+    with get_client(sync_client=True) as client:
+        while True:
+            found = client.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [flow_run().id]}))
+            if all(run.state and run.state.is_final() for run in found) or time.monotonic() > until:
+                break
+            time.sleep(0.1)
     return sorted(found, key=lambda run: run.expected_start_time)
 
 
@@ -75,7 +92,7 @@ def test_runs_are_named_and_tagged(fake: Any, address: str) -> None:
     scale_sweep(**SWEEP, store=address)
     sweep = asked(SWEEP).sweep
     labels = {f"sweep:{sweep.id}", "workload:futures-map", "cluster:simulated"}
-    assert flow_run().name == "futures-map on simulated"
+    assert flow_run().name == "futures-map on simulated: workers 1..4"
     assert labels <= set(flow_run().tags)
     runs = task_runs()
     names = [run.name for run in runs]
@@ -89,13 +106,62 @@ def test_runs_are_named_and_tagged(fake: Any, address: str) -> None:
     assert all(labels <= set(run.tags) for run in runs)
 
 
+def shared_out(planned: Any) -> tuple[int, float]:
+    """The same work at every size."""
+    return planned.point.workers, 4.0 / planned.point.workers
+
+
 def test_the_result_is_published(fake: Any, address: str) -> None:
+    fake.measures = shared_out
     result = scale_sweep(**SWEEP, seed=7, store=address)
     found = artifacts(asked({**SWEEP, "seed": 7}).sweep.id)
     assert result.verdict.split(".")[0] in found["markdown"]["data"]
     assert "| 4 |" in found["markdown"]["data"]
     assert len(found["table"]["data"]) > 2
-    assert found["markdown"]["key"].startswith("scalescope-")
+    sweep = asked({**SWEEP, "seed": 7}).sweep
+    assert found["markdown"]["key"] == f"futures-map-on-simulated-{sweep.id}"
+    assert found["table"]["description"].startswith("No fault found")
+    assert found["table"]["description"].endswith("(futures-map on simulated)")
+
+
+def test_the_state_of_a_run_is_its_verdict(fake: Any, address: str, caplog: pytest.LogCaptureFixture) -> None:
+    fake.measures = shared_out
+    result = scale_sweep(**SWEEP, store=address)
+    state = flow_run().state
+    assert state is not None
+    assert (state.name, state.message) == ("Completed", result.verdict)
+    said = [record.getMessage() for record in caplog.records if record.name == "prefect.flow_runs"]
+    assert said[-2] == result.verdict  # and then Prefect's "Finished in state"
+
+
+def test_a_critical_finding_is_the_name_of_the_state(fake: Any, address: str) -> None:
+    fake.script = dict.fromkeys(range(3), "fail")
+    result = scale_sweep(**SWEEP, store=address)
+    state = flow_run().state
+    assert state is not None
+    assert state.is_completed()
+    assert (state.name, state.message) == ("Finding: the workload raised", result.verdict)
+
+
+def test_a_name_that_was_typed_stays(fake: Any, address: str) -> None:
+    made = flow_run_of(scale_sweep, "Friday's try", {**SWEEP, "store": address})
+    assert made.name == "Friday's try"
+    for generated in ("misty-lemur", "Tasty-Ajiaco"):
+        made = flow_run_of(scale_sweep, generated, {**SWEEP, "store": address})
+        assert made.name == "futures-map on simulated: workers 1..4"
+
+
+def test_what_the_dialog_of_a_schedule_wraps_is_unwrapped(fake: Any, address: str) -> None:
+    axes = {"__prefect_kind": "json", "value": '{"workers": [1, 2]}'}
+    assert scale_sweep(**{**SWEEP, "axes": axes, "store": address}).valid == 2
+
+
+def test_a_copy_is_not_tagged_as_what_it_was_copied_from(fake: Any, address: str) -> None:
+    old = ["sweep:abc", "workload:beam-pardo", "cluster:local", "scalescope", "team:blue"]
+    made = flow_run_of(scale_sweep, "copy", {**SWEEP, "store": address}, tags=old)
+    sweep = asked(SWEEP).sweep
+    ours = {f"sweep:{sweep.id}", "workload:futures-map", "cluster:simulated"}
+    assert set(made.tags) == {"scalescope", "team:blue", *ours}
 
 
 def test_progress_is_told_to_whoever_listens(fake: Any, address: str) -> None:
@@ -119,39 +185,49 @@ def test_a_stopped_sweep_continues(fake: Any, address: str) -> None:
 
 
 def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: str) -> None:
-    spent = scale_sweep(**SWEEP, seed=3, store=address, budget={"hours": 1e-12})
-    assert spent.valid == 1
+    spent = scale_sweep(**SWEEP, seed=3, store=address, budget={"hours": 0.01})
+    assert spent.valid == 0
+    assert "up to 0.17, its time limit of 600 s" in spent.ended_early
     assert "the budget ends the sweep" in spent.ended_early
-    assert flow_run().state_name == "Completed"
+    assert flow_run().state_name == "Finding: no trial is a measurement"
     with Store.open(address) as store:
         run = store.run(spent.run_id)
         assert (run.state, run.verdict is not None) == (RunState.STOPPED, True)
     assert spent.verdict.split(".")[0] in artifacts(run.sweep.id)["markdown"]["data"]
     rest = scale_sweep(**SWEEP, seed=3, store=address, budget={"hours": 1})
-    assert (rest.run_id, rest.valid, rest.resumed, rest.ended_early) == (spent.run_id, 3, 1, "")
+    assert (rest.run_id, rest.valid, rest.resumed, rest.ended_early) == (spent.run_id, 3, 0, "")
 
 
 def test_clusters_side_by_side_share_a_budget(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiet, "cores", lambda: [0, 1])
-    result = scale_sweep(**SWEEP, store=address, parallel_clusters=2, budget={"hours": 1e-12})
-    assert 1 <= result.valid <= 2
+    result = scale_sweep(**SWEEP, store=address, parallel_clusters=2, budget={"hours": 0.01})
+    assert result.valid == 0
     assert result.ended_early
 
 
 SLURM: dict[str, Any] = {**SWEEP, "cluster": {"kind": "slurm", "queue_timeout_s": 5000}}
 
 
-def test_the_job_script_is_an_artifact_before_anything_is_measured(fake: Any, address: str) -> None:
-    fake.job_script = "#!/bin/bash\n#SBATCH -n 1\necho ```"
-    result = scale_sweep(**SLURM, store=address)
+@pytest.mark.parametrize(
+    ("kind", "fact", "text", "key", "shown"),
+    [
+        ("slurm", "job_script", "#!/bin/bash\n#SBATCH -n 1\necho ```", "job-script", "````bash\n#!/bin/bash"),
+        ("kubernetes", "manifest", "kind: DaskCluster", "manifest", "```yaml\nkind: DaskCluster\n```"),
+    ],
+)
+def test_what_is_submitted_is_an_artifact_before_anything_is_measured(
+    fake: Any, address: str, kind: str, fact: str, text: str, key: str, shown: str
+) -> None:
+    fake.submitted = {fact: text}
+    result = scale_sweep(**SWEEP, cluster=kind, store=address)
     with get_client(sync_client=True) as client:
         found = client.request("POST", "/artifacts/filter", json={}).json()
     with Store.open(address) as store:
         sweep = store.run(result.run_id).sweep
-    [script] = [each for each in found if each["key"] == f"scalescope-{sweep.id}-job-script"]
-    assert script["data"].startswith("````bash\n#!/bin/bash")
+    [script] = [each for each in found if each["key"] == f"{key}-of-futures-map-{sweep.id}"]
+    assert script["data"].startswith(shown)
     names = [run.name for run in task_runs()]
-    assert names[:2] == ["provision slurm", "publish"]
+    assert names[:2] == [f"provision {kind}", "publish"]
     assert script["task_run_id"] == str(task_runs()[1].id)
 
 
@@ -213,23 +289,7 @@ def test_it_can_be_part_of_another_flow(fake: Any, address: str) -> None:
     assert two() == 6
 
 
-# ------------------------------------------------------------------ the form
-
-
-def test_every_parameter_is_explained_in_the_form() -> None:
-    schema = parameter_schema(scale_sweep).model_dump()
-    assert schema["required"] == ["workload"]
-    for name, described in schema["properties"].items():
-        assert len(described.get("description", "")) > 10, name
-    types = {name: described.get("type") for name, described in schema["properties"].items()}
-    assert types["store"] == "string"
-    for name, known in (("workload", "futures-map"), ("cluster", "virtual")):  # to choose from, or to be typed
-        offered, *others = schema["properties"][name]["anyOf"]
-        assert known in offered["enum"]
-        assert {"type": "string"} in others
-    assert types["axes"] == types["params"] == "object"
-    assert types["repeats"] == types["seed"] == "integer"
-    assert types["fresh"] == "boolean"
+# ------------------------------------------------------------------ what is refused
 
 
 @pytest.mark.parametrize(
@@ -258,6 +318,36 @@ def test_our_error_is_the_one_that_is_shown(fake: Any, address: str, given: dict
 
 
 # ------------------------------------------------------------------ what breaks
+
+
+def test_an_error_is_one_line_in_state_and_log(fake: Any, address: str, caplog: pytest.LogCaptureFixture) -> None:
+    fake.refusals += [ClusterError("no cluster today", where="here", cause="none left", next_step="wait")] * 3
+    with pytest.raises(ClusterError) as raised, caplog.at_level(logging.DEBUG, "prefect.flow_runs"):
+        scale_sweep(**SWEEP, store=address)
+    line = "no cluster today; where: here; cause: none left; next: wait"
+    assert raised.value.line == line
+    states = [run.state for run in (flow_run(), task_runs()[0])]
+    assert [(state.name, state.message) for state in states if state] == [("Failed", line)] * 2
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.getMessage() for record in errors if "Finished in" not in record.getMessage()] == [line]
+    assert [record for record in errors if record.exc_info] == []
+    assert [record for record in caplog.records if record.exc_info and record.levelno == logging.DEBUG]
+
+
+def test_a_value_that_the_dialog_of_a_schedule_left_out(fake: Any, address: str) -> None:
+    with pytest.raises(InvalidField, match="its editor was not touched") as error:
+        scale_sweep(**{**SWEEP, "axes": {"__prefect_kind": "json"}, "store": address})
+    assert error.value.field == "axes"
+    assert "edit the schedule" in error.value.next_step
+    assert fake.started == []
+
+
+def test_what_is_stopped_is_cancelled_and_not_crashed(fake: Any, address: str) -> None:
+    fake.script = {1: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        scale_sweep(**SWEEP, store=address)
+    states = {run.state.name for run in task_runs() if run.state and run.name.startswith("measure")}
+    assert states == {"Measured", "Cancelled"}
 
 
 def test_a_workload_that_raises_is_shown_and_not_repeated(fake: Any, address: str) -> None:

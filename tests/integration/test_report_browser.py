@@ -9,7 +9,6 @@ import base64
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.browser import chromium
 from support.requests import asked
 
 from scalescope.model.finding import Finding, Severity, Verdict
@@ -29,11 +29,7 @@ from scalescope.studies.report.html import write_study
 
 pytestmark = pytest.mark.timeout(240)
 
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-    "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,900",
-)  # fmt: skip
+FLAGS = ("--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,900")
 SCREENSHOT = "SCALESCOPE_SCREENSHOT"
 SWEEP: dict[str, Any] = {
     "workload": "beam-pardo",
@@ -108,23 +104,7 @@ class Browser:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[Browser]:
     """Chromium without a network, or a skip (a failure if SCALESCOPE_REQUIRE names browser)."""
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if None in programs:
-        missing(
-            "browser",
-            "no browser: chromium and chromedriver are not on PATH (apt-get install chromium chromium-driver)",
-        )
-    try:
-        from selenium import webdriver
-    except ModuleNotFoundError:
-        missing("browser", "no browser: pip install selenium")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
-    try:
+    with chromium(missing, tmp_path_factory.mktemp("chromium"), *FLAGS) as driver:
         driver.set_script_timeout(60)
         driver.execute_cdp_cmd("Network.enable", {})
         driver.execute_cdp_cmd(
@@ -132,8 +112,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[
             {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
         )
         yield Browser(driver)
-    finally:
-        driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +140,7 @@ def test_it_draws_without_a_word_and_without_a_request(browser: Browser, story: 
     browser.requests()
     browser.complaints()
     drawn = browser.open(story)
-    assert drawn == ["chart-knee-0", "chart-parallelism", "chart-heat", "chart-gantt"]
+    assert drawn == ["chart-knee-0", "chart-blame", "chart-parallelism", "chart-heat", "chart-gantt"]
     assert browser.complaints() == []
     asked = [address for address in browser.requests() if not address.startswith("data:")]
     assert asked == [story.as_uri()]
@@ -232,8 +210,8 @@ def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser:
     text = browser.script("return document.getElementById('reading').textContent")
     assert "300 threads there, 3 tasks runnable, 3 running" in text
     slider.send_keys(Keys.END)
-    # What runs in the very last microseconds is between two tasks.
-    assert "At 3,840 s: 300 threads there" in browser.script("return document.getElementById('reading').textContent")
+    # In the very last microseconds the call returns.
+    assert "At 3,840 s: no task runs." in browser.script("return document.getElementById('reading').textContent")
     shown = "const r = JSON.parse(document.getElementById('charts').textContent).reading.range;"
     shown += "const m = Bokeh.documents[0].get_model_by_id(r); return [m.start, m.end]"
     begin, end = browser.script(shown)
@@ -262,6 +240,12 @@ def test_the_bar_under_the_mouse_is_named(browser: Browser, story: Path) -> None
 
     WebDriverWait(browser.driver, 40, poll_frequency=0.05).until(over_a_bar)
     assert "to 3,840 s." in reading.text
+    chart = browser.driver.find_element(By.ID, "chart-blame")
+    browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    ActionChains(browser.driver).move_to_element(chart).perform()
+    assert "idle, " in reading.text
+    assert ": 298 threads; in all " in reading.text
+    assert " of the worker time." in reading.text
 
 
 LAID_OUT = """

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask
+import distributed
 import psutil
 import pytest
 
@@ -25,6 +27,9 @@ from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import ClusterError
 
 SSHD = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
+
+BY_ADDRESS = "(lambda client: (len(client.nthreads()), client.close())[0])(__import__('distributed').Client(address))"
+"""What a task may do: open a client by the address alone."""
 
 
 @dataclass
@@ -97,7 +102,7 @@ def remote() -> set[psutil.Process]:
     found = set()
     for process in psutil.process_iter():
         try:
-            if "distributed.cli.dask_spec" in process.cmdline():
+            if any("distributed.cli.dask_spec" in argument for argument in process.cmdline()[:3]):
                 found.add(process)
         except psutil.Error:
             continue
@@ -109,10 +114,21 @@ def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None
     cluster = clusters.build(server.spec())
     assert isinstance(cluster, SshCluster)
     try:
-        cluster.open()
-        cluster.scale(2, 1)
+        with dask.config.set({"jobqueue.password": "s3cret"}):
+            cluster.open()
+            cluster.scale(2, 1)
+        lines = [" ".join(process.cmdline()) for process in remote() - before]  # which all users of the machine see
+        secrets = ("s3cret", "PRIVATE KEY", "DASK_INTERNAL_INHERIT_CONFIG=")
+        assert lines
+        assert not [line for line in lines for secret in secrets if secret in line]
         with cluster.client() as client:
+            address = client.scheduler.address
+            assert address.startswith("tls://")
             assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+            assert client.submit(dask.config.get, "jobqueue.password").result(timeout=30) == "s3cret"
+            assert client.submit(eval, BY_ADDRESS, {"address": address}).result(timeout=30) == 2
+            with pytest.raises(OSError, match=r"TLS|ssl|SSL|[Tt]imed out"):  # of whom has other credentials
+                distributed.Client(address, security=distributed.Security.temporary(), timeout="2s")
             first = client.nthreads()
             assert list(first.values()) == [1, 1]
         assert cluster.facts()["hosts"] == ["127.0.0.1"]

@@ -48,6 +48,25 @@ def slurm(mini: ModuleType, missing: Any) -> Iterator[Any]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def strict(slurm: Any, mini: ModuleType) -> Iterator[Any]:
+    """Another one, of four nodes: each job needs an account, comments are rewritten, and its nodes differ."""
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder,
+        mini.MiniSlurm(folder, nodes=4, gpus=0, **mini.STRICT) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def in_strict(strict: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The cluster `strict`, found by commands that this very process starts."""
+    for name, value in strict.environment.items():
+        monkeypatch.setenv(name, value)
+    yield strict
+    strict.reset()
+
+
 @pytest.fixture
 def in_slurm(slurm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The cluster `slurm`, found by commands that this very process starts."""

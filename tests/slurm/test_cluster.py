@@ -221,7 +221,7 @@ def test_logs_are_kept_where_jobs_failed(opened: Any, state: Path) -> None:
 
 def test_a_sweep_point_and_a_job_that_is_cancelled_in_the_middle(in_slurm: Any, tmp_path: Path) -> None:
     def progress(text: str) -> None:
-        if text.startswith("running") and "600" in text:
+        if text.startswith("running") and "2000" in text:
             threading.Timer(1.0, cancel_one).start()
 
     def cancel_one() -> None:
@@ -229,7 +229,8 @@ def test_a_sweep_point_and_a_job_that_is_cancelled_in_the_middle(in_slurm: Any, 
 
     spec = SlurmSpec(workers_per_job=2, processes=1, start_timeout_s=60)
     short = PlannedTrial(0, Point(4, params={"items": 8, "seconds": 0.05, "stages": 1}), 0)
-    endless = PlannedTrial(1, Point(4, params={"items": 4, "seconds": 600.0, "stages": 1}), 0)
+    # Tasks that would run for long would keep the other job's workers busy, and all would be submitted anew.
+    endless = PlannedTrial(1, Point(4, params={"items": 2000, "seconds": 1.0, "stages": 1}), 0)
     with Driver.start(spec, folder=tmp_path, on_progress=progress) as driver:
         first = driver.run(short, "futures-map", timeout_s=60)
         broken = driver.run(endless, "futures-map", timeout_s=60)

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.failures import Table
 
 from scalescope.clusters.jobqueue import script
+from scalescope.clusters.jobqueue.base_spec import Request
 from scalescope.clusters.jobqueue.folder import ClusterFolder
 from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.clusters.slurm.spec import SlurmSpec
@@ -53,7 +55,7 @@ class Setting:
             Path(spec["python"]).write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
             os.chmod(spec["python"], 0o700)
         given = SlurmSpec(**{"tls": False, "memory_mb": 300, "walltime": "00:30:00", **spec})
-        request = script.Request("1", 1, 1, label=label, address=address or self.address, folder=str(folder.path))
+        request = Request("1", 1, 1, label=label, address=address or self.address, folder=str(folder.path))
         return change(str(script.job(given, request).job_script()))
 
 
@@ -135,8 +137,8 @@ ROWS = (
     Row(
         "log folder not writable",
         ("JobLaunchFailure", "ExitCode=0:53", "shared_directory"),
-        change=lambda text: text.replace("#SBATCH -e ", "#SBATCH -e /proc/nowhere").replace(
-            "#SBATCH -o ", "#SBATCH -o /proc"
+        change=lambda text: text.replace('--error="', '--error="/proc/nowhere').replace(
+            '--output="', '--output="/proc'
         ),
     ),
     Row("out of memory", ("memory", "cluster.memory_mb"), {"memory_mb": 100}, change=_only(EATS_MEMORY)),
@@ -175,29 +177,6 @@ class Seen:
     waited: list[Waiting]
 
 
-@dataclass
-class Table:
-    """What docs/slurm-failures.md shows."""
-
-    rows: list[tuple[str, str, float, float | None]] = field(default_factory=list)
-
-    def add(self, cause: str, error: object, seconds: float, known_s: float | None = None) -> None:
-        print(f"\n--- {cause}, after {seconds:.1f} s\n{error}")
-        self.rows.append((cause, _anonymous(str(error)), seconds, known_s))
-
-    def write(self, path: Path) -> None:
-        head, _, _ = path.read_text().partition(BEGIN) if path.exists() else ("", "", "")
-        lines = [head + BEGIN, "", "| cause | the first line of the error | seconds | of these after Slurm knew |"]
-        lines.append("| --- | --- | ---: | ---: |")
-        for cause, text, seconds, known_s in self.rows:
-            first = text.splitlines()[0].replace("|", "\\|")
-            known = "" if known_s is None else f"{known_s:.0f}"
-            lines.append(f"| {cause} | {first} | {seconds:.1f} | {known} |")
-        for cause, text, _, _ in self.rows:
-            lines += ["", f"### {cause[0].upper()}{cause[1:]}", "", "```text", text, "```"]
-        path.write_text("\n".join(lines) + "\n")
-
-
 def _anonymous(text: str) -> str:
     """Without what is of this machine alone."""
     text = re.sub(r"scalescope-[0-9a-f]{12}", "scalescope-0123456789ab", text)
@@ -210,7 +189,7 @@ def _anonymous(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[Table]:
-    table = Table()
+    table = Table(BEGIN, "of these after Slurm knew", _anonymous)
     yield table
     if path := os.environ.get("SCALESCOPE_FAILURES"):
         table.write(Path(path))
@@ -280,6 +259,7 @@ def test_each_failure_is_one_clear_error(seen: dict[str, Seen], row: Row) -> Non
 
 REFUSED = {
     "partition that does not exist": ({"partition": "nope"}, "cluster.partition"),
+    "account missing where the site wants one": ({"partition": "paid"}, "cluster.account"),
     "more cores than a node has": ({"cores": 99}, "sinfo -o"),
     "GPU that does not exist": ({"gres": "fpga:1"}, "cluster.gres"),
     "more memory than a node has": ({"memory_mb": 900_000}, "sinfo -o"),
@@ -290,23 +270,15 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("cause", REFUSED)
-def test_what_no_queue_would_take_is_found_before_anything_is_submitted(
-    in_slurm: Any, tmp_path: Path, cause: str, table: Table
-) -> None:
+def test_what_no_queue_would_take_is_refused_at_once(in_slurm: Any, tmp_path: Path, cause: str, table: Table) -> None:
     spec, then = REFUSED[cause]
     text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(new_label(), **spec)
     began = time.monotonic()
     with pytest.raises(JobsEnded, match="Slurm refuses the job") as found:
-        slurm_jobs.check_submission(text, run=slurm_jobs.commands())
+        slurm_jobs.submit(text, run=slurm_jobs.commands())
     table.add(cause, found.value, time.monotonic() - began)
     assert then in found.value.next_step
     assert found.value.job_ids == ()
-    assert in_slurm.run("squeue", "-h") == ""
-
-
-def test_a_job_that_a_queue_takes_passes_the_check(in_slurm: Any, tmp_path: Path) -> None:
-    text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(new_label(), gpus=1)
-    slurm_jobs.check_submission(text, run=slurm_jobs.commands())
     assert in_slurm.run("squeue", "-h") == ""
 
 

@@ -325,9 +325,12 @@ class TestCancellation:
     def test_a_running_job_that_does_not_end_by_itself(self, bench: Run) -> None:
         async def test(b: Bench) -> None:
             async with b.worker() as worker:
-                run = await b.scheduled("trap '' TERM; while true; do sleep 0.1; done", cancel_seconds=0)
+                run = await b.scheduled(
+                    f"trap '' TERM; touch {b.folder}/ready; while true; do sleep 0.1; done", cancel_seconds=0
+                )
                 await worker.get_and_submit_flow_runs()
                 await b.reaches(run, "RUNNING")
+                await until(lambda: asyncio.to_thread((b.folder / "ready").exists))  # else no trap is set yet
                 await b.client.set_flow_run_state(run, Running(), force=True)
                 await b.client.set_flow_run_state(run, Cancelling())
             assert (await b.state(run)).name == "Cancelled"
@@ -339,10 +342,12 @@ class TestCancellation:
         async def test(b: Bench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled(
-                    f"trap 'sleep 3; touch {b.folder}/clean; exit 0' TERM; while true; do sleep 0.1; done"
+                    f"trap 'sleep 3; touch {b.folder}/clean; exit 0' TERM; touch {b.folder}/ready; "
+                    "while true; do sleep 0.1; done"
                 )
                 await worker.get_and_submit_flow_runs()
                 job = await b.reaches(run, "RUNNING")
+                await until(lambda: asyncio.to_thread((b.folder / "ready").exists))  # else no trap is set yet
                 configuration = worker.job_configuration(poll_seconds=0.2)
                 await worker.kill_infrastructure(job, configuration)
                 assert (b.folder / "clean").exists()  # three seconds: Slurm's own patience here is two

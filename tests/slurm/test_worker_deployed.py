@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from prefect.client.schemas.filters import ArtifactFilter, LogFilter, LogFilterF
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelling, Scheduled
+from support import site
 
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.trial import TrialState
@@ -25,7 +27,7 @@ from scalescope.store.store import Store
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
 pytestmark = pytest.mark.timeout(200)
-PATIENCE_S = 90.0
+wait_for = partial(site.wait_for, seconds=90.0)
 ROOT = Path(__file__).parents[2]
 POOL = "scalescope-slurm"
 DEPLOYMENTS = ("scale-sweep/scale-sweep-slurm", "scale-sweep/nightly-slurm", "reap/reap-slurm")
@@ -55,14 +57,6 @@ def wait(name: str):
     finally:
         (HERE / f"{name}-down").touch()
 """
-
-
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-    return found
 
 
 class Site:
@@ -120,7 +114,11 @@ class Site:
             found = self.client.read_flow_run(run)
             return found if found.state is not None and found.state.is_final() else None
 
-        found: FlowRun = wait_for(final, f"the flow run does not end:\n{self._log.read_text()}")
+        try:
+            found: FlowRun = wait_for(final, "the flow run does not end")
+        except AssertionError:
+            print(self.logs(run), self._log.read_text(), self.slurm.run("squeue", "-t", "all"), sep="\n")
+            raise
         return found
 
     def logs(self, run: UUID) -> list[str]:
@@ -142,8 +140,13 @@ def site(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def deployed(site: Site) -> str:
-    """What is said when the deployments of the repository are made."""
-    return site.prefect("deploy", "--all", "--prefect-file", "deployments/slurm.yaml")
+    """What is said when the deployments of the repository are made, for a partition that wants an account."""
+    text = (ROOT / "deployments/slurm.yaml").read_text()
+    for line, filled in (('partition: ""', "partition: paid"), ('account: ""', "account: research")):
+        assert text.count(line) == 1
+        text = text.replace(line, filled)
+    (site.folder / "slurm.yaml").write_text(text)
+    return site.prefect("deploy", "--all", "--prefect-file", str(site.folder / "slurm.yaml"))
 
 
 def test_runs_end_as_their_flows_do(site: Site) -> None:
@@ -189,10 +192,12 @@ def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
     for deployment in found.values():
         assert deployment.work_pool_name == POOL
         assert deployment.pull_steps == []
-        SlurmJobConfiguration(**(deployment.job_variables or {}))
+        job = SlurmJobConfiguration(**(deployment.job_variables or {}))
+        assert (job.partition, job.account, job.qos) == ("paid", "research", None)
     sweep = found["scale-sweep/nightly-slurm"]
     assert sweep.parameters["cluster"]["kind"] == "slurm"
-    assert cluster_spec(sweep.parameters["cluster"]).kind == "slurm"
+    cluster = cluster_spec(sweep.parameters["cluster"])
+    assert (cluster.kind, cluster.account) == ("slurm", "research")  # type: ignore[attr-defined]
     assert (sweep.job_variables or {})["time_limit"] == "12:00:00"
     assert [schedule.slug for schedule in sweep.schedules] == ["nightly"]
 
@@ -201,18 +206,21 @@ def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, 
     """As the Prefect UI starts it: through the API, with parameters and job variables of this run alone."""
     store = site.folder / "results.db"
     own = {"XDG_STATE_HOME": str(site.folder / "state"), "SCALESCOPE_LEASES": str(site.folder / "leases")}
+    found = [site.client.read_deployment_by_name(name) for name in DEPLOYMENTS]
+    small = {"cores": 0, "workers_per_job": 2, "processes": 1, "memory_mb": 500}
     flow_run = site.client.create_flow_run_from_deployment(
-        site.client.read_deployment_by_name(DEPLOYMENTS[0]).id,
+        found[0].id,
         parameters={
             "workload": "futures-map",
             "axes": {"workers": [1, 4]},
             "params": {"items": 8, "seconds": 0.1},
-            "cluster": {"kind": "slurm", "workers_per_job": 2, "processes": 1, "memory_mb": 500},
+            "cluster": {**found[0].parameters["cluster"], **small},
             "store": str(store),
         },
         job_variables={"memory": "1500M", "time_limit": "01:00:00", "poll_seconds": 0.5, "env": own},
         state=Scheduled(),
     )
+    reap = site.client.create_flow_run_from_deployment(found[2].id, job_variables={"env": own}, state=Scheduled())
     ended = site.ended(flow_run.id)
     assert ended.state is not None
     assert ended.state.is_completed(), site.logs(flow_run.id)
@@ -232,6 +240,11 @@ def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, 
         assert job["max_rss_bytes"] > 10_000_000
         assert job["tres"]["cpu"] == "2"
     assert list((site.folder / "leases").iterdir()) == []
+    assert site.ended(reap.id).state_name == "Completed"
+    rows = site.slurm.run("squeue", "-h", "-t", "all", "-p", "paid", "-o", "%a %u").splitlines()
+    assert len(rows) == 2 + len(jobs) + 1  # the jobs of both flows, and of both points' workers
+    assert {row.split()[0] for row in rows} == {"research"}
     shown = site.client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [flow_run.id]}))
-    keys = {artifact.key.rpartition("-")[2] for artifact in shown if artifact.key}
-    assert {"script", "table"} <= keys
+    keys = [artifact.key for artifact in shown if artifact.key]
+    assert any(key.startswith("job-script-of-futures-map-") for key in keys), keys
+    assert any(key.endswith("-table") for key in keys), keys

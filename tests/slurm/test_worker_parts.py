@@ -90,6 +90,15 @@ class TestConfiguration:
             {"directives": ["--wait"]},
             {"directives": ["-o/dev/null"]},
             {"directives": ["-J x"]},
+            {"directives": ["--nice=1 --array=1-999"]},
+            {"directives": ["--job-n=z"]},
+            {"directives": ["-HJz"]},
+            {"directives": ["-A x -Jz"]},
+            {"directives": ["-Nx script.sh"]},
+            {"directives": ["--exclusive script.sh"]},
+            {"directives": ["-- script.sh"]},
+            {"directives": ["--version"]},
+            {"directives": ["--comment='unclosed"]},
         ],
     )
     def test_what_cannot_be_right_is_refused(self, given: dict[str, Any]) -> None:

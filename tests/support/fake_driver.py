@@ -30,7 +30,7 @@ class FakeDrivers:
             default one second of work is measured on every worker.
         refusals: Errors that starting a driver raises first.
         limit: Of emulation, as the cluster says it.
-        job_script: Of a cluster that has one.
+        submitted: Further facts of the cluster: a `job_script` or a `manifest`.
         measures: Workers that a trial uses, and seconds that it takes.
         started: All drivers.
         begun: All trials that were asked for.
@@ -39,12 +39,12 @@ class FakeDrivers:
     script: dict[int, Any] = field(default_factory=dict)
     refusals: list[Exception] = field(default_factory=list)
     limit: dict[str, Any] | None = None
-    job_script: str = ""
+    submitted: dict[str, str] = field(default_factory=dict)
     measures: Callable[[PlannedTrial], tuple[int, float]] = lambda planned: (planned.point.workers, 1.0)
     started: list[FakeDriver] = field(default_factory=list)
     begun: list[PlannedTrial] = field(default_factory=list)
 
-    def start(self, spec: Any, *, seed: int, folder: Path, python: str, on_progress: Any) -> FakeDriver:
+    def start(self, spec: Any, *, seed: int, folder: Path, run: str, python: str, on_progress: Any) -> FakeDriver:
         if self.refusals:
             raise self.refusals.pop(0)
         on_progress("opening the cluster")
@@ -62,8 +62,7 @@ class FakeDriver:
         self.folder = folder
         self.pid = 2**22 + len(drivers.started)  # of no process
         self.facts = {"kind": spec.kind, "shows": "nothing", "cannot_show": "anything", "limit": drivers.limit}
-        if drivers.job_script:
-            self.facts["job_script"] = drivers.job_script
+        self.facts |= drivers.submitted
         self.host = {"hostname": "fake"}
         self.packages = {"fake": "1"}
         self.alive = True

@@ -72,7 +72,7 @@ def bag_trial(records: Callable[..., dict[str, Any]]) -> Callable[..., Trial]:
         present = {f"w{i}": {"nthreads": threads} for i in range(workers)}
         params = {"items": sum(sizes)} | given.pop("params", {})
         point = Point(workers, threads, {name: value for name, value in params.items() if value is not Ellipsis})
-        metrics = measure(records(rows, present), threads=point.threads, elapsed_s=1.0)
+        metrics = measure(records(rows, present), threads=point.threads, elapsed_s=max(free))
         repeat = given.pop("repeat", 0)
         return Trial(f"{point.id}-r{repeat}", point, repeat, False, TrialState.VALID, metrics=metrics, **given)
 

@@ -135,4 +135,4 @@ def test_a_deployment_is_of_one_of_the_flows(file: Path) -> None:
 
 
 def test_there_are_deployments() -> None:
-    assert [file.stem for file in DEPLOYMENTS] == ["local", "slurm"]
+    assert [file.stem for file in DEPLOYMENTS] == ["kubernetes", "local", "slurm"]

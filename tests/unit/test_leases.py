@@ -94,6 +94,26 @@ def test_no_ledger_is_no_lease() -> None:
     assert reaping.reap() == []
 
 
+def test_where_no_kubernetes_is_configured_nothing_of_it_is_loaded() -> None:
+    code = "import sys; from scalescope.clusters import reaping; print(reaping.reap(), 'kr8s' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("[] False\n", "")
+
+
+def test_a_kubernetes_that_does_not_answer_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("kr8s")
+    contexts = [{"name": "away", "context": {"cluster": "away", "user": "me"}}]
+    nowhere = [{"name": "away", "cluster": {"server": "http://127.0.0.1:1"}}]
+    users = [{"name": "me", "user": {"token": "a"}}]
+    config = {"apiVersion": "v1", "kind": "Config", "current-context": "away", "contexts": contexts}
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({**config, "clusters": nowhere, "users": users}))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    [told] = reaping.reap()
+    assert told.fate is Fate.ELSEWHERE
+    assert "what others left is not looked for: Kubernetes does not answer" in told.words
+
+
 def test_a_full_disk_is_a_clear_error_and_leaves_nothing(ledger: Path) -> None:
     """A limit on the size of files stands for the full disk: the write itself fails, as it does there."""
     code = """
@@ -237,12 +257,12 @@ def alive(process: psutil.Process) -> bool:
 
 
 def test_a_backend_that_cannot_be_reaped_is_named(ledger: Path) -> None:
-    lease = leases.intend("kubernetes", leases.new_label())
+    lease = leases.intend("mainframe", leases.new_label())
     assert [result.fate for result in reaping.reap()] == [Fate.OWNED]
     dead = json.loads((ledger / f"{lease.label}.json").read_text())
     dead["owner"]["process_started"] = 1.0
     (ledger / f"{lease.label}.json").write_text(json.dumps(dead))
     (result,) = reaping.reap()
     assert result.fate is Fate.ELSEWHERE
-    assert "kubernetes" in result.words
-    assert json.loads((ledger / f"{lease.label}.json").read_text())["backend"] == "kubernetes"
+    assert "mainframe" in result.words
+    assert json.loads((ledger / f"{lease.label}.json").read_text())["backend"] == "mainframe"

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 def demo(
     folder: Annotated[Path, typer.Option(help="Where everything that it writes is kept.")] = Path(".demo"),
     report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the first sweep as one HTML file as well.", show_default=False),
-    ] = None,
+        str, typer.Option(metavar="FILE", help="Write the first sweep as one HTML file as well.", show_default=False)
+    ] = "",
 ) -> None:
     """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""
     from scalescope.cli import demo as demonstration

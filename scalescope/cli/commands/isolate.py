@@ -84,8 +84,8 @@ def _print(result: Isolated) -> None:
     console = stdout()
     console.print(notebook.render(result.isolation))
     finding = result.isolation.finding
-    if finding is not None and finding.remedy:
-        console.print(Text.assemble(("Fix: ", "bold"), f"{finding.remedy}."))
+    if finding is not None and finding.fix:
+        console.print(Text.assemble(("Fix: ", "bold"), f"{finding.fix}."))
     if result.confirmed:
         assert result.confirmation is not None
         lines = result.reproducer.text.count("\n")

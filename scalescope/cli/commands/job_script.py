@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from scalescope import clusters
 from scalescope.cli.carrying import start_prefect
 from scalescope.cli.options import Asked, Json, options
 from scalescope.cli.output import print_json
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.parameters import declared
@@ -26,18 +26,14 @@ def job_script(
     threads: Annotated[int, typer.Option(min=1, help="Threads of each worker.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Show the job script of a cluster. Nothing is submitted.
+    """Show the job script of a cluster, or its manifest on Kubernetes. Nothing is submitted.
 
-    What is known only when a sweep runs is in capitals: LABEL, FOLDER, SCHEDULER.
+    What is known only when a sweep runs is in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE.
     """
     spec = _spec(asked.over({"cluster": "slurm"})["cluster"])
-    if not isinstance(spec, JobQueueSpec):
-        raise UsageError(
-            f"a {spec.kind} cluster has no jobs", next_step="give a batch system, such as `--cluster slurm`"
-        )
     spec.check_size(workers, threads)
     text = _text(spec, workers, threads)
-    jobs = -(-workers // spec.job_workers)
+    jobs = -(-workers // getattr(spec, "job_workers", 1))
     if as_json:
         print_json({"cluster": spec.to_mapping(), "jobs": jobs, "job_script": text})
     else:
@@ -51,12 +47,16 @@ def _spec(given: object) -> ClusterSpec:
     return orchestrator.needed().cluster(str(given))
 
 
-def _text(spec: JobQueueSpec, workers: int, threads: int) -> str:
+def _text(spec: ClusterSpec, workers: int, threads: int) -> str:
     try:
-        from scalescope.clusters.jobqueue import script
-
-        return script.text(spec, workers, threads)
+        text = clusters.build(spec).submission(workers, threads)
     except ImportError as error:
         raise UsageError(
-            "job scripts cannot be written here", cause=str(error), next_step="install `scalescope[slurm]`"
+            "job scripts cannot be written here", cause=str(error), next_step=f"install `scalescope[{spec.extra}]`"
         ) from error
+    if not text:
+        raise UsageError(
+            f"a {spec.kind} cluster has no jobs",
+            next_step="give a batch system or Kubernetes, such as `--cluster slurm`",
+        )
+    return text

@@ -56,7 +56,9 @@ def reap(
     """Remove what killed runs left behind: cancel their jobs, pending ones too, end their processes, drop their leases.
 
     Only jobs of this user whose name and comment are exactly the label of a lease are touched. A lease whose run is
-    alive, or may be alive on another host, is left alone. Status 3 if something could not be removed.
+    alive, or may be alive on another host, is left alone. In the Kubernetes namespaces that these leases name, and that
+    of the current context, clusters of other hosts go too, once their own lease is over. Status 3 if something could
+    not be removed.
     """
     from scalescope.clusters import reaping
 

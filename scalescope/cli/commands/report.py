@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,9 +16,9 @@ from scalescope.run.parameters import Storage
 def report(
     asked: Asked,
     run: RunOrStudy = "latest",
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it: a path, or s3://BUCKET/FILE.")
+    ] = "report.html",
     trial: Annotated[
         str, typer.Option(metavar="KEY", help="Of a run: look into this trial, not the worst.", show_default=False)
     ] = "",

@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from scalescope.cli.carrying import open_store
 from scalescope.cli.options import Asked, Json, RunOrStudy, options
@@ -94,7 +95,7 @@ def _print_links(found: tuple[Link, ...]) -> None:
     from scalescope.report.links import lines
 
     if found:
-        print("", *lines(found), sep="\n")
+        stdout().print(Text("\n".join(["", *lines(found)])), soft_wrap=True)
 
 
 def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:

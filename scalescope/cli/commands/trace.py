@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,7 +28,7 @@ def trace(
         str, typer.Option(metavar="KEY", help="The trial, or the beginning of its key.", show_default=False)
     ] = "",
     output: Annotated[
-        Path | None,
+        str,
         typer.Option(
             "--output",
             "-o",
@@ -37,7 +36,7 @@ def trace(
             help="Where to (default: TRIAL.json.gz in this folder).",
             show_default=False,
         ),
-    ] = None,
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Write one trial as a trace for https://ui.perfetto.dev: every task on its worker thread."""
@@ -47,11 +46,11 @@ def trace(
     with open_store(asked.given.get("store", "")) as opened:
         found = opened.run(run)
         chosen = traces.choose(found.trials, found.verdict, point=point, trial=trial)
-        path = output or Path(f"{chosen.key}.json.gz")
+        path = output or f"{chosen.key}.json.gz"
         title = f"{found.sweep.workload}, {label(chosen.point)}, run {found.id}, trial {chosen.key}"
         count = traces.write(opened.tables(chosen, "tasks", "workers"), path, title=title)
     if as_json:
-        print_json({"run": found.id, "trial": chosen.key, "file": str(path), "events": count})
+        print_json({"run": found.id, "trial": chosen.key, "file": path, "events": count})
     else:
         print(f"{path}: {title}; {count:,} events")
         say("Open it at https://ui.perfetto.dev (it stays on your machine) or in chrome://tracing.", "dim")

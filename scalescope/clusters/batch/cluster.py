@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scalescope.clusters.jobqueue import script
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
 from scalescope.clusters.jobqueue.cluster import JobQueueCluster
 from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.errors import ClusterError, JobsEnded
@@ -35,7 +35,7 @@ class BatchCluster(JobQueueCluster):
 
     def _check(self) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
-            job = script.job(self.spec, script.Request("0", 1, 1, folder=folder))
+            job = script.job(self.spec, Request("0", 1, 1, folder=folder))
         self._cancel_command = job.cancel_command
         for command in (job.submit_command, job.cancel_command):
             name = shlex.split(command)[0]

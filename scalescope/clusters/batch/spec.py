@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from typing import Annotated, Any, ClassVar
 
-from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec
+from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, Request
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
@@ -23,7 +23,7 @@ _REQUEST = Text(
 )
 _QUEUE = ("queue", Annotated[str, NAME("Name of the queue; empty is the default queue.")], "")
 _RESOURCES = ("resource_spec", Annotated[str, _REQUEST], "")
-_DISK = ("disk_mb", Annotated[int, Parameter("Disk per job in MiB.", minimum=1)], 1024)
+_DISK = ("disk_mb", Annotated[int, Parameter("Disk per job in MiB.", title="Disk per job, MiB", minimum=1)], 1024)
 
 Options = dict[str, Any]
 
@@ -41,9 +41,9 @@ class BatchSpec(JobQueueSpec):
             if "=" not in directive:
                 raise InvalidField("cluster.directives_add", directive, "NAME = VALUE")
 
-    def job_options(self, workers: int, label: str) -> Options:
+    def job_options(self, request: Request) -> Options:
         """As its system wants it."""
-        return self.system.options(self, label)
+        return self.system.options(self, request.label)
 
 
 @dataclass(frozen=True)

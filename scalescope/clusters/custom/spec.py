@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from scalescope.errors import InvalidField
-from scalescope.model import fields
-from scalescope.model.cluster import START_TIMEOUT, ClusterSpec, Text
+from scalescope.model.cluster import START_TIMEOUT, ClusterSpec, Text, json_mapping
 from scalescope.model.parameters import Parameter
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*").fullmatch
@@ -43,7 +41,7 @@ class CustomSpec(ClusterSpec):
 
     def __post_init__(self) -> None:
         for name in ("arguments", "secrets"):
-            object.__setattr__(self, name, _json_mapping(f"cluster.{name}", getattr(self, name)))
+            object.__setattr__(self, name, json_mapping(f"cluster.{name}", getattr(self, name)))
         super().__post_init__()
         for name in self.arguments:
             if _SECRET.search(name):
@@ -58,14 +56,6 @@ class CustomSpec(ClusterSpec):
                 raise InvalidField(f"cluster.secrets.{name}", variable, "the name of an environment variable")
             if name in self.arguments:
                 raise InvalidField(f"cluster.secrets.{name}", variable, "an argument that is not in cluster.arguments")
-
-
-def _json_mapping(where: str, value: object) -> dict[str, Any]:
-    try:
-        parsed = json.loads(value) if isinstance(value, str) else value
-        return dict(json.loads(json.dumps(fields.mapping(where, parsed), allow_nan=False)))
-    except (TypeError, ValueError) as error:
-        raise InvalidField(where, value, f"a mapping that JSON can carry ({error})") from error
 
 
 SPECS = (CustomSpec,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -28,6 +29,33 @@ _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
 @dataclass(frozen=True)
+class Request:
+    """A job to write.
+
+    Attributes:
+        name: Of the job within its cluster; its workers are `NAME-0`, `NAME-1` and so on.
+        workers: Dask workers in it.
+        threads: Of each worker.
+        label: Name of the jobs of the cluster, in the queue.
+        address: Of the scheduler.
+        folder: Of the cluster, which the nodes see as well (`scalescope.clusters.jobqueue.folder`).
+        dask_cuda: Whether `dask cuda worker` starts the workers.
+        begin: When it may start at the earliest, as the system writes it; empty is at once.
+        imports: A folder from which its workers may import, too.
+    """
+
+    name: str
+    workers: int
+    threads: int
+    label: str = "scalescope-LABEL"
+    address: str = "tls://SCHEDULER:0"
+    folder: str = "FOLDER"
+    dask_cuda: bool = False
+    begin: str = ""
+    imports: str = ""
+
+
+@dataclass(frozen=True)
 class JobQueueSpec(ClusterSpec):
     """Workers in jobs. A field that is left empty takes the site's value from Dask's configuration, if any.
 
@@ -47,17 +75,25 @@ class JobQueueSpec(ClusterSpec):
     memory_required: ClassVar[bool] = True
 
     account: Annotated[str, NAME("Who pays for the jobs.")] = ""
-    walltime: Annotated[str, Parameter("Time limit of a job, such as 02:00:00; in YAML, write it in quotes.")] = (
-        "01:00:00"
-    )
+    walltime: Annotated[
+        str,
+        Parameter("Time limit of a job, such as 02:00:00; in YAML, write it in quotes.", title="Time limit of a job"),
+    ] = "01:00:00"
     cores: Annotated[
-        int, Parameter("Cores per job; 0 is a core for every thread of its workers.", minimum=0, maximum=4096)
+        int,
+        Parameter(
+            "Cores per job; 0 is a core for every thread of its workers.",
+            title="Cores per job",
+            minimum=0,
+            maximum=4096,
+        ),
     ] = 0
     memory_mb: Annotated[
         int,
         Parameter(
             "Memory per job in MiB, shared evenly by its workers. On Slurm 0 leaves it to the system, and the workers "
             "have no limit of their own.",
+            title="Memory per job, MiB",
             minimum=0,
         ),
     ] = 0
@@ -69,6 +105,7 @@ class JobQueueSpec(ClusterSpec):
         Parameter(
             "Processes of a job that its workers share; 0 is one for each worker. Workers of one process share an "
             "interpreter lock: for large numbers of workers that hardly compute.",
+            title="Processes per job",
             minimum=0,
             maximum=1024,
         ),
@@ -86,18 +123,29 @@ class JobQueueSpec(ClusterSpec):
             "folder."
         ),
     ] = ""
-    python: Annotated[str, _PLAIN_PATH("Interpreter in the jobs; empty is the driver's.")] = ""
+    python: Annotated[
+        str, _PLAIN_PATH("Interpreter in the jobs; empty is the driver's.", title="Python interpreter")
+    ] = ""
     prologue: Annotated[
         tuple[str, ...], _LINES("Shell lines to run before the workers, such as `module load cuda`.")
     ] = ()
     directives_add: Annotated[
-        tuple[str, ...], _LINES("Further directives, as the system writes them, such as --nice=100.")
+        tuple[str, ...],
+        _LINES("Further directives, as the system writes them, such as --nice=100.", title="Further directives"),
     ] = ()
     directives_skip: Annotated[
-        tuple[str, ...], _LINES("Directives to leave out: all that contain one of these texts.")
+        tuple[str, ...],
+        _LINES("Directives to leave out: all that contain one of these texts.", title="Directives to leave out"),
     ] = ()
-    lifetime_s: Annotated[float, Parameter("Seconds after which a worker ends by itself; 0 is never.", minimum=0)] = 0.0
-    lifetime_stagger_s: Annotated[float, Parameter("Seconds by which these ends are spread.", minimum=0)] = 0.0
+    lifetime_s: Annotated[
+        float,
+        Parameter(
+            "Seconds after which a worker ends by itself; 0 is never.", title="Lifetime of a worker, s", minimum=0
+        ),
+    ] = 0.0
+    lifetime_stagger_s: Annotated[
+        float, Parameter("Seconds by which these ends are spread.", title="Spread of lifetimes, s", minimum=0)
+    ] = 0.0
     tls: Annotated[
         bool, Parameter("Encrypt all connections between Dask's processes, and prove both sides.", title="TLS")
     ] = True
@@ -108,7 +156,10 @@ class JobQueueSpec(ClusterSpec):
     replace_jobs: Annotated[
         int,
         Parameter(
-            "Jobs that may take the place of lost ones, before the cluster counts as broken.", minimum=0, maximum=10_000
+            "Jobs that may take the place of lost ones, before the cluster counts as broken.",
+            title="Replacement jobs",
+            minimum=0,
+            maximum=10_000,
         ),
     ] = 16
 
@@ -168,14 +219,13 @@ class JobQueueSpec(ClusterSpec):
         """Seconds in the queue and seconds to start."""
         return self.queue_timeout_s + self.start_timeout_s
 
-    @abstractmethod
-    def job_options(self, workers: int, label: str) -> dict[str, Any]:
-        """What the class of dask-jobqueue is called with besides what it is for all systems.
+    def job_memory_mb(self, workers: int) -> int:
+        """Memory of a job of so many workers in MiB: of one with fewer than a full one, its share."""
+        return math.ceil(self.memory_mb * workers / self.job_workers)
 
-        Args:
-            workers: Of the job; fewer than `job_workers` in the last one of a point.
-            label: Name of the jobs.
-        """
+    @abstractmethod
+    def job_options(self, request: Request) -> dict[str, Any]:
+        """What the class of dask-jobqueue is called with besides what it is for all systems."""
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:
         """Refuse more threads than a job has cores.

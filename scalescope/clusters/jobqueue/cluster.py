@@ -21,10 +21,10 @@ from distributed.deploy.spec import SpecCluster
 from scalescope import leases
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.jobqueue import script
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
 from scalescope.clusters.jobqueue.folder import ClusterFolder
-from scalescope.clusters.jobqueue.supervisor import Supervisor
 from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.supervisor import Supervisor, cancel_everything
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._serial = 0
         self._replaced = 0
         self._workers, self._threads = 0, 1
-        self._waited_s = 0.0
+        self._waited_s = self._held_s = self._held_worker_s = 0.0
+        self._begin = ""
         self._script = ""
         self._failed = False
         self._lost = ""
@@ -177,9 +178,14 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             "jobs": [{"id": job.id, "workers": job.workers} for job in self._jobs],
             "jobs_replaced": self._replaced,
             "waited_for_workers_s": round(self._waited_s, 3),
+            "held_worker_s": round(self._held_worker_s, 3),
             "job_script": self._script,
             **self._facts_of_jobs(),
         }
+
+    def submission(self, workers: int, threads_per_worker: int) -> str:
+        """The job script of a full job."""
+        return script.text(self.spec, workers, threads_per_worker)
 
     # ---------------------------------------------------------------- sizes
 
@@ -194,6 +200,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self.spec.check_size(workers, threads_per_worker)
         self._workers, self._threads = workers, threads_per_worker
         began = time.monotonic()
+        self._held_s = self._held_worker_s = 0.0
         try:
             missing = self._keep(self._layout(workers))
             self._submit(missing)
@@ -214,11 +221,12 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         missing = Counter(layout)
         present = self._present()
         busy = self._busy() if self._lost else set()
+        stale = bool(self._lost) and self._is_stale()
         kept, unwanted, lost = [], [], []
         for job in self._jobs:
             if present[job.name] != job.workers:
                 lost.append(job)
-            elif job.threads == self._threads and missing[job.workers] and job.name not in busy:
+            elif not stale and job.threads == self._threads and missing[job.workers] and job.name not in busy:
                 missing[job.workers] -= 1
                 kept.append(job)
             else:
@@ -243,11 +251,12 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         jobs = [self._job(size, self._threads) for size in sizes]
         self._script = jobs[0].job_script()
         for size, job, number in self._send(sizes, jobs):
+            self._lease = leases.renew(self._lease, jobs=[*self._lease.details.get("jobs", ()), number])
             self._jobs.append(_Job(number, job.name, size, self._threads))
 
     def _job(self, workers: int, threads: int) -> Any:
         self._serial += 1
-        request = script.Request(
+        request = Request(
             name=str(self._serial),
             workers=workers,
             threads=threads,
@@ -255,6 +264,8 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             address=self._cluster().scheduler_address,
             folder=str(self._folder.path),
             dask_cuda=script.uses_dask_cuda(self.spec),
+            begin=self._begin,
+            imports=self.folder,
         )
         return script.job(self.spec, request)
 
@@ -263,11 +274,17 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     def _arrive(self) -> None:
         """Wait until exactly the workers of our jobs are there."""
         said, said_at, started_at = "", 0.0, time.monotonic()
+        looked_at = started_at
         while (present := self._present()) != (expected := Counter({job.name: job.workers for job in self._jobs})):
             arrived = sum((present & expected).values())
             now = time.monotonic()
+            self._held_s += (now - looked_at) * bool(arrived)
+            self._held_worker_s += (now - looked_at) * arrived
+            looked_at = now
             try:
                 waiting = self._explain(arrived)
+                if waiting is not None and waiting.in_queue and arrived:
+                    self._hold(waiting)
             except JobsEnded as error:
                 self._replace(error)
                 started_at = now
@@ -338,7 +355,14 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the jobs; when workers are lost, say why, and end the trial: it would wait for them in vain."""
-        supervisor = Supervisor(self._cluster(), self._workers, self._explain, self._incomplete)
+        dask = self._cluster()
+        supervisor = Supervisor(
+            self._workers,
+            arrived=lambda: sum(each.status == Status.running for each in list(dask.scheduler.workers.values())),
+            explain=self._explain,
+            missing=self._incomplete,
+            cancel=lambda: dask.sync(cancel_everything, dask.scheduler),
+        )
         self._lost = ""
         with supervisor:
             yield
@@ -399,6 +423,17 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         Raises:
             ClusterError: They will not come.
         """
+
+    def _hold(self, waiting: Waiting) -> None:
+        """Decide whether workers that have come go on to wait for jobs that still queue.
+
+        Raises:
+            ClusterError: They have waited for as long as they may.
+        """
+
+    def _is_stale(self) -> bool:
+        """Whether the time limit has ended jobs in the last trial, as it soon will those beside them."""
+        return False
 
     def _await_none(self, timeout_s: float) -> str:
         """Wait until no job of this cluster is left; returns which are, as far as the system can be asked."""

@@ -6,18 +6,16 @@ dask-jobqueue writes the script of each system; here it is told what to write.
 from __future__ import annotations
 
 import importlib.util
-import math
 import shlex
 import sys
 import tempfile
 import warnings
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import dask
 
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -27,29 +25,6 @@ REACH = "importable/scalescope/clusters/jobqueue/reach.py"
 DASK_CUDA = "dask cuda worker"
 DEATH_TIMEOUT_S = 60
 """Seconds after which a worker that finds no scheduler ends."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A job to write.
-
-    Attributes:
-        name: Of the job within its cluster; its workers are `NAME-0`, `NAME-1` and so on.
-        workers: Dask workers in it.
-        threads: Of each worker.
-        label: Name of the jobs of the cluster, in the queue.
-        address: Of the scheduler.
-        folder: Of the cluster, which the nodes see as well (`scalescope.clusters.jobqueue.folder`).
-        dask_cuda: Whether `dask cuda worker` starts the workers.
-    """
-
-    name: str
-    workers: int
-    threads: int
-    label: str = "scalescope-LABEL"
-    address: str = "tls://SCHEDULER:0"
-    folder: str = "FOLDER"
-    dask_cuda: bool = False
 
 
 def has_dask_cuda() -> bool:
@@ -71,7 +46,7 @@ def job(spec: JobQueueSpec, request: Request) -> Job:
         "name": request.name,
         "job_name": request.label,
         "cores": cores,
-        "memory": f"{_memory_mb(spec, request) or 1}MiB",
+        "memory": f"{spec.job_memory_mb(request.workers) or 1}MiB",
         "processes": request.workers,
         "nanny": False,
         "interface": spec.interface or None,
@@ -85,9 +60,9 @@ def job(spec: JobQueueSpec, request: Request) -> Job:
         "log_directory": f"{request.folder}/logs",
         "python": shlex.quote(spec.python or sys.executable),
     }
-    options |= spec.job_options(request.workers, request.label)
-    # dask-jobqueue would take a death timeout from the configuration, and `dask cuda worker` knows no such option.
-    config = {f"jobqueue.{spec.kind}.death-timeout": None}
+    options |= spec.job_options(request)
+    # dask-jobqueue would take these from the configuration; `dask cuda worker` knows no death timeout.
+    config = {f"jobqueue.{spec.kind}.{name}": None for name in ("death-timeout", "log-directory")}
     with warnings.catch_warnings(), dask.config.set(config):
         warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, which docs/clusters.md tells of
         return job_class(**options)
@@ -126,11 +101,6 @@ def uses_dask_cuda(spec: JobQueueSpec) -> bool:
 # ------------------------------------------------------------------ parts that all systems share
 
 
-def _memory_mb(spec: JobQueueSpec, request: Request) -> int:
-    """Of a job with fewer workers than a full one, its share."""
-    return math.ceil(spec.memory_mb * request.workers / spec.job_workers)
-
-
 def _local_directory(spec: JobQueueSpec, *, dask_cuda: bool) -> str | None:
     if spec.local_directory:
         return f'"{spec.local_directory}"'
@@ -165,9 +135,10 @@ def _credentials(spec: JobQueueSpec, request: Request) -> list[str]:
 def _prologue(spec: JobQueueSpec, request: Request) -> list[str]:
     """The user's lines, then what lets the workers find this package, Dask's configuration and the scheduler."""
     folder, python = shlex.quote(request.folder), shlex.quote(spec.python or sys.executable)
+    imports = f":{shlex.quote(request.imports)}" if request.imports else ""
     return [
         *spec.prologue,
-        f'export PYTHONPATH={folder}/importable"${{PYTHONPATH:+:$PYTHONPATH}}"',
+        f'export PYTHONPATH={folder}/importable{imports}"${{PYTHONPATH:+:$PYTHONPATH}}"',
         f'export DASK_INTERNAL_INHERIT_CONFIG="$(cat {folder}/dask.config)"',
         f"{python} -I -S {folder}/{REACH} {' '.join([request.address, *_credentials(spec, request)])} || exit $?",
     ]

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import time
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
@@ -14,7 +13,8 @@ import distributed
 import psutil
 from distributed.core import Status
 
-from scalescope.clusters.base import Cluster, LogTail
+from scalescope.clusters import guard
+from scalescope.clusters.base import NANNIES_CONFIG, Cluster, LogTail
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
@@ -33,7 +33,7 @@ _LOG_LINES = 12
 class LocalCluster(Cluster[LocalSpec]):
     """A scheduler in this process, and one process per worker, each watched by a nanny.
 
-    Everything listens on the loopback interface only, and there is no dashboard.
+    Everything listens on the loopback interface only, for this user only; HTTP servers serve nothing.
     """
 
     shows: ClassVar[str] = (
@@ -43,8 +43,7 @@ class LocalCluster(Cluster[LocalSpec]):
         "more workers than it has cores for: they share its cores, its memory bandwidth and one loopback network"
     )
 
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h"})
-    """Nannies bring workers back; the cluster must not end a nanny that is slow at it."""
+    dask_config: ClassVar[Mapping[str, Any]] = NANNIES_CONFIG
     nannies: ClassVar[bool] = True
 
     def __init__(self, spec: LocalSpec, *, seed: int = 0) -> None:
@@ -62,6 +61,7 @@ class LocalCluster(Cluster[LocalSpec]):
             ClusterError: It did not start.
         """
         self._log.attach()
+        guard.install()
         try:
             self._dask = distributed.LocalCluster(
                 n_workers=0,
@@ -125,7 +125,7 @@ class LocalCluster(Cluster[LocalSpec]):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return {
             **super().facts(),
-            "layout": "one process per worker, with nannies; scheduler in the driver; tcp on loopback",
+            "layout": f"one process per worker, with nannies; scheduler in the driver; loopback, {guard.words()}",
             "workers": self._workers,
             "threads_per_worker": self._threads,
             "memory_limit_mb": self.spec.memory_limit_mb,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any, ClassVar
 
 import distributed
+from distributed.core import connect
 from distributed.security import Security
 
 from scalescope.clusters.scheduler.spec import SchedulerSpec
@@ -25,7 +27,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         Raises:
             ClusterError: It does not answer, or the files of TLS cannot be read.
         """
-        self._observer = self._connect()
+        self._observer = self.connect()
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         """See that it has exactly these workers.
@@ -48,7 +50,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
     def client(self) -> distributed.Client:
         """A further client of it."""
         self._open()
-        return self._connect()
+        return self.connect()
 
     def close(self) -> None:
         """Disconnect; scheduler and workers stay."""
@@ -66,20 +68,19 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
     def _not_open(self) -> ClusterError:
         return ClusterError("not connected to the scheduler", next_step="call `open` first; it may have been closed")
 
-    def _connect(self) -> distributed.Client:
-        spec = self.spec
-        security = None
-        if spec.tls_ca_file:
-            security = Security(
-                tls_ca_file=os.path.expanduser(spec.tls_ca_file),
-                tls_client_cert=os.path.expanduser(spec.tls_cert),
-                tls_client_key=os.path.expanduser(spec.tls_key),
-                require_encryption=True,
-            )
+    def connect(self) -> distributed.Client:
+        """A client of it, for whoever closes it.
+
+        Raises:
+            ClusterError: It does not answer, or the files of TLS cannot be read.
+        """
+        spec, security = self.spec, self.security()
         place = {"scheduler_file": os.path.expanduser(spec.scheduler_file)} if spec.scheduler_file else {}
         try:
             if place and not os.path.exists(place["scheduler_file"]):  # a client waits for it forever
                 raise FileNotFoundError(f"there is no file {place['scheduler_file']}")
+            if spec.address:
+                asyncio.run(_answers(spec.address, security or Security(), spec.start_timeout_s))
             return distributed.Client(
                 spec.address or None, **place, security=security, timeout=spec.start_timeout_s, set_as_default=False
             )
@@ -91,8 +92,30 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
                 next_step="check that it runs and can be reached from here; with tls:// give the three files of TLS",
             ) from error
 
+    def security(self) -> Security | None:
+        """What the files of TLS make; None where Dask's configuration is to say it."""
+        spec = self.spec
+        if not spec.tls_ca_file:
+            return None
+        return Security(
+            tls_ca_file=os.path.expanduser(spec.tls_ca_file),
+            tls_client_cert=os.path.expanduser(spec.tls_cert),
+            tls_client_key=os.path.expanduser(spec.tls_key),
+            require_encryption=True,
+        )
+
     def _where(self) -> str:
         return self.spec.address or self.spec.scheduler_file
+
+
+async def _answers(address: str, security: Security, timeout_s: float) -> None:
+    """Wait for the answer of a scheduler: a client waits forever for one that takes connections and says nothing."""
+    try:
+        connected = connect(address, timeout=0.9 * timeout_s, **security.get_connection_args("client"))
+        comm = await asyncio.wait_for(connected, timeout_s)
+    except TimeoutError:
+        raise TimeoutError(f"it takes connections, and says nothing for {timeout_s:g} s") from None
+    comm.abort()
 
 
 CLUSTER = SchedulerCluster

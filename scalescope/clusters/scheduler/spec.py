@@ -25,9 +25,11 @@ class SchedulerSpec(ClusterSpec):
     scheduler_file: Annotated[
         str, WORD("The file that `dask scheduler --scheduler-file` wrote, in place of the address.")
     ] = ""
-    tls_ca_file: Annotated[str, WORD("Certificate of the authority that both sides trust.")] = ""
-    tls_cert: Annotated[str, WORD("File of this side's certificate.")] = ""
-    tls_key: Annotated[str, WORD("File of its private key.")] = ""
+    tls_ca_file: Annotated[
+        str, WORD("Certificate of the authority that both sides trust.", title="TLS authority file")
+    ] = ""
+    tls_cert: Annotated[str, WORD("File of this side's certificate.", title="TLS certificate file")] = ""
+    tls_key: Annotated[str, WORD("File of its private key.", title="TLS key file")] = ""
     start_timeout_s: Annotated[
         float, Parameter("Seconds within which it must answer and have the workers.", minimum=1)
     ] = 30.0

@@ -12,7 +12,11 @@ events does not depend on how fast or how busy the host is.
 Each actor has a time of its own, never behind the event that woke it: CPU seconds that are charged to it advance it
 while the rest of the simulation stands still, and its next sleep starts from there.
 
-An actor that blocks on something the clock cannot see (a contended `Lock`, a pipe, a subprocess) is noticed by its lack
+An actor that waits for what is outside of the simulation (another process, a socket, sleep in C) is noticed by the
+system call in which it sleeps. The clock stands still meanwhile, up to `ELSEWHERE_S`, and the real seconds are charged
+to that actor. Waits below `_STALL_CHECK_S` are not noticed.
+
+An actor that blocks on something else the clock cannot see (a contended `Lock`), or for longer, is noticed by its lack
 of CPU progress, set aside, and counted (`Clock.outside`); the clock waits `PATIENCE_S` real seconds for it, and then
 goes on without it.
 """
@@ -22,6 +26,8 @@ from __future__ import annotations
 import _thread
 import heapq
 import itertools
+import os
+import platform
 import threading
 import time
 from collections import deque
@@ -40,6 +46,9 @@ EPOCH = 1_000_000_000.0
 PATIENCE_S = 2.0
 """Real seconds that the clock stands still for an actor that blocks outside the simulation."""
 
+ELSEWHERE_S = 10.0
+"""Real seconds that the clock stands still for an actor that waits for another process, a socket or a timer."""
+
 SETTLE_S = 0.001
 """An actor whose own time is further ahead than this catches up before others see what it does."""
 
@@ -47,6 +56,17 @@ _STALL_CHECK_S = 0.05
 _STALL_CHECKS = 6
 
 _RUNNING, _RUNNABLE, _WAITING, _DONE = range(4)
+
+_READ = {"x86_64": 0, "aarch64": 63}.get(platform.machine(), -1)
+_WAITS = {
+    # poll, select, nanosleep, connect, accept, recvfrom, recvmsg, wait4, clock_nanosleep, epoll_wait, waitid, pselect6,
+    # ppoll, epoll_pwait, accept4
+    "x86_64": (7, 23, 35, 42, 43, 45, 47, 61, 230, 232, 247, 270, 271, 281, 288),
+    # epoll_pwait, pselect6, ppoll, waitid, nanosleep, clock_nanosleep, accept, connect, recvfrom, recvmsg, accept4,
+    # wait4
+    "aarch64": (22, 72, 73, 95, 101, 115, 202, 203, 207, 212, 242, 260),
+}.get(platform.machine(), ())
+"""System calls of Linux in which a thread waits for another process, a socket or a timer; `read` does of some files."""
 
 
 class Actor:
@@ -56,18 +76,23 @@ class Actor:
         name: For messages.
         charging: Whether its CPU time is charged to its own time.
         locks: How many locks it holds that the kernel takes as well (`scalescope.clusters.simulated.locks`).
+        elsewhere: Whether it was seen to wait outside of the simulation in this turn.
+        passed: Called in its thread before and after each wait.
     """
 
     __slots__ = (
         "_local",
         "_mark",
+        "_turn",
         "charging",
         "detached_at",
+        "elsewhere",
         "finished",
         "go",
         "locks",
         "name",
         "native_id",
+        "passed",
         "state",
         "thread_id",
         "ticket",
@@ -77,6 +102,7 @@ class Actor:
         self.name = name
         self.charging = charging
         self.locks = 0
+        self.passed: Callable[[], object] | None = None
         self.state = _RUNNABLE
         self.go = _thread.allocate_lock()
         self.go.acquire()
@@ -85,11 +111,17 @@ class Actor:
         self.finished: threading.Event | None = None  # set by `adopt`, for those who join the thread
         self.native_id = 0
         self.thread_id = 0
+        self.elsewhere = False
         self._local = local
         self._mark = 0.0
+        self._turn = (0.0, 0.0)
 
     def time(self) -> float:
         """Its own virtual time in seconds."""
+        if self.elsewhere:  # the real seconds of this turn in which it did not compute
+            self.elsewhere, (began, computed) = False, self._turn
+            self._turn = real_monotonic(), thread_time()
+            self._local += max(self._turn[0] - began - (self._turn[1] - computed), 0.0)
         if self.charging:
             return self._local + (thread_time() - self._mark)
         return self._local
@@ -99,9 +131,11 @@ class Actor:
         self._local = self.time()
 
     def resume(self) -> None:
-        """Start counting CPU seconds; called in its own thread."""
+        """Start counting seconds; called in its own thread."""
+        computed = thread_time()
+        self._turn = real_monotonic(), computed
         if self.charging:
-            self._mark = thread_time()
+            self._mark = computed
 
     def rewind(self) -> None:
         """Set its time back to 0."""
@@ -415,6 +449,10 @@ class Clock:
         self._give_back(actor)
 
     def _block(self, actor: Actor, wake: float | None, waiter: Waiter | None = None) -> None:
+        if actor.passed is not None:
+            actor.pause()  # so that its time has all that this turn cost
+            actor.resume()
+            actor.passed()
         actor.pause()
         with self._mutex:
             if waiter is not None and waiter.released:
@@ -427,6 +465,8 @@ class Clock:
         self._give_back(actor)
         actor.go.acquire()
         actor.resume()
+        if actor.passed is not None:
+            actor.passed()
 
     def _return_from_outside(self, actor: Actor) -> None:
         """An actor that blocked outside the simulation has missed what passed meanwhile."""
@@ -450,8 +490,14 @@ class Clock:
         actor.go.release()
         if self._returned.acquire(True, _STALL_CHECK_S):
             return
-        stalled, before = 0, _progress(actor)
-        while not self._returned.acquire(True, _STALL_CHECK_S):
+        stalled, before, given = 0, _progress(actor), real_monotonic()
+        while True:
+            if _waits_elsewhere(actor):
+                actor.elsewhere = True
+                if real_monotonic() - given < ELSEWHERE_S:
+                    stalled = 0
+            if self._returned.acquire(True, _STALL_CHECK_S):
+                return
             after = _progress(actor)
             stalled = stalled + 1 if after is not None and after == before else 0
             before = after
@@ -535,6 +581,18 @@ def _progress(actor: Actor) -> tuple[str, float] | None:
         return state, time.clock_gettime(time.pthread_getcpuclockid(actor.thread_id))
     except (OSError, AttributeError):
         return None
+
+
+def _waits_elsewhere(actor: Actor) -> bool:
+    """Whether an actor's thread waits for another process, a socket or a timer; False where the system does not say."""
+    try:
+        with open(f"/proc/self/task/{actor.native_id}/syscall") as file:
+            number, *arguments = file.read().split()
+        if int(number) != _READ:
+            return int(number) in _WAITS
+        return os.readlink(f"/proc/self/fd/{int(arguments[0], 16)}").startswith(("pipe:", "socket:"))
+    except (OSError, ValueError, IndexError):  # it runs, or has ended
+        return False
 
 
 CLOCK = Clock()

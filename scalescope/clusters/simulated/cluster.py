@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -139,6 +139,17 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             finally:
                 actor.pause()
                 actor.charging = self._charging = False
+
+    @contextmanager
+    def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
+        """Time passes where an actor waits; CPU seconds that are charged to it are looked at there, too."""
+        actor = CLOCK.actor()
+        assert actor is not None
+        actor.passed = passed
+        try:
+            yield True
+        finally:
+            actor.passed = None
 
     def time(self) -> float:
         """Virtual seconds since the clock's epoch."""

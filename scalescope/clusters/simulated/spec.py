@@ -19,6 +19,7 @@ _TASK_COST = Parameter(
 _SCHEDULER_US = Parameter(
     "Scheduler CPU per task transition in microseconds; empty takes this host's calibration (`scalescope calibrate`), "
     "or else the built-in reference.",
+    title="Scheduler cost per transition, µs",
     minimum=0,
     maximum=1_000_000,
 )
@@ -37,12 +38,18 @@ class SimulatedSpec(ClusterSpec):
 
     task_cost: Annotated[Literal["auto", "none", "cpu", "recorded"], _TASK_COST] = "auto"
     durations: Annotated[
-        Mapping[str, float] | None, Parameter('Seconds per task prefix, for task cost "recorded" only.')
+        Mapping[str, float] | None,
+        Parameter('Seconds per task prefix, for task cost "recorded" only.', title="Durations of tasks, s"),
     ] = None
     scheduler_us: Annotated[float | None, _SCHEDULER_US] = None
     worker_us: Annotated[
         float | None,
-        Parameter("Worker CPU per task in microseconds; empty as for the scheduler.", minimum=0, maximum=1_000_000),
+        Parameter(
+            "Worker CPU per task in microseconds; empty as for the scheduler.",
+            title="Worker cost per task, µs",
+            minimum=0,
+            maximum=1_000_000,
+        ),
     ] = None
 
     def __post_init__(self) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.clusters.jobqueue.cluster import JobQueueCluster
 from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.clusters.slurm.watch import Watch
-from scalescope.errors import ClusterError
+from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.jobs import Shape
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
 SUBMISSIONS = 8
 """Submissions at the same time."""
 
+T = TypeVar("T")
+
 _logger = logging.getLogger(__name__)
 
 
 class SlurmCluster(JobQueueCluster):
     """Workers in jobs of Slurm, which is asked through its own commands why they do not come."""
+
+    spec: SlurmSpec
 
     def __init__(self, spec: SlurmSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
@@ -34,36 +40,88 @@ class SlurmCluster(JobQueueCluster):
             self.label, log_directory=self._folder.logs, run=self._run, queue_timeout_s=spec.queue_timeout_s
         )
 
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """As for all batch systems; the time that its jobs may wait begins anew with each point."""
+        self._watch.begin()
+        super().scale(workers, threads_per_worker)
+
     def _check(self) -> dict[str, str]:
-        return slurm_jobs.lease_details(run=self._run)
+        return self._patiently(lambda: slurm_jobs.lease_details(run=self._run))
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        return slurm_jobs.patiently(ask, says=self.report, stopped=self._closing)
 
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
-        """Submit each script over standard input, after Slurm has checked one without taking it."""
-        slurm_jobs.check_submission(jobs[0].job_script(), run=self._run)
+        """Submit each script over standard input, if the partition can ever hold all jobs at the same time."""
+        self._patiently(lambda: self._check_room(sizes))
 
         def submit(job: Job) -> str:
-            return "" if self._closing.is_set() else self._sbatch(job.job_script())
+            number = "" if self._closing.is_set() else self._sbatch(job)
+            self._watch.expect([number] if number else [])
+            return number
 
         with ThreadPoolExecutor(SUBMISSIONS, thread_name_prefix="sbatch") as pool:
             futures = [pool.submit(submit, job) for job in jobs]
             try:
                 for size, job, future in zip(sizes, jobs, futures, strict=True):
                     if number := future.result():
-                        self._watch.expect([number])
                         yield size, job, number
+            except JobsEnded as error:
+                wait(futures)
+                error.ends_run = not self._watch.expected  # else there are too many of them: smaller points may go
+                raise
             finally:
                 for future in futures:
                     future.cancel()
 
-    def _sbatch(self, text: str) -> str:
-        done = self._run(("sbatch", "--parsable"), text)
-        if done.returncode:
-            raise slurm_jobs.refused(done.stderr, text)
-        return done.stdout.strip().split(";")[0]
+    def _check_room(self, sizes: Sequence[int]) -> None:
+        """Refuse more jobs than fit into the partition when nobody else is there: the last would never come."""
+        workers = max(sizes)
+        asked = Shape(
+            self.spec.cores or workers * self._threads,
+            self.spec.job_memory_mb(workers),
+            workers if self.spec.gpus else 0,
+        )
+        room = slurm_jobs.room(self.spec.partition, asked, run=self._run)
+        alike = [size for size in (*sizes, *(job.workers for job in self._jobs)) if size == workers]
+        if room and len(alike) > room:  # where there is none for one, sbatch says more
+            raise JobsEnded(
+                f"{len(alike)} jobs of {asked} never run at the same time: there is room for {room} of them",
+                where=f"{self._workers} workers, {self.spec.partition or 'default partition'}",
+                cause="all its nodes together are too small, whoever else uses them",
+                next_step=f"ask for at most {room * workers} workers; `sinfo -N -o '%N %c %m %G'` shows the nodes",
+            )
+
+    def _sbatch(self, job: Job) -> str:
+        """Submit a job; after a submission without an answer it is looked for first.
+
+        That twice, for a controller that wakes up obeys in any order what it was told meanwhile.
+        """
+        looks = 0
+
+        def submit() -> str:
+            nonlocal looks
+            for _ in range(looks):
+                if number := self._arrived(job.name):
+                    return number
+                self._closing.wait(slurm_jobs.AGAIN_S)
+            looks = 2
+            return slurm_jobs.submit(job.job_script(), run=self._run)
+
+        return self._patiently(submit)
+
+    def _arrived(self, name: str) -> str:
+        """Number of the job whose logs begin with this name; empty where Slurm has none."""
+        for job in slurm_jobs.find([self.label], run=self._run):
+            if job.id not in self._watch.expected:
+                errors = slurm_jobs.details(job.id, run=self._run).get("StdErr", "")
+                if os.path.basename(errors).startswith(f"{name}-"):
+                    return job.id
+        return ""
 
     def _cancel(self, job_ids: Sequence[str]) -> None:
         self._watch.dismiss(job_ids)
-        slurm_jobs.cancel(job_ids, self.label, run=self._run)
+        self._patiently(lambda: slurm_jobs.cancel(job_ids, self.label, run=self._run))
 
     def _cancel_all(self) -> None:
         """Where Slurm does not answer, that is logged and left to `scalescope reap`."""
@@ -97,10 +155,45 @@ class SlurmCluster(JobQueueCluster):
         return {job.id: job.nodes for job in self._watch.jobs()}
 
     def _facts_of_jobs(self) -> dict[str, Any]:
-        return {"slurm": self._watch.facts()} if self._watch.expected else {}
+        if not self._watch.expected:
+            return {}
+        return {"slurm": self._watch.facts(), "walltime_reached": bool(self._lost) and self._watch.timed_out}
+
+    def _is_stale(self) -> bool:
+        return self._watch.timed_out
 
     def _explain(self, arrived: int) -> Waiting | None:
-        return self._watch.check(self._workers, arrived)
+        waiting = self._watch.check(self._workers, arrived)
+        if doubled := self._watch.unexpected():  # Slurm obeyed a submission after we had given it up
+            self._cancel(doubled)
+        return waiting
+
+    def _hold(self, waiting: Waiting) -> None:
+        """Give all jobs back, to queue again, where those that run would wait too long for the others.
+
+        Raises:
+            ClusterError: They have waited for as long as they may.
+        """
+        left_s = self.spec.hold_s - self._held_s
+        if left_s <= 0:
+            raise ClusterError(
+                f"workers have waited for {self._held_s:.0f} s for others, which cost as if they had worked",
+                where=self.label,
+                cause=waiting.words,
+                next_step="try again when the queue is shorter, or ask for fewer workers",
+            )
+        start = waiting.last_start
+        if start is None or start - time.time() <= left_s:
+            return
+        self.report(f"all jobs are given back and queue again: some would wait too long for others. {waiting.words}")
+        sizes = [job.workers for job in self._jobs]
+        self._cancel([job.id for job in self._jobs])
+        self._jobs = []
+        self._begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))
+        try:
+            self._submit(sizes)
+        finally:
+            self._begin = ""
 
 
 CLUSTER = SlurmCluster

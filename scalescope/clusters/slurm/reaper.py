@@ -1,4 +1,7 @@
-"""Cancels the Slurm jobs that a dead driver left: those of which user, name and comment are all exactly right."""
+"""Cancels the Slurm jobs that a dead driver left: those of which user and name are exactly right, and the comment too.
+
+Where the site rewrites comments, the numbers in the lease tell.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import time
 from pathlib import Path
 
 from scalescope.clusters import reaping
+from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError
 from scalescope.leases import Lease
 from scalescope.slurm import jobs as slurm_jobs
@@ -40,10 +44,17 @@ def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Re
     else:
         numbers, strange = _cancel_all(lease, command)
         _remove_folder(lease)
+    if not strange:
+        return reaping.removed(lease, dry_run, numbers, words)
     ids = ", ".join(job.id for job in strange)
-    remark = f"not touched: job {ids} of the same name, whose comment is not its label" if ids else ""
-    step = f"if the site changes comments and the jobs are yours: scancel {ids}" if ids else ""
-    return reaping.removed(lease, dry_run, numbers, words, remark, step)
+    return reaping.Reaped(
+        lease.label,
+        lease.backend,
+        Fate.FAILED,
+        tuple(numbers),
+        f"{words}; not touched: job {ids} of the same name, whose comment and number are not ours",
+        f"if the jobs are yours: scancel {ids}; then `scalescope reap` again",
+    )
 
 
 def _cancel_all(lease: Lease, run: Run) -> tuple[list[str], list[Job]]:
@@ -77,7 +88,9 @@ def _remove_folder(lease: Lease) -> None:
 
 
 def _jobs(lease: Lease, run: Run) -> tuple[list[Job], list[Job]]:
-    """Jobs of a lease that have not ended, and others of its name whose comment is not ours."""
+    """Jobs of a lease that have not ended, and others of its name whose comment and number are not ours."""
     user = str(lease.details.get("user") or getpass.getuser())
     here = [job for job in slurm_jobs.find([lease.label], run=run, user=user) if not job.has_ended]
-    return [job for job in here if job.comment == lease.label], [job for job in here if job.comment != lease.label]
+    numbers = lease.details.get("jobs", ())
+    ours = [job for job in here if job.comment == lease.label or job.id in numbers]
+    return ours, [job for job in here if job not in ours]

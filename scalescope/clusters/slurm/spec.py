@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec
-from scalescope.errors import InvalidField
+from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, Request
+from scalescope.errors import ClusterError, InvalidField
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
+from scalescope.slurm import PATIENCE_S
+from scalescope.slurm.directives import objection
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,10 @@ class SlurmSpec(JobQueueSpec):
     )
     clock_words: ClassVar[str] = "MINUTES, MINUTES:SECONDS, HH:MM:SS, DAYS-HH or DAYS-HH:MM:SS"
 
+    hold_s: ClassVar[float] = 600.0
+    """Seconds for which workers that have come wait for jobs that still queue; then, or at once where Slurm expects
+    these later, all jobs are given back and queue again."""
+
     partition: Annotated[
         str,
         Text(
@@ -45,7 +52,7 @@ class SlurmSpec(JobQueueSpec):
         int,
         Parameter(
             "GPUs per job; each worker gets one of them, and a process of its own.",
-            title="GPUs",
+            title="GPUs per job",
             minimum=0,
             maximum=64,
         ),
@@ -54,6 +61,7 @@ class SlurmSpec(JobQueueSpec):
         str,
         Text(
             "Further generic resources per job, such as nvme:1; gpu:h200 names the type of the GPUs.",
+            title="Generic resources",
             accepts=re.compile(r"(?!-)[\w.:,()=/-]+").fullmatch,
             allowed="resources as Slurm writes them, such as gpu:h200,nvme:1",
         ),
@@ -70,13 +78,27 @@ class SlurmSpec(JobQueueSpec):
         str,
         Text(
             "Nodes to leave out, such as n[1-3].",
+            title="Excluded nodes",
             accepts=re.compile(r"(?!-)[\w.,\[\]-]+").fullmatch,
             allowed="host names as Slurm writes them, such as n[1-3],gpu7",
         ),
     ] = ""
 
+    @property
+    def open_limit_s(self) -> float:
+        """Seconds that opening may take, its controller's absence included."""
+        return super().open_limit_s + PATIENCE_S
+
+    @property
+    def arrival_limit_s(self) -> float:
+        """Seconds in the queue, seconds to start, and its controller's absence."""
+        return super().arrival_limit_s + PATIENCE_S
+
     def _check_together(self) -> None:
         super()._check_together()
+        for line in self.directives_add:
+            if why := objection(line):
+                raise InvalidField("cluster.directives_add", line, f"an option that can be added: {why}")
         gpu = self._gpu_types
         if any(part.split("(")[0].split(":")[-1].isdigit() or part == "gpu" for part in gpu) or len(gpu) > 1:
             raise InvalidField(
@@ -95,6 +117,10 @@ class SlurmSpec(JobQueueSpec):
                 "cluster.processes", self.processes, "0 with GPUs: a process sees only the GPU of its worker"
             )
 
+    def priced_as(self) -> tuple[str, ...]:
+        """Its partitions; where it names none, the default one, if Slurm answers here."""
+        return tuple(name for name in self.partition.split(",") if name) or (_default_partition() or self.kind,)
+
     @property
     def job_gpus(self) -> int:
         """GPUs of a full job."""
@@ -105,24 +131,42 @@ class SlurmSpec(JobQueueSpec):
         """Parts of `gres` that name a type of GPU."""
         return [part for part in self.gres.split(",") if part.split(":")[0] == "gpu"]
 
-    def job_options(self, workers: int, label: str) -> dict[str, Any]:
-        """Directives of sbatch; the label is also the comment, so that `scalescope reap` knows the jobs as ours."""
-        gpus = [f"{(self._gpu_types or ['gpu'])[0]}:{workers}"] if self.gpus else []
+    def job_options(self, request: Request) -> dict[str, Any]:
+        """Directives of sbatch; the label is also the comment, so that `scalescope reap` knows the jobs as ours.
+
+        The name of the job within its cluster begins that of its logs: by it a job is known whose number never came.
+        """
+        gpus = [f"{(self._gpu_types or ['gpu'])[0]}:{request.workers}"] if self.gpus else []
         others = [part for part in self.gres.split(",") if part and part not in self._gpu_types]
         given = {
             "qos": self.qos,
             "gres": ",".join([*gpus, *others]),
             "constraint": self.constraint,
             "exclude": self.exclude,
+            "mem": f"{self.job_memory_mb(request.workers)}M" if self.memory_mb else "",
+            "begin": request.begin,
         }
-        added = [f"--comment={label}", "--no-requeue", *(f"--{name}={value}" for name, value in given.items() if value)]
+        logs = f"{request.folder}/logs/{request.name}-%j"
+        added = [f'--error="{logs}.err"', f'--output="{logs}.out"', f"--comment={request.label}", "--no-requeue"]
+        added += [f"--{name}={value}" for name, value in given.items() if value]
         return {
             "queue": self.partition or None,
             "account": self.account or None,
             "walltime": self.walltime,
-            "job_directives_skip": [*self.directives_skip, *([] if self.memory_mb else ["--mem="])],
+            "log_directory": None,  # dask-jobqueue would not quote it
+            "job_directives_skip": [*self.directives_skip, "--mem="],  # it would round it up to GiB
             "job_extra_directives": [*added, *self.directives_add],
         }
+
+
+@cache
+def _default_partition() -> str:
+    from scalescope.slurm import jobs  # here: specifications need the standard library alone
+
+    try:
+        return jobs.default_partition(run=jobs.commands())
+    except ClusterError:
+        return ""
 
 
 SPECS = (SlurmSpec,)

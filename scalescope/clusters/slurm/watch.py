@@ -17,8 +17,8 @@ from typing import Any
 
 from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import PATIENCE_S, reasons
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm import reasons
 from scalescope.slurm.facts import job_facts
 from scalescope.slurm.jobs import CommandSilent, Job, Run
 
@@ -28,16 +28,13 @@ SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
 JITTER = 0.2
 """The largest part by which an interval is made longer or shorter at random."""
 
-SILENCE_S = 120.0
-"""Seconds for which Slurm may not answer, while its controller restarts, before that is an error."""
-
 FORGOTTEN = "FORGOTTEN"
 """State, of our own, of a job that Slurm no longer knows: it ended, and nothing is known of its end."""
 
 _ENDING_S = 2.0
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4
-_SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 65_536
+_SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 300, 65_536
 
 
 class Watch:
@@ -74,7 +71,7 @@ class Watch:
         self._jobs: dict[str, Job] = {}
         self.expected: set[str] = set()
         self._dismissed: set[str] = set()
-        self._waiting_since: dict[str, float] = {}
+        self._waiting_since: float | None = None  # some job of ours, not always the same
         self._ending_since: dict[str, float] = {}
         self._complete = True
         self._changed_at = self._next_look = self._answered_at = clock()
@@ -94,6 +91,19 @@ class Watch:
     def jobs(self) -> list[Job]:
         """All jobs that were ever seen, as Slurm knew them at the last look."""
         return list(self._jobs.values())
+
+    def begin(self) -> None:
+        """A new point: what waited for the one before does not count."""
+        self._waiting_since = None
+
+    def unexpected(self) -> list[str]:
+        """Jobs of the label that nobody has told us of, and that have not ended."""
+        return [job.id for job in self._ours() if job.id not in self.expected and not self._is_over(job)]
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time limit ended all jobs that have ended."""
+        return {job.outcome for job in self._ours() if self._is_over(job)} == {"TIMEOUT"}
 
     def facts(self) -> dict[str, Any]:
         """What Slurm knows of the jobs, without those that were dismissed; see `job_facts`."""
@@ -129,26 +139,27 @@ class Watch:
         """Look at all jobs now.
 
         Raises:
-            ClusterError: There is no Slurm here, or it has not answered for `SILENCE_S`.
+            ClusterError: There is no Slurm here, or it has not answered for `PATIENCE_S`.
         """
         try:
             found = slurm_jobs.find([self.label], run=self._run)
+            known = {job.id for job in found}
+            gone = [self._forgotten(number) for number in (self.expected | self._jobs.keys()) - known]
         except CommandSilent as error:
             self._silence = error
             self._plan(LONGEST_S / 3)
-            if self._clock() - self._answered_at > SILENCE_S:
+            if self._clock() - self._answered_at > PATIENCE_S:
                 raise
             return
         now = self._clock()
         self._silence, self._answered_at = None, now
         before = self._picture()
-        known = {job.id for job in found}
-        for job in found:
+        for job in (*found, *gone):
             self._jobs[job.id] = job
-        for number in (self.expected | self._jobs.keys()) - known:
-            self._jobs[number] = self._forgotten(number)
-        waiting = {job.id for job in found if job.is_pending}
-        self._waiting_since = {number: self._waiting_since.get(number, now) for number in waiting}
+        if self._pending():
+            self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        else:
+            self._waiting_since = None
         ending = {job.id for job in found if job.state == slurm_jobs.COMPLETING}
         self._ending_since = {number: self._ending_since.get(number, now) for number in ending}
         if self._picture() != before:
@@ -210,7 +221,10 @@ class Watch:
 
     def _post_mortem(self, job: Job) -> tuple[Job, str, str]:
         """The job with its exit status, the end of its error file, and the path of that."""
-        fields = slurm_jobs.details(job.id, run=self._run)
+        try:
+            fields = slurm_jobs.details(job.id, run=self._run)
+        except CommandSilent:
+            fields = {}
         if fields.get("JobName") != self.label:
             fields = {}
         job = replace(job, exit_code=fields.get("ExitCode", ""), reason=fields.get("Reason", job.reason))
@@ -259,6 +273,7 @@ class Watch:
                     cause=meaning.cause,
                     next_step=meaning.next_step.replace("JOB", alike[0].id),
                     job_ids=tuple(job.id for job in alike),
+                    ends_run=True,
                 )
 
     def _has_nodes(self, job: Job) -> bool:
@@ -273,10 +288,10 @@ class Watch:
             return None
         reason = Counter(job.reason for job in pending).most_common(1)[0][0]
         alike = [job for job in pending if job.reason == reason]
-        since_s = max(self._clock() - self._waiting_since.get(job.id, self._clock()) for job in pending)
+        since_s = self._clock() - (self._clock() if self._waiting_since is None else self._waiting_since)
         starts = [job.estimated_start for job in pending if job.estimated_start is not None]
-        estimate = min(starts, default=None)
-        state = Waiting(self._sentence(alike, estimate), True, reason, estimate, len(alike), since_s)
+        estimate, last = min(starts, default=None), max(starts) if len(starts) == len(pending) else None
+        state = Waiting(self._sentence(alike, estimate, since_s), True, reason, estimate, last, len(alike), since_s)
         if since_s <= self.queue_timeout_s:
             return state
         raise ClusterError(
@@ -287,15 +302,16 @@ class Watch:
             next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
         )
 
-    def _sentence(self, alike: list[Job], estimate: float | None) -> str:
+    def _sentence(self, alike: list[Job], estimate: float | None, since_s: float) -> str:
         reason = alike[0].reason
         text = f"{_count(len(alike), 'Slurm job')} waiting"
         text += f" ({reason}): {reasons.waiting(reason)}" if reason else f": {reasons.waiting(reason)}"
+        if started := sum(job.state == "RUNNING" for job in self._ours()):
+            text += f"; {_count(started, 'job')} of this cluster run already"
         if estimate is None:
             return f"{text}; Slurm gives no estimate of the start"
         text += f"; estimated start {_minute(estimate)}"
-        oldest_s = max(self._clock() - self._waiting_since.get(job.id, self._clock()) for job in alike)
-        until = time.time() + self.queue_timeout_s - oldest_s
+        until = time.time() + self.queue_timeout_s - since_s
         return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
 
     def _starting(self, expected_workers: int, arrived: int) -> Waiting:
@@ -321,7 +337,10 @@ def excerpt(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if " - INFO - " not in line]
     before, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
     errors = dict.fromkeys(line for line in before if _ERROR_LINE.match(line))
-    return "\n".join([*list(errors)[-_SHOWN_ERRORS:], *(["..."] if errors else []), *end])[-_TAIL_CHARACTERS:]
+    first = "".join(f"{line[:_LINE_CHARACTERS]}\n" for line in list(errors)[-_SHOWN_ERRORS:]) + (
+        "...\n" if errors else ""
+    )
+    return first + "\n".join(end)[len(first) - _TAIL_CHARACTERS :]
 
 
 def _ending(job: Job) -> str:

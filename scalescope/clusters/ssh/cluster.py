@@ -6,13 +6,14 @@ import asyncio
 import logging
 import os
 import sys
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import distributed
 from distributed.deploy import ssh
+from distributed.security import Security
 
-from scalescope.clusters.base import LogTail
+from scalescope.clusters.base import NANNIES_CONFIG, LogTail
+from scalescope.clusters.ssh.remote import Remote, configuration
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.clusters.waiting import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
@@ -24,39 +25,29 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S = 6.0
 
-TETHER = """\
-import os, sys, threading
-def _watch():
-    sys.stdin.buffer.read()
-    os._exit(1)
-threading.Thread(target=_watch, daemon=True).start()"""
-"""Preloaded into scheduler and nannies: standard input ends when the SSH connection does, and they end with it. No
-signal would come. It has no single quote, for it goes over a command line in such, and no empty line, for it is logged,
-and `distributed.deploy.ssh` takes an empty line of the log for the end."""
-
 _LOG_LINES = 8
 
 _logger = logging.getLogger(__name__)
 
 
 class SshCluster(ObservedCluster[SshSpec]):
-    """A scheduler and worker processes with nannies, as `distributed.SSHCluster` starts them; hosts are filled in turn.
+    """A scheduler and worker processes with nannies; hosts are filled in turn.
 
-    Between the machines Dask speaks plain TCP.
+    They speak TLS, with credentials of this cluster alone.
     """
 
     shows: ClassVar[str] = "what these machines and their network do: real processes, transfers, serialisation, memory"
     cannot_show: ClassVar[str] = (
         "more workers than the machines have cores for, and what other users of the machines do meanwhile"
     )
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h"})
-    """Nannies bring workers back; the cluster must not end a nanny that is slow at it."""
+    dask_config: ClassVar[Mapping[str, Any]] = NANNIES_CONFIG
 
     def __init__(self, spec: SshSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self._dask: SpecCluster | None = None
         self._workers, self._threads = 0, 1
         self._serial = 0
+        self._config = ""
         self._log = LogTail(ssh.__name__, _LOG_LINES)  # what processes say over SSH, and nowhere else
 
     def open(self) -> None:
@@ -66,20 +57,22 @@ class SshCluster(ObservedCluster[SshSpec]):
             ClusterError: The machine cannot be reached, refuses us, or has no such Python.
         """
         host = self.spec.scheduler_host or self.spec.hosts[0]
-        options: dict[str, Any] = {
+        options = {
             "port": 0,
+            "protocol": "tls://",
             "dashboard": False,
             "dashboard_address": "127.0.0.1:0",
-            "preload": [TETHER],
             **self._interface(),
         }
         self._log.attach()
         try:
-            self._dask = distributed.SSHCluster(
-                [host],
-                connect_options=self._connect_options(),
-                scheduler_options=options,
-                remote_python=self._python(),
+            security = Security.temporary()
+            self._config = configuration(security)
+            self._dask = distributed.SpecCluster(
+                {},
+                self._remote(host, options),
+                name="SSHCluster",
+                security=security,
                 silence_logs=logging.WARNING,
             )
             self._observer = distributed.Client(self._dask, set_as_default=False, timeout=self.spec.start_timeout_s)
@@ -129,7 +122,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         if cluster is not None:
             try:
                 cluster.close(timeout=CLOSE_TIMEOUT_S)
-            except Exception as error:  # noqa: BLE001 - half started or half dead: the tether ends the processes
+            except Exception as error:  # noqa: BLE001 - half started or half dead: the processes end with their connections
                 _logger.warning("the ssh cluster did not close in order: %r", error)
         self._log.detach()
 
@@ -137,7 +130,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         """Layout."""
         return {
             **super().facts(),
-            "layout": f"one process per worker, with nannies, on {len(set(self.spec.hosts))} machines; plain tcp",
+            "layout": f"one process per worker, with nannies, on {len(set(self.spec.hosts))} machines; TLS",
             "hosts": list(self.spec.hosts),
             "scheduler_host": self.spec.scheduler_host or self.spec.hosts[0],
             "workers": self._workers,
@@ -170,20 +163,23 @@ class SshCluster(ObservedCluster[SshSpec]):
             "name": str(self._serial),
             "nthreads": self._threads,
             "memory_limit": limit * 2**20 or None,
-            "preload_nanny": [TETHER],
             "dashboard": False,
             **self._interface(),
         }
         if self.spec.local_directory:
             options["local_directory"] = self.spec.local_directory
+        return self._remote(host, options)
+
+    def _remote(self, host: str, options: dict[str, Any]) -> dict[str, Any]:
+        """How the cluster starts one process there."""
         return {
-            "cls": ssh.Worker,
+            "cls": Remote,
             "options": {
                 "address": host,
                 "connect_options": self._connect_options(),
+                "python": self._python(),
+                "config": self._config,
                 "kwargs": options,
-                "worker_class": "distributed.Nanny",
-                "remote_python": self._python(),
             },
         }
 

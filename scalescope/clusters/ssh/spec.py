@@ -42,14 +42,19 @@ class SshSpec(ClusterSpec):
     ] = ""
     username: Annotated[str, WORD("Who logs in; empty is the present user, or what ~/.ssh/config says.")] = ""
     port: Annotated[
-        int, Parameter("Of the SSH servers; 0 is 22, or what ~/.ssh/config says.", minimum=0, maximum=65535)
+        int,
+        Parameter(
+            "Of the SSH servers; 0 is 22, or what ~/.ssh/config says.", title="SSH port", minimum=0, maximum=65535
+        ),
     ] = 0
     key_file: Annotated[str, WORD("File of the private key; empty is the agent and the usual files.")] = ""
     known_hosts: Annotated[
         str,
         WORD("File of the machines' keys; empty is ~/.ssh/known_hosts. A machine that is not in it is refused."),
     ] = ""
-    python: Annotated[str, WORD("Interpreter on the machines; empty is the path of the driver's.")] = ""
+    python: Annotated[
+        str, WORD("Interpreter on the machines; empty is the path of the driver's.", title="Python interpreter")
+    ] = ""
     memory_limit_mb: Annotated[int, MEMORY_LIMIT] = 0
     interface: Annotated[str, WORD("Network interface of workers and scheduler.")] = ""
     local_directory: Annotated[

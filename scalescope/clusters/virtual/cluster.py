@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import dask
 import distributed
 
-from scalescope.clusters import lean
+from scalescope.clusters import guard, lean
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.virtual import limit, process, zygote
 from scalescope.clusters.virtual.spec import VirtualSpec
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class VirtualCluster(Cluster[VirtualSpec]):
-    """A scheduler process and a few host processes that share all workers, over TCP on loopback."""
+    """A scheduler process and a few host processes that share all workers, over TCP on loopback, for this user only."""
 
     shows: ClassVar[str] = "the real scheduler and real workers in real time, with serialisation and transfer over TCP"
     cannot_show: ClassVar[str] = (
@@ -55,6 +55,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
             ClusterError: A process did not start.
         """
         lean.apply()
+        guard.install()
         roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
         self._scheduler, *self._hosts = self._stack.enter_context(_processes(roles))
         self._scheduler.send(process.StartScheduler(self._config()))
@@ -107,6 +108,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
         """Layout and what it can show."""
         return {
             **super().facts(),
+            "layout": f"few processes of many workers; loopback, {guard.words()}",
             "host_processes": len(self._hosts),
             "limit": self._limit.to_mapping() if self._limit else None,
             "emulation": self._limit.sentence(self._workers) if self._limit else "not measured",

@@ -25,7 +25,7 @@ from typing import Any
 import dask
 import distributed
 
-from scalescope.clusters import lean
+from scalescope.clusters import guard, lean
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ def main(descriptor: int, path: list[str]) -> None:
 def serve(pipe: Connection) -> None:
     """Obey commands until the pipe ends; does not return."""
     logging.getLogger("distributed").setLevel(logging.WARNING)
+    guard.install()
     asyncio.run(_serve(pipe))
     _end()
 

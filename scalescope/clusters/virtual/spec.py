@@ -22,11 +22,18 @@ class VirtualSpec(ClusterSpec):
     here: ClassVar[bool] = True
 
     hosts: Annotated[
-        int, Parameter("Processes that the workers share; 0 lets Scalescope choose.", minimum=0, maximum=64)
+        int,
+        Parameter(
+            "Processes that the workers share; 0 lets Scalescope choose.", title="Processes", minimum=0, maximum=64
+        ),
     ] = 0
     start_timeout_s: Annotated[float, START_TIMEOUT] = 120.0
     check_limit: Annotated[
-        bool, Parameter("Measure at start-up what this host can emulate, and hold trials to it.")
+        bool,
+        Parameter(
+            "Measure at start-up what this host can emulate, and hold trials to it.",
+            title="Check what this host can emulate",
+        ),
     ] = True
 
 

@@ -36,7 +36,7 @@ class Zygote:
         with theirs:
             # A new interpreter instead of a fork of this one, which may have threads that hold locks.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE.format(descriptor=theirs.fileno(), path=sys.path)],
+                [sys.executable, "-P", "-c", _CODE.format(descriptor=theirs.fileno(), path=sys.path)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,

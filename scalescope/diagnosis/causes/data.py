@@ -213,7 +213,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
     heaviest = float(nbytes.max(initial=0.0))
     if heaviest < HEAVY_GRAPH or not observation.noteworthy("not_assigned"):
         return None
-    waited = _handed_over(observation)
+    waited = handed_over(observation)
     each = float(waited.mean())
     lost_s = min(float(waited.sum()), observation.seconds("not_assigned"))
     share = observation.share_of(lost_s)
@@ -244,7 +244,7 @@ def _heavy_remedy(prefix: str) -> str:
     )
 
 
-def _handed_over(observation: Observation) -> Floats:
+def handed_over(observation: Observation) -> Floats:
     """Seconds of each attempt for which its thread was free and its worker had it, and did nothing else for it."""
     attempts = observation.measured
     assigned = np.maximum(levels.column(observation, "assigned") - attempts.epoch, 0.0)
@@ -431,7 +431,7 @@ def recomputation(observation: Observation) -> Finding | None:
         Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
         Evidence("such as key", next(iter(keys)), "table tasks"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
-        confidence=0.9,
+        confidence=0.8,
     )
 
 

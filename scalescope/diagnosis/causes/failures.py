@@ -17,7 +17,7 @@ from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
+from scalescope.model.records import KUBERNETES, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 from scalescope.model.trial import TrialState
 
 SETTLE_S = 1.0
@@ -187,7 +187,7 @@ def _last_words(observation: Observation) -> dict[str, str]:
                 crashing[worker] = False
         elif text.startswith("Fatal Python error"):
             crashing[worker], found[worker] = False, words.first_line(text)
-        elif level in ("WARNING", "ERROR", "CRITICAL"):
+        elif level in ("WARNING", "ERROR", "CRITICAL") and not found.get(worker, "").startswith(KUBERNETES):
             found[worker] = words.first_line(text)
     return found
 
@@ -371,6 +371,10 @@ def _how(dead: Sequence[Departure]) -> _End:
     code = Counter(death.exit_code for death in dead).most_common(1)[0][0]
     if any("MemoryError" in death.words for death in dead):
         return _End(" (MemoryError in its log)", "give it more memory, or make its partition smaller", MEMORY_LINK)
+    if told := next((death.words for death in dead if death.words.startswith(KUBERNETES)), ""):
+        if "OOMKilled" in told:
+            return _End(f" ({told})", MORE_MEMORY, MEMORY_LINK)
+        return _End(f" ({told})", "see table logs for its last words and the events of its pod")
     if code is None:
         timed_out = any(death.reason.startswith("check-worker-ttl") for death in dead)
         if timed_out:
@@ -447,10 +451,12 @@ def worker_died(observation: Observation) -> Finding | None:
     how, last = _how(dead), dead[-1]
     share = observation.share("lost")
     cut = len(frozenset().union(*(death.held for death in dead)))
-    where = f"worker {last.name} on {last.host}" if len(dead) == 1 else f"the last worker {last.name} on {last.host}"
+    place = observation.place(last.worker) or f" on {last.host}"
+    where = f"worker {last.name}{place}" if len(dead) == 1 else f"the last worker {last.name}{place}"
     more = f"; {plural(cut, 'task')} had to start again" if cut else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    said = f" Its log ends: {last.words}." if last.words and not last.words.startswith("Fatal") else ""
+    is_said = not last.words or last.words.startswith(("Fatal", KUBERNETES))
+    said = "" if is_said else f" Its log ends: {last.words}."
     return WORKER_DIED.finding(
         observation,
         _lost(observation),

@@ -9,10 +9,11 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
-from scalescope.diagnosis.causes.data import serialisation_bound
+from scalescope.diagnosis.causes.data import handed_over, serialisation_bound
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.sweep import THREADS, WORKERS
 
 OVERLAP = 1.5
 """Tasks running at once, on average over a sample, from which on they overlap enough to compete for a lock."""
@@ -22,6 +23,11 @@ NEVER_MORE = 1.4
 """Cores that nine in ten samples of such a process stay below."""
 MIN_SAMPLES = 3
 """Samples of a worker needed before anything is said of it."""
+SWITCH_S = 0.005
+"""After so long a thread that computes gives the lock to one that waits (`sys.getswitchinterval`): a worker whose
+threads keep the lock needs as long to hand one of them its next task, and hardly a millisecond where they do not."""
+MIN_HANDED = 3
+"""Tasks that waited on a worker while its threads computed, needed before anything is said of handing them over."""
 ROOM = 0.3
 """Idle cores of the host that prove that a process could have had more."""
 
@@ -49,6 +55,8 @@ BUSY = 0.8
 """Share of worker time busy from which on threads have no time to spare."""
 SLACK = 0.5
 """Share of a host idle from which on there is room for more threads."""
+MANY_WAIT = 6
+"""Tasks waiting for each thread, on average, from which on several times as many threads would have enough to do."""
 
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
@@ -171,19 +179,21 @@ class _Locked:
         cpu: Cores in use while tasks overlapped, on average.
         running: Tasks that overlapped, on average.
         lost_s: Thread-seconds of tasks that ran without a core.
+        source: Where the cores were read.
     """
 
     workers: Ints
     cpu: float
     running: float
     lost_s: float
+    source: str = "table memory, column cpu"
 
 
 @once
 def _locked(observation: Observation) -> _Locked | None:
     found = samples(observation)
-    if found is None:
-        return None
+    if found is None or np.bincount(found.worker).max() < MIN_SAMPLES:
+        return _locked_by_host(observation)
     chosen = (found.threads >= 2) & (found.running >= OVERLAP)
     count = int(found.worker.max()) + 1
     weight = np.where(chosen, found.seconds, 0.0)
@@ -194,6 +204,7 @@ def _locked(observation: Observation) -> _Locked | None:
         above = _by(found.worker, (chosen & (found.cpu > NEVER_MORE)).astype(np.float64), count) / number
     locked = (number >= MIN_SAMPLES) & (cpu >= ONE_CORE[0]) & (cpu <= ONE_CORE[1]) & (above <= 0.1)
     locked &= (overlap - cpu >= 0.5) & (cpu <= 0.7 * overlap)
+    locked &= [_handed_late(observation, worker) for worker in range(count)]
     if not locked.any():
         return None
     of_locked = weight * locked[found.worker]
@@ -206,6 +217,31 @@ def _locked(observation: Observation) -> _Locked | None:
     )
 
 
+def _locked_by_host(observation: Observation) -> _Locked | None:
+    """The same of a single worker, in a trial too short for samples, by what all our processes used of the host.
+
+    Its threads wait for the lock within tasks and, where it is not handed a task in time, between them.
+    """
+    here, attempts = host(observation), observation.measured
+    if here is None or len(attempts.addresses) > 1 or attempts.members.nthreads.max() < 2:
+        return None
+    cpu, at_once = here.ours * here.cpus, observation.seconds("busy") / attempts.makespan
+    held = observation.seconds("busy", "not_assigned") / attempts.makespan
+    if not ONE_CORE[0] <= cpu <= min(ONE_CORE[1], 0.7 * held, at_once) or held < OVERLAP:
+        return None
+    lost_s = (held - cpu) * attempts.makespan
+    return _Locked(np.array([0]), cpu, at_once, lost_s, "facts host.load") if _handed_late(observation) else None
+
+
+def _handed_late(observation: Observation, worker: int = 0) -> bool:
+    """Whether a worker took as long as the interpreter's switch interval to start tasks that waited on it.
+
+    Tasks that use a core in part, and together one, are no others by their CPU time. True where too few waited to tell.
+    """
+    late = handed_over(observation)[observation.measured.worker == worker]
+    return len(late) < MIN_HANDED or bool(np.median(late) >= SWITCH_S)
+
+
 def _by(worker: Ints, weight: Floats, count: int) -> Floats:
     return np.bincount(worker, weights=weight, minlength=count).astype(np.float64)
 
@@ -213,10 +249,12 @@ def _by(worker: Ints, weight: Floats, count: int) -> Floats:
 GIL_BOUND = TrialCause(
     code="gil-bound",
     title="Threads wait for the interpreter",
-    needs="CPU of worker processes (table memory): on workers of two or more threads at least 1.5 tasks ran at once on "
-    "0.75 to 1.25 cores, hardly ever more.",
-    ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none; on a host without an idle "
-    "core nobody could have had more; workers that share a process cannot be told apart.",
+    needs="CPU of worker processes (table memory; facts host.load for one worker in a trial too short for that): on "
+    "workers of two or more threads at least 1.5 tasks ran at once on 0.75 to 1.25 cores, hardly ever more; and "
+    "their threads got the next task 5 ms late, for which the interpreter lets another keep the lock.",
+    ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none, and those that wait in part "
+    "get their next task within a millisecond; on a host without an idle core nobody could have had more; workers that "
+    "share a process cannot be told apart.",
     remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
@@ -239,6 +277,7 @@ def gil_bound(observation: Observation) -> Finding | None:
     if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
     threads = int(attempts.members.nthreads.max())
+    handed = float(np.median(handed_over(observation)[np.isin(attempts.worker, locked.workers)]))
     names = [attempts.addresses[i] for i in locked.workers.tolist()]
     room = "" if here is None else f", with {here.idle * here.cpus:.1f} of {here.cpus} cores of the host idle"
     prefix = max(observation.stages, key=lambda stage: stage.work_s).prefix
@@ -251,11 +290,13 @@ def gil_bound(observation: Observation) -> Finding | None:
         "`threads_per_worker=1` (`dask worker --nworkers N --nthreads 1`), or code that releases the lock (NumPy, "
         "Numba `nogil=True`)",
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
-        Evidence("cores in use meanwhile", round(locked.cpu, 3), "table memory, column cpu"),
+        Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),
+        Evidence("to hand such a worker's thread its next task, median, s", round(handed, 4), "table tasks"),
         Evidence("threads of each worker", threads, "table workers"),
-        Evidence("such as worker", names[0], "table memory"),
+        Evidence("such as worker", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
+        change={WORKERS: observation.trial.point.workers * threads, THREADS: 1},
     )
 
 
@@ -363,8 +404,9 @@ def _gaps(observation: Observation) -> _Stalls:
     order = np.lexsort((time, process))
     process, time = process[order], time[order]
     gap = np.diff(time)
-    kept = (np.diff(process) == 0) & (process[1:] >= 0)
-    usual = float(np.median(gap[kept])) if kept.any() else np.inf
+    kept = np.diff(process) == 0
+    usual = float(np.quantile(gap[kept], 0.25)) if kept.any() else np.inf  # the scheduler's, where workers stall often
+    kept &= process[1:] >= 0
     kept &= gap - usual >= max(_shortest(observation), 0.5 * usual)
     return _Stalls(process[1:][kept], gap[kept], time[:-1][kept], time[1:][kept])
 
@@ -494,8 +536,9 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
 def undersubscribed_threads(observation: Observation) -> Finding | None:
     """All threads are busy, tasks wait, and most cores of the host are idle: there is room for more threads.
 
-    It is advice and no fault (nothing of P × makespan is lost; tasks may wait for a GPU, or stand for one): `info`,
-    with no worker time lost.
+    It is advice and no fault (nothing of the worker time is lost; tasks may wait for a GPU, or stand for one): `info`,
+    with no worker time lost; `low` where so many tasks wait for something else than a core that it would pay off,
+    unless they are declared to stand for compute.
     """
     found, here = samples(observation), host(observation)
     if found is None or here is None or observation.share("busy") < BUSY:
@@ -509,11 +552,14 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         return None
     each = float((found.cpu * found.seconds).sum() / max((found.running * found.seconds).sum(), 1e-9))
     rest = each < SLACK
+    queue = line.integral(line.waiting) / (observation.measured.makespan * observation.threads)
+    pays = rest and queue >= MANY_WAIT and not observation.trial.facts.get("modelled")
     why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
     return UNDERSUBSCRIBED_THREADS.finding(
         observation,
         0.0,
-        f"All {plural(observation.threads, 'thread')} are busy and tasks wait for them, while {spare:.1f} of "
+        f"{percent(observation.share('busy'))} of the worker time is busy and {queue:.1f} tasks wait for each thread, "
+        f"while {spare:.1f} of "
         f"{here.cpus} cores are idle: {why} ({each:.2f} cores for each).",
         "raise `threads_per_worker` (`--nthreads`), if what the tasks wait for can serve more at once"
         if rest
@@ -523,7 +569,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         Evidence("cores in use for each running task", round(each, 3), "table memory, column cpu"),
         Evidence("cores idle", round(spare, 2), "facts host.load"),
         confidence=0.6,
-        severity=Severity.INFO,
+        severity=Severity.LOW if pays else Severity.INFO,
     )
 
 

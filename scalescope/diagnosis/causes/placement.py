@@ -83,15 +83,15 @@ def _restricted(observation: Observation) -> tuple[Restricted, ...]:
     said = _said(observation)
     names, place = levels.prefixes(observation)
     by_resource = np.isin(place, [i for i, name in enumerate(names) if said.get(name, ("", ""))[0] == "resources"])
-    confined = ((allowed > 0) & (allowed < len(attempts.addresses))) | by_resource
-    if not observation.noteworthy("not_assigned") or not confined.any():
+    bound = ((allowed > 0) & (allowed < len(attempts.addresses))) | by_resource
+    if not observation.noteworthy("not_assigned") or not bound.any():
         return ()
-    waited = np.where(confined, levels.occupied_from(observation) - attempts.runnable, 0.0)
+    waited = np.where(bound, levels.occupied_from(observation) - attempts.runnable, 0.0)
     by_prefix = np.bincount(place, weights=waited, minlength=len(names))
     line = levels.timeline(observation)
     idle, found = line.idle, []
     for prefix in np.argsort(-by_prefix, kind="stable")[:LOOKED_AT]:
-        tasks = np.flatnonzero(confined & (place == prefix))
+        tasks = np.flatnonzero(bound & (place == prefix))
         if not len(tasks):
             continue
         workers = np.unique(attempts.worker[tasks])
@@ -215,7 +215,7 @@ def _late(observation: Observation) -> Late:
 
     own = np.isin(attempts.worker, members.worker[late])
     begin = levels.occupied_from(observation)
-    before = ~own & (_assigned(observation) < members.joined[late].max()) & ~_confined(observation)
+    before = ~own & (_assigned(observation) < members.joined[late].max()) & ~confined(observation)
     waiting = line.level(attempts.runnable[before], begin[before])
     idle = np.minimum(np.minimum(levels.free_threads(observation, late), waiting), line.idle)
     return Late(np.flatnonzero(late), line.integral(missing), line.integral(idle))
@@ -236,7 +236,8 @@ def _assigned(observation: Observation) -> Floats:
     return levels.column(observation, "assigned") - observation.measured.epoch
 
 
-def _confined(observation: Observation) -> Bools:
+def confined(observation: Observation) -> Bools:
+    """Attempts that might not run on every worker."""
     allowed = levels.column(observation, "allowed")
     return (allowed > 0) & (allowed < len(observation.measured.addresses))
 
@@ -316,7 +317,7 @@ def _local(observation: Observation) -> Local:
         return _NOWHERE
     recorded, local, source = _held_inputs(observation)
     begin = levels.occupied_from(observation)
-    waits = ~_confined(observation) & (begin > attempts.prepared_from)
+    waits = ~confined(observation) & (begin > attempts.prepared_from)
     tasks = np.flatnonzero(waits & local if recorded else waits)
     waited = np.bincount(
         attempts.worker[tasks], weights=(begin - attempts.prepared_from)[tasks], minlength=len(attempts.addresses)

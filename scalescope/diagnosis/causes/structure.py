@@ -10,11 +10,21 @@ import math
 from collections.abc import Sequence
 
 from scalescope.analysis.summary import PointSummary, percent, plural
-from scalescope.diagnosis.partitions import BAG_OPTION, BEAM_128, BEAM_OPTION, PartitionRule, matching
-from scalescope.diagnosis.registry import NOTEWORTHY, SEVERE, WITHOUT_TASKS
+from scalescope.diagnosis.partitions import (
+    BAG_OPTION,
+    BEAM_128,
+    BEAM_OPTION,
+    CALL_OPTIONS,
+    PartitionRule,
+    matching,
+)
+from scalescope.diagnosis.registry import LAST, NOTEWORTHY, SEVERE, WITHOUT_TASKS
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.asked import BAG, CREATE, DIVIDED, NPARTITIONS
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import PARTS, WORKER_TIME, Metrics
+from scalescope.model.words import number
 
 MINOR = 0.20
 """Share of worker time below which a cause with a remedy is minor."""
@@ -24,6 +34,8 @@ MOSTLY = 0.5
 """Share of the worker time not busy that findings of trials must explain for its cause to be known."""
 CHAINED = 0.5
 """Most tasks ready at once, as a share of the widest stage, below which its tasks wait for each other."""
+ONE_LONG = 0.7
+"""Share of the longest dependency path from which on a single task is that path."""
 WAVE_TOLERANCE = 0.05
 """How far, in shares of worker time, idle time may be from what uneven waves predict."""
 
@@ -54,7 +66,7 @@ SEQUENTIAL_GRAPH = SweepCause(
     code="sequential-graph",
     title="Tasks depend on each other",
     needs="There are as many tasks as threads or more, but work by longest dependency path (T1/T∞) is below half of "
-    "the threads, and a tenth of the worker time has no task to run.",
+    "the threads, no single task is most of that path, and a tenth of the worker time has no task to run.",
     ruled_out_by="Independent tasks that are sent one by one (results-awaited-in-loop, slow-submission); a long path "
     "of one long task (straggler, skewed-tasks, slow-worker).",
     remedy="Ask for about T1/T∞ threads, or shorten the longest dependency path",
@@ -77,6 +89,7 @@ UNKNOWN = SweepCause(
     "trials explain less than half of it.",
     ruled_out_by="Any cause above or below that explains most of it.",
     remedy="The next experiment, which the finding names by the largest part of the lost time",
+    precedence=LAST + 1,
 )
 HEALTHY = SweepCause(
     code="healthy",
@@ -96,15 +109,17 @@ def structure_of(summary: PointSummary) -> str:
     metrics = summary.metrics
     if metrics is None:
         return ""
-    threads, items = summary.point.threads, summary.point.items
+    threads, items = summary.point.threads, summary.items
     if summary.share(*WITHOUT_TASKS) >= NOTEWORTHY:
         possible = threads if items is None else min(threads, items)
         # Tasks of one stage that could not run at once wait for each other, however few they are; one chain is a chain.
         chained = metrics.widest_stage == 1 or metrics.peak_runnable < CHAINED * metrics.widest_stage
-        sequential = metrics.parallelism < threads / 2 and (metrics.tasks >= threads or chained)
-        if sequential and chained and items is None:
+        sequential = (
+            metrics.parallelism < threads / 2 and (metrics.tasks >= threads or chained) and not _one_long(metrics)
+        )
+        if sequential and chained and items is None and summary.origin is None:
             return SEQUENTIAL_GRAPH.code
-        if metrics.peak_runnable < possible and metrics.widest_stage < possible:
+        if metrics.peak_runnable < possible and (metrics.widest_stage < possible or _in_rounds(metrics, possible)):
             return TOO_FEW_PARTITIONS.code
         if items is not None and items < threads and metrics.peak_runnable < threads:
             return FEWER_ITEMS_THAN_WORKERS.code
@@ -126,7 +141,7 @@ def too_few_partitions(case: SweepCase) -> Finding | None:
     rule, confidence = (None, 0.9) if _partitions_asked(worst) else _rule_of(case, alike)
     idle = case.idle(worst)
     severity = Severity.LOW if idle < MINOR else Severity.MEDIUM if idle < ABOUT_HALF else Severity.HIGH
-    if worst.point.items is None:
+    if worst.items is None and worst.origin is None:
         severity, confidence = Severity.MEDIUM, 0.6
     return TOO_FEW_PARTITIONS.finding(
         severity,
@@ -138,6 +153,7 @@ def too_few_partitions(case: SweepCase) -> Finding | None:
         link=rule.link if rule else "",
         points=_points(found),
         lost_s=_idle_s(case, found),
+        gain=_gain(case, worst, metrics),
     )
 
 
@@ -148,7 +164,7 @@ def fewer_items_than_workers(case: SweepCase) -> Finding | None:
     if not found:
         return None
     worst, metrics = found[0]
-    items, workers = worst.point.items or 0, worst.point.workers
+    items, workers = worst.items or 0, worst.point.workers
     fewer = "fewer items than workers" if items < workers else "fewer items than threads"
     return FEWER_ITEMS_THAN_WORKERS.finding(
         Severity.INFO,
@@ -171,9 +187,9 @@ def sequential_graph(case: SweepCase) -> Finding | None:
     return SEQUENTIAL_GRAPH.finding(
         Severity.MEDIUM,
         f"{_asked_and_used(worst, metrics)}: its {plural(metrics.tasks, 'task')} depend on each other so that no more "
-        f"than {metrics.parallelism:.3g} threads can be busy on average (T1/T∞).",
+        f"than {number(metrics.parallelism)} threads can be busy on average (T1/T∞).",
         f"ask for about {max(1, math.ceil(metrics.parallelism)):,} threads, or shorten the longest dependency path "
-        f"({metrics.span_s:.3g} s)",
+        f"({number(metrics.span_s)} s)",
         *_structure(worst, metrics),
         Evidence("longest dependency path T∞, s", metrics.span_s, "column span of the tasks"),
         Evidence("work T1, s", metrics.work_s, "durations of the tasks"),
@@ -222,7 +238,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
         f"`{PARTS[part].title}` ({percent(worst.share(part))}); the cause is not known yet.",
         NEXT_EXPERIMENT[part],
         *_structure(worst, metrics),
-        confidence=0.5,
+        confidence=0.2,
         points=_points(found),
         lost_s=sum(summary.seconds(*idle_parts) for summary, _ in found),
     )
@@ -258,6 +274,7 @@ NEXT_EXPERIMENT: dict[str, str] = {
     "spill": "next, run with more memory per worker or smaller partitions: spilling should end",
     "paused": "next, run with more memory per worker or smaller partitions: workers should no longer pause",
     "no_runnable_task": "next, double the partitions (or items) at this point: if the time falls, there were too few",
+    "client": "next, look what the client does at the lines named in the table `client`: move it into tasks",
     "not_assigned": "next, run this point on the simulated cluster with scheduler_us = 0: if the idle time goes, the "
     "scheduler is the limit, and tasks should be longer",
     "late_start": "next, look when workers joined (table `workers`): start the workload after the last one",
@@ -282,10 +299,20 @@ def _put_down_to(case: SweepCase, cause: SweepCause) -> list[Measured]:
     return sorted(found, key=lambda item: (-round(case.idle(item[0]), 2), -item[0].point.threads))
 
 
+def _in_rounds(metrics: Metrics, threads: int) -> bool:
+    """Whether independent tasks, enough for the threads all in all, were sent in rounds: never as many at once."""
+    return metrics.peak_runnable < threads <= min(metrics.widest_stage, metrics.parallelism)
+
+
+def _one_long(metrics: Metrics) -> bool:
+    """Whether the longest dependency path is one long task: nothing waits for another then."""
+    return metrics.tasks > 1 and (metrics.longest_task_s or 0.0) > ONE_LONG * metrics.span_s
+
+
 def _waves(summary: PointSummary, metrics: Metrics) -> int:
     """How many equal tasks leave idle in their last wave just what was measured; 0 where no number does."""
     threads = summary.point.threads
-    for tasks in (metrics.widest_stage, summary.point.items or 0):
+    for tasks in (metrics.widest_stage, summary.items or 0):
         unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf
         idle = (summary.share(*WITHOUT_TASKS), 1 - summary.share("busy"))
         if any(abs(lost - unused) <= WAVE_TOLERANCE for lost in idle):
@@ -304,7 +331,8 @@ def _idle_s(case: SweepCase, found: Sequence[Measured]) -> float:
 def _structure(summary: PointSummary, metrics: Metrics) -> tuple[Evidence, ...]:
     """The numbers that every finding about idle threads rests on."""
     point = summary.point
-    items = () if point.items is None else (Evidence("items", point.items, "the point's parameters"),)
+    source = "the point's parameters" if summary.origin is None else summary.origin.where
+    items = () if summary.items is None else (Evidence("items", summary.items, source),)
     return (
         Evidence("threads asked for", point.threads, "the point"),
         *items,
@@ -327,16 +355,17 @@ def _asked_and_used(summary: PointSummary, metrics: Metrics) -> str:
 
 
 def _partitions_asked(summary: PointSummary) -> str:
-    """The parameter by which this point sets its partitions itself, or an empty string."""
-    return next((name for name in ("npartitions", "partition_size") if summary.point.params.get(name) is not None), "")
+    """The axis by which this point sets its partitions itself, or an empty string."""
+    names = ("npartitions", "partition_size", NPARTITIONS)
+    return next((name for name in names if summary.point.values.get(name) is not None), "")
 
 
 def _by_default(found: Sequence[Measured]) -> set[tuple[int, int]]:
     """Items and tasks of the widest stage, of the points that leave the partitions to a library."""
     return {
-        (summary.point.items, metrics.widest_stage)
-        for summary, metrics in found
-        if summary.point.items is not None and not _partitions_asked(summary)
+        (summary.items, summary.partitions)
+        for summary, _ in found
+        if summary.items is not None and not _partitions_asked(summary)
     }
 
 
@@ -344,57 +373,98 @@ def _rule_of(case: SweepCase, found: Sequence[Measured]) -> tuple[PartitionRule 
     """The library default that predicts the widest stage of every such point, and how sure the finding is."""
     counts = _by_default(found)
     rule = matching(counts)
-    is_bag = case.sweep.workload.startswith("bag-")
-    if rule is not None and (_is_beam(case) or (is_bag and rule is not BEAM_128)):
+    calls = {summary.origin.call for summary, _ in found if summary.origin is not None}
+    is_bag = case.sweep.workload.startswith("bag-") or calls == {BAG}
+    if rule is not None and (_is_beam(case, found[0][0]) or (is_bag and rule is not BEAM_128)):
         return rule, 1.0
-    # Of a workload of the user's own only the numbers are known: they must agree more than once.
+    if calls:
+        return None, 0.9
+    # Where no call of the workload's own code is known, only the numbers are: they must agree more than once.
     several = len({partitions for _, partitions in counts}) > 1
     return (rule, 0.7) if rule is not None and several else (None, 0.9)
 
 
-def _is_beam(case: SweepCase) -> bool:
-    return case.sweep.workload.startswith("beam-") or _imports_beam(case)
+def _is_beam(case: SweepCase, summary: PointSummary) -> bool:
+    return case.sweep.workload.startswith("beam-") or _own_beam(case, summary)
 
 
-def _imports_beam(case: SweepCase) -> bool:
+def _own_beam(case: SweepCase, summary: PointSummary) -> bool:
+    """Whether Beam made the partitions of a workload of the user's own; if no call is known, whether Beam was there."""
+    if summary.origin is not None:
+        return summary.origin.call == CREATE
     return any(name.partition(".")[0] == "apache_beam" for name in case.imports)
 
 
 def _partition_cause(case: SweepCase, worst: PointSummary, metrics: Metrics, rule: PartitionRule | None) -> str:
-    point, asked = worst.point, _partitions_asked(worst)
-    if rule is not None and point.items is not None:
+    point, items, origin, asked = worst.point, worst.items, worst.origin, _partitions_asked(worst)
+    if _in_rounds(metrics, point.threads):
+        tasks, rounds = plural(metrics.widest_stage, "task"), f"rounds of at most {metrics.peak_runnable:,}"
+        return f"the {tasks} of the widest stage come in {rounds}, for {plural(point.threads, 'thread')}"
+    at = "" if origin is None else f" (`{origin.call}` at {origin.where})"
+    if rule is not None and items is not None:
         by_bag = f"Apache Beam leaves it to {rule.library}, which"
-        by = by_bag if _is_beam(case) and rule is not BEAM_128 else rule.library
-        become = "is" if point.items == 1 else "are"
-        return (
-            f"{by} {rule.text}, so {plural(point.items, 'item')} {become} {plural(metrics.widest_stage, 'partition')}"
-        )
+        by = by_bag if _is_beam(case, worst) and rule is not BEAM_128 else rule.library
+        become = "is" if items == 1 else "are"
+        return f"{by} {rule.text}, so {plural(items, 'item')} {become} {plural(worst.partitions, 'partition')}{at}"
     tasks = plural(metrics.widest_stage, "task")
     if asked:
-        return f"{asked}={point.params[asked]} was asked for, so the widest stage has {tasks}"
-    items = "" if point.items is None else f" and {plural(point.items, 'item')}"
-    return f"the widest stage of the graph has {tasks} for {plural(point.threads, 'thread')}{items}"
+        return f"{asked}={point.values[asked]} was asked for, so the widest stage has {tasks}"
+    if origin is not None:
+        of = "" if items is None else f" out of {plural(items, 'item')}"
+        return f"`{origin.call}` at {origin.where} makes {plural(origin.partitions, 'partition')}{of}"
+    given = "" if items is None else f" and {plural(items, 'item')}"
+    return f"the widest stage of the graph has {tasks} for {plural(point.threads, 'thread')}{given}"
 
 
 def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule | None) -> str:
-    point, asked = worst.point, _partitions_asked(worst)
-    enough = point.threads if point.items is None else min(point.threads, point.items)
+    point, items, origin, asked = worst.point, worst.items, worst.origin, _partitions_asked(worst)
+    enough = _enough(worst)
+    if worst.metrics is not None and _in_rounds(worst.metrics, point.threads):
+        return f"make at least {enough:,} tasks of each round; where none needs the one before, send all rounds at once"
     here = " (in a sweep: params: {npartitions: items})" if "npartitions" in point.params else ""
-    if asked == "npartitions":
-        return f"set npartitions to at least {enough:,}{here}"
+    if asked in ("npartitions", NPARTITIONS):
+        return f"set {asked} to at least {enough:,}{here}"
     if asked == "partition_size":
-        return f"set partition_size to at most {max(1, (point.items or 1) // enough):,}"
-    if rule is None and _imports_beam(case):
+        return f"set partition_size to at most {max(1, (items or 1) // enough):,}"
+    if rule is None and _own_beam(case, worst):
         return f"pass Beam --dask_npartitions={enough:,} or more{here}"
+    if rule is None and origin is not None:
+        return f"{CALL_OPTIONS.get(origin.call, 'make')} at least {enough:,} partitions at {origin.where}"
     if rule is None:
         return f"divide the input into at least {enough:,} partitions{here}"
     if rule is BEAM_128:
         return BEAM_OPTION + here
-    return (f"upgrade Apache Beam to 2.63 or later and {BEAM_OPTION}" if _is_beam(case) else BAG_OPTION) + here
+    return (f"upgrade Apache Beam to 2.63 or later and {BEAM_OPTION}" if _is_beam(case, worst) else BAG_OPTION) + here
+
+
+def _enough(summary: PointSummary) -> int:
+    """Partitions for all threads, as far as there are items."""
+    threads, items = summary.point.threads, summary.items
+    return threads if items is None else max(1, min(threads, items))
+
+
+def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain:
+    """The makespan becomes that of as many threads as there may be partitions, used as now without the idle time.
+
+    It is never less than the waves of whole items take: ceil(items / threads) of T1 / items each.
+    """
+    point, items, enough = worst.point, worst.items, _enough(worst)
+    makespan_s = (point.threads * metrics.makespan_s - case.idle_s(worst) / worst.valid) / enough
+    if items:
+        makespan_s = max(makespan_s, math.ceil(items / enough) * metrics.work_s / items)
+    change: dict[str, Scalar] = {}
+    if "npartitions" in point.params:
+        change = {"npartitions": items or enough}
+    elif "partition_size" in point.params:
+        change = {"partition_size": max(1, (items or 1) // enough)}
+    elif worst.origin is not None and worst.origin.call in DIVIDED:
+        change = {NPARTITIONS: enough}
+    saved_s = max(metrics.makespan_s - makespan_s, 0.0)
+    return Gain(metrics.elapsed_s, metrics.elapsed_s - saved_s, change)
 
 
 def _prediction(rule: PartitionRule | None, found: Sequence[Measured]) -> tuple[Evidence, ...]:
-    items = found[0][0].point.items
+    items = found[0][0].items
     if rule is None or items is None:
         return ()
     return (

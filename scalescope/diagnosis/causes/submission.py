@@ -14,6 +14,7 @@ from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
+from scalescope.model.words import number
 
 NESTED = "Client-worker-"
 """How the name of a client that runs inside a task begins (`scalescope.model.records`)."""
@@ -23,14 +24,20 @@ BEAM_SIDE_INPUTS = (
     "Beam's Dask runner computes a side input within the task that reads it: combine with "
     "`CombineGlobally(...).without_defaults()`, which needs none, and pass small values as arguments"
 )
-MIN_GRAPHS = 5
+MIN_GRAPHS = 3
 """Graphs from which on sending them is a loop."""
+ROUND = 6
+"""Tasks at once from which on a graph of a loop is a round, too narrow for the threads, and not one item of many."""
+PROMPT = 0.2
+"""How soon after the end of a task a client sends if it does so because of it, as a share of the time between ends."""
 ALWAYS = 0.9
 """Share of the graphs of a loop that must have been sent with nothing left to do."""
 SLOPE_ERROR = 0.15
 """Standard error up to which it is clear whether the time from graph to graph follows the tasks between."""
 SHORT_GAP, LONG_GAP = 0.25, 0.5
 """Share of that time that may pass without a task where the client waits for results: if unclear, and if clear."""
+CLOSE_S = 0.05
+"""Seconds within which a task becomes runnable that a task has sent."""
 LARGE_BYTES = 10_000_000
 """Bytes of a graph of which Dask warns (`distributed.admin.large-graph-warning-threshold`)."""
 MANY_TASKS = 10_000
@@ -77,6 +84,13 @@ def submissions(observation: Observation) -> Submissions:
     )
 
 
+def sending(observation: Observation) -> Bools:
+    """Attempts during which a graph was sent from within a task: they may wait for others, and are not just long."""
+    attempts = observation.measured
+    nested = submissions(observation).nested_at
+    return np.searchsorted(nested, attempts.stop) > np.searchsorted(nested, attempts.start)
+
+
 # ------------------------------------------------------------------ loops
 
 
@@ -93,6 +107,8 @@ class Loop:
         gap_s: Seconds from the end of all earlier tasks to such an arrival, median.
         round_s: Seconds from one arrival to the next, median.
         waits: Whether the client waits for results before it sends more, rather than being slow.
+        window: Tasks that it keeps in flight, if it sends one whenever one has ended; else 0.
+        width: Most tasks in flight from one graph to the next, median.
     """
 
     begin: float
@@ -103,19 +119,21 @@ class Loop:
     gap_s: float
     round_s: float
     waits: bool
+    window: int
+    width: float
 
 
 @once
 def loop(observation: Observation) -> Loop | None:
     """The loop in which the client sent small graphs, or None.
 
-    Small: by the median, a graph has fewer tasks than there are threads. The client waits for results when (nearly)
-    every graph arrives with nothing left to do, soon after the last task, and later where that took longer: a client
-    that is slow by itself keeps its own pace.
+    Small: by the median, fewer tasks than there are threads are in flight from one graph to the next. The client waits
+    for results when (nearly) every graph arrives with nothing left to do, soon after the last task, and later where
+    that took longer: a client that is slow by itself keeps its own pace.
     """
     sent = submissions(observation)
     count = len(sent.time)
-    if count < MIN_GRAPHS or np.median(sent.tasks) >= observation.threads:
+    if count < MIN_GRAPHS or (width := float(np.median(_in_flight(observation, sent.time)))) >= observation.threads:
         return None
     left, last_end = _left(observation, sent.time[1:])
     rounds = np.diff(sent.time)
@@ -131,13 +149,44 @@ def loop(observation: Observation) -> Loop | None:
         gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
         round_s=float(np.median(rounds)),
         waits=bool(waits),
+        window=0 if waits else _window(observation, sent),
+        width=width,
     )
+
+
+def _in_flight(observation: Observation, moments: Floats) -> Floats:
+    """Most tasks that ran or waited for a thread at once, from each moment to the next and from the last to the end."""
+    line = levels.timeline(observation)
+    cells = np.searchsorted(line.edges, moments, side="right") - 1
+    most: Floats = np.maximum.reduceat(line.occupied + line.waiting, np.clip(cells, 0, len(line.occupied) - 1))
+    return most
+
+
+def _window(observation: Observation, sent: Submissions) -> int:
+    """Tasks in flight after each graph, if nearly all are sent just after a task has ended; else 0."""
+    done = _ends(observation)
+    later = sent.time[sent.time > done[0]]
+    between = np.diff(done[done <= sent.time[-1]])
+    if len(later) < len(sent.time) / 2 or not len(between):
+        return 0
+    ended = done[np.searchsorted(done, later, side="right") - 1]
+    if np.quantile(later - ended, ALWAYS) > PROMPT * float(between.mean()):
+        return 0
+    left, _ = _left(observation, later)
+    return int(np.median(left)) + int(np.median(sent.tasks))
+
+
+@once
+def _ends(observation: Observation) -> Floats:
+    """When the scheduler knew each end of an attempt, rising."""
+    ends: Floats = np.sort(levels.column(observation, "done") - observation.measured.epoch)
+    return ends
 
 
 def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
     """Tasks known and not ended at each moment, and when the last before it had ended, by the scheduler's own clock."""
     attempts = observation.measured
-    done = np.sort(levels.column(observation, "done") - attempts.epoch)
+    done = _ends(observation)
     # A task is known from the moment at which it is runnable; one that is not yet runnable waits for one that is left.
     known = np.sort(attempts.runnable)
     ended = np.searchsorted(done, moments, side="right")
@@ -180,19 +229,20 @@ def _evidence(found: Loop, lost_s: float) -> tuple[Evidence, ...]:
 
 def _per_graph(found: Loop) -> str:
     each = found.tasks / found.graphs
-    return "1 task" if each == 1 else f"{each:.3g} tasks on average"
+    return "1 task" if each == 1 else f"{number(each)} tasks on average"
 
 
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
     title="Each result awaited before the next",
-    needs="At least 5 graphs, by the median with fewer tasks than there are threads; at least 90 % of them arrived "
-    "when every earlier task had ended, soon after it, and threads were idle meanwhile.",
+    needs="At least 3 graphs, by the median with fewer tasks in flight than there are threads; at least 90 % of them "
+    "arrived when every earlier task had ended, soon after it, and threads were idle meanwhile.",
     ruled_out_by="One graph whose tasks depend on each other (a reduction tree, sequential-graph); graphs that arrive "
-    "while earlier ones still run, or at a pace of their own (slow-submission); graphs that fill all threads each.",
+    "while earlier ones still run, or at a pace of their own (slow-submission); graphs that fill all threads each; "
+    "rounds of 6 tasks at once or more, each too narrow for the threads (too-few-partitions).",
     remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
-    parts=("no_runnable_task", "tail"),
+    parts=("no_runnable_task", "client", "tail"),
 )
 
 
@@ -203,7 +253,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
     `lost_s`: threads idle while no task waits, from the arrival of the first graph to the end of the last task.
     """
     found = loop(observation)
-    if found is None or not found.waits:
+    if found is None or not found.waits or found.width >= ROUND:
         return None
     lost_s = _unwanted_s(observation, found.begin, observation.measured.makespan)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -231,13 +281,14 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
-    needs="At least 5 graphs, by the median with fewer tasks than there are threads, arrive one after another, and "
-    "while they do threads are idle with no task waiting.",
+    needs="At least 3 graphs, by the median with fewer tasks in flight than there are threads, arrive one after "
+    "another, and while they do threads are idle with no task waiting.",
     ruled_out_by="A client that sends faster than the threads take (tasks wait); one that waits for each result "
-    "(results-awaited-in-loop); idle threads after the last graph has arrived.",
+    "(results-awaited-in-loop), or sends one when one ends (few-tasks-in-flight); idle threads after the "
+    "last graph has arrived.",
     remedy="`client.map` instead of `client.submit` in a loop; prepare inputs within tasks",
     link="https://docs.dask.org/en/stable/futures.html",
-    parts=("no_runnable_task",),
+    parts=("no_runnable_task", "client"),
 )
 
 
@@ -248,7 +299,7 @@ def slow_submission(observation: Observation) -> Finding | None:
     `lost_s`: threads idle while no task waits, from the arrival of the first graph to that of the last.
     """
     found = loop(observation)
-    if found is None or found.waits:
+    if found is None or found.waits or found.window:
         return None
     attempts = observation.measured
     lost_s = _unwanted_s(observation, found.begin, found.end)
@@ -268,6 +319,46 @@ def slow_submission(observation: Observation) -> Finding | None:
         *_evidence(found, lost_s),
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
+        confidence=0.7,
+    )
+
+
+FEW_TASKS_IN_FLIGHT = TrialCause(
+    code="few-tasks-in-flight",
+    title="The client keeps too few tasks in flight",
+    needs="At least 3 graphs arrive one after another, nine in ten of them sooner after the end of a task than a "
+    "fifth of the time between such ends; and fewer tasks than threads are in flight.",
+    ruled_out_by="A client that waits until all tasks have ended (results-awaited-in-loop), or that sends at a pace of "
+    "its own (slow-submission); threads that are all in use.",
+    remedy="Submit at least twice as many tasks as there are threads before the loop that waits for one and sends one",
+    link="https://docs.dask.org/en/stable/futures.html#waiting-on-futures",
+    parts=("no_runnable_task",),
+)
+
+
+@FEW_TASKS_IN_FLIGHT.finds
+def few_tasks_in_flight(observation: Observation) -> Finding | None:
+    """The client sends a task when one has ended, and began with fewer than there are threads.
+
+    `lost_s`: threads idle while no task waits, from the arrival of the first graph to that of the last.
+    """
+    found = loop(observation)
+    if found is None or not 0 < found.window < observation.threads:
+        return None
+    lost_s = _unwanted_s(observation, found.begin, found.end)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    prefix, enough = levels.most_common_prefix(observation), 2 * observation.threads
+    return FEW_TASKS_IN_FLIGHT.finding(
+        observation,
+        lost_s,
+        f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight for "
+        f"{plural(observation.threads, 'thread')} and sends more when one has ended, so that {percent(share)} of the "
+        "worker time was idle.",
+        f"submit {enough:,} `{prefix}` before the loop over `as_completed` that adds one for each that ends, or all at "
+        "once where no result decides what comes next",
+        Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
+        *_evidence(found, lost_s),
         confidence=0.85,
     )
 
@@ -275,39 +366,47 @@ def slow_submission(observation: Observation) -> Finding | None:
 LARGE_GRAPH = TrialCause(
     code="large-graph",
     title="The graph itself is large",
-    needs="A graph of 10 MB (Dask's own warning) or 10,000 tasks or more; and a tenth of the worker time, with the "
-    "time before the first task added, passes while the scheduler takes it in and threads have nothing to do.",
+    needs="A graph of 10 MB (Dask's own warning) or 10,000 tasks or more; and a tenth of the worker time passes while "
+    "it is under way, or the scheduler takes it in, and threads have nothing to do.",
     ruled_out_by="A large graph that is taken in quickly against its run, or while threads work on another; a slow "
     "intake of a small graph (the scheduler is busy with something else).",
     remedy="Constants: load them within tasks, or `client.scatter` them; many tasks: larger chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
-    parts=("no_runnable_task",),
+    parts=("no_runnable_task", "client"),
 )
+
+
+def large(sent: Submissions) -> Bools:
+    """Which graphs are so large that this may cost time."""
+    return (sent.nbytes >= LARGE_BYTES) | (sent.tasks >= MANY_TASKS)
 
 
 @LARGE_GRAPH.finds
 def large_graph(observation: Observation) -> Finding | None:
-    """A graph is so large that workers wait until the scheduler has taken it in.
+    """A graph is so large that workers wait until it has arrived and the scheduler has taken it in.
 
-    `lost_s`: all threads while the scheduler took in such a graph before the first task was known, and threads idle
-    while it took in a later one and no task waited. The share is of the worker time with that first wait added.
+    `lost_s`: all threads while the scheduler took in such a graph before the first task was known, threads idle while
+    it took in a later one and no task waited, and the part `client` while the client packed and sent graphs, or waited.
+    The share is of the worker time, with the first of these added where the client was not watched.
     """
     sent = submissions(observation)
-    large = (sent.nbytes >= LARGE_BYTES) | (sent.tasks >= MANY_TASKS)
-    if not large.any():
+    which = large(sent)
+    if not which.any():
         return None
     makespan = observation.measured.makespan
-    before_s = float(np.clip(np.minimum(sent.seconds, -sent.time), 0.0, None)[large].sum())
+    before_s = float(np.clip(np.minimum(sent.seconds, -sent.time), 0.0, None)[which].sum())
     within_s = sum(
         _unwanted_s(observation, float(begin), float(begin + seconds))
-        for begin, seconds in zip(sent.time[large], sent.seconds[large], strict=True)
+        for begin, seconds in zip(sent.time[which], sent.seconds[which], strict=True)
         if begin + seconds > 0
     )
-    lost_s = observation.threads * before_s + within_s
-    share = lost_s / (observation.threads * (makespan + before_s))
+    free = levels.unoccupied(observation)
+    under_way_s = float(free.seconds[free.sends][:, [levels.BEFORE, levels.BETWEEN]].sum())
+    lost_s = observation.threads * before_s + within_s + under_way_s
+    share = lost_s / (observation.threads * max(observation.measured.elapsed, makespan + before_s))
     if share < NOTEWORTHY:
         return None
-    worst = int(np.flatnonzero(large)[sent.seconds[large].argmax()])
+    worst = int(np.flatnonzero(which)[(sent.seconds + 1e-9 * sent.nbytes)[which].argmax()])
     nbytes, tasks, longest_s = int(sent.nbytes[worst]), int(sent.tasks[worst]), float(sent.seconds[worst])
     by_bytes = nbytes >= LARGE_BYTES
     remedy = (
@@ -317,17 +416,23 @@ def large_graph(observation: Observation) -> Finding | None:
         else "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
         f"{max(observation.threads * 10, 1):,} tasks per step, or functions that do several steps"
     )
+    took = f"The scheduler needed {words.duration(longest_s)} to take in"
+    if under_way_s > lost_s / 2:
+        took = f"The client needed {words.duration(under_way_s / observation.threads)} to send"
     return LARGE_GRAPH.finding(
         observation,
         lost_s,
-        f"The scheduler needed {words.duration(longest_s)} to take in a graph of {plural(tasks, 'task')} and "
-        f"{words.size(nbytes)} while workers waited: {percent(share)} of their time.",
+        f"{took} a graph of {plural(tasks, 'task')} and {words.size(nbytes)} while workers waited: {percent(share)} of "
+        "their time.",
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),
         Evidence("seconds to take it in", round(longest_s, 3), "table graphs"),
-        Evidence("graphs so large", int(large.sum()), "table graphs"),
-        Evidence("thread-seconds lost before the first task was known", round(lost_s - within_s, 3), "table graphs"),
+        Evidence("graphs so large", int(which.sum()), "table graphs"),
+        Evidence("thread-seconds while graphs were under way", round(under_way_s, 3), "tables client and tasks"),
+        Evidence(
+            "thread-seconds of intake before the first task", round(lost_s - within_s - under_way_s, 3), "table graphs"
+        ),
         Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
         confidence=0.9,
     )
@@ -338,8 +443,9 @@ NESTED_CLIENT = TrialCause(
     title="Tasks that submit tasks",
     needs="Graphs from clients that run inside tasks, and the tasks that were running then: a tenth of the worker time "
     "passes while they hold threads, or, where they send graph after graph, while threads are idle with such a task "
-    "about.",
-    ruled_out_by="Tasks that secede (`worker_client()`) and keep all threads busy with what they send.",
+    "about; or while each bundle of Beam computes a side input again.",
+    ruled_out_by="Tasks that secede (`worker_client()`) and keep all threads busy with what they send; tasks that end "
+    "sooner than what they have sent, and so do not wait for it.",
     remedy="Submit from the client, passing futures as arguments; or `with worker_client()`",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy", "no_runnable_task", "tail"),
@@ -355,7 +461,7 @@ def nested_client(observation: Observation) -> Finding | None:
     `lost_s`: thread-seconds for which tasks that had sent a graph went on occupying a thread (they compute in name
     only; none where they seceded, which shows as more tasks running on a worker than it has threads), plus threads idle
     with no task waiting while such tasks were there, if these send graph after graph: a single one is as wide from
-    within a task as from the client.
+    within a task as from the client; plus what bundles of Beam compute of their side inputs, but for the first of them.
     """
     sent = submissions(observation)
     if not len(sent.nested_at):
@@ -364,7 +470,7 @@ def nested_client(observation: Observation) -> Finding | None:
         return _deadlock(observation, sent)
     attempts, line = observation.attempts, levels.timeline(observation)
     parents = _parents(observation, sent.nested_at)
-    if not parents.any():
+    if not parents.any() or not _outlive(observation, parents, sent.nested_at):
         return None
     first = sent.nested_at[np.searchsorted(sent.nested_at, attempts.start[parents])]
     waiting_parents = line.level(first, attempts.stop[parents])
@@ -372,7 +478,8 @@ def nested_client(observation: Observation) -> Finding | None:
     blocked_s = 0.0 if seceded else line.integral(waiting_parents)
     in_turn = len(sent.nested_at) > int(parents.sum())
     idle_s = line.integral(np.where(waiting_parents > 0, line.unwanted, 0.0)) if in_turn else 0.0
-    lost_s = blocked_s + idle_s
+    again_s = _side_inputs_s(observation, parents, sent.nested_at)
+    lost_s = blocked_s + idle_s + again_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     names, place = levels.prefixes(observation)
@@ -384,7 +491,7 @@ def nested_client(observation: Observation) -> Finding | None:
         f"let the client send what `{prefix}` sends: pass futures on as arguments instead of calling `get_client()` in "
         f"the task{wrap}"
     )
-    if prefix == BEAM_TASK:
+    if prefix == BEAM_TASK or again_s:
         remedy = BEAM_SIDE_INPUTS
     return NESTED_CLIENT.finding(
         observation,
@@ -397,8 +504,20 @@ def nested_client(observation: Observation) -> Finding | None:
         Evidence("tasks that sent them", count, f"table tasks, prefix {prefix}"),
         Evidence("thread-seconds held while waiting", round(blocked_s, 3), "tables graphs and tasks"),
         Evidence("thread-seconds idle meanwhile, no task waiting", round(idle_s, 3), "tasks and worker time"),
+        *([Evidence("thread-seconds of side inputs computed again", round(again_s, 3), "table tasks")] * bool(again_s)),
         confidence=0.8,
     )
+
+
+def _side_inputs_s(observation: Observation, parents: Bools, nested_at: Floats) -> float:
+    """Thread-seconds of Beam's tasks that tasks sent, all of them the same side input, but for the first."""
+    attempts = observation.measured
+    near = np.searchsorted(nested_at, attempts.runnable + CLOSE_S) > np.searchsorted(
+        nested_at, attempts.runnable - CLOSE_S
+    )
+    sent = near & ~parents & attempts.useful & (np.asarray(attempts.prefix) == BEAM_TASK)
+    work_s = float((attempts.stop - attempts.start)[sent].sum())
+    return work_s * (1 - 1 / len(nested_at))
 
 
 def _parents(observation: Observation, nested_at: Floats) -> Bools:
@@ -416,6 +535,24 @@ def _parents(observation: Observation, nested_at: Floats) -> Bools:
         if score > most:
             best, most = chosen, score
     return best
+
+
+def _outlive(observation: Observation, parents: Bools, nested_at: Floats) -> bool:
+    """Whether tasks were there until what they had sent was done, for most of the graphs: who goes sooner waits not."""
+    attempts = observation.measured
+    runnable, stop = attempts.runnable[~parents], attempts.stop[~parents]
+    order = np.argsort(runnable)
+    first = np.searchsorted(runnable[order], nested_at - CLOSE_S)
+    last = np.searchsorted(runnable[order], nested_at + CLOSE_S)
+    sent = first < last
+    if not sent.any():
+        return True
+    ends = np.array([stop[order[i:j]].max() for i, j in zip(first[sent], last[sent], strict=True)])
+    begun = np.argsort(attempts.start[parents])
+    until = np.maximum.accumulate(attempts.stop[parents][begun])
+    among = np.searchsorted(attempts.start[parents][begun], nested_at[sent], side="right")
+    outlived = until[np.maximum(among - 1, 0)] >= ends
+    return bool(outlived.mean() >= 0.5)
 
 
 def _seceded(observation: Observation, parents: Bools) -> bool:

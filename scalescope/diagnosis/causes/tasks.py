@@ -10,13 +10,14 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
-from scalescope.diagnosis.causes.placement import displaced_s
-from scalescope.diagnosis.causes.submission import submissions
+from scalescope.diagnosis.causes.placement import confined, displaced_s
+from scalescope.diagnosis.causes.submission import sending
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import number
 
-MIN_TASKS = 5
+MIN_TASKS = 3
 """Tasks that a batch must have before one of them can be called long."""
 LONG = 3.0
 """How many times the median of its batch a straggler takes; one and a half times is common in a healthy stage."""
@@ -105,7 +106,7 @@ def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...
     attempts, found = observation.measured, levels.batches(observation)
     durations = attempts.stop - attempts.start
     slow = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)])
-    excused = slow | _parents(observation)
+    excused = slow | sending(observation)
     idle = _Idle(observation)
     for batch in _candidates(observation):
         tasks = found.tasks(batch)
@@ -134,13 +135,6 @@ def _candidates(observation: Observation) -> list[int]:
     could[found.size < MIN_TASKS] = 0.0
     best = np.argsort(-could, kind="stable")[:CANDIDATES]
     return [int(batch) for batch in best if could[batch] > 0]
-
-
-def _parents(observation: Observation) -> Bools:
-    """Attempts during which a graph was sent from within a task: they may wait for others, and are not just long."""
-    attempts = observation.measured
-    nested = submissions(observation).nested_at
-    return np.searchsorted(nested, attempts.stop) > np.searchsorted(nested, attempts.start)
 
 
 def _long(rising: Floats, median: float) -> tuple[int, bool]:
@@ -183,7 +177,7 @@ def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:
 STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
-    needs="Of at least 5 tasks of a group in flight together, at most 5 % (or two) take more than 3 times the median, "
+    needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) take more than 3 times the median, "
     "and threads that had been busy beside them are idle, with no task waiting, until they end.",
     ruled_out_by="Tasks that do not divide by the threads (no task is long: uneven waves); durations spread over many "
     "tasks, or results that are larger too (skewed-tasks); a worker that is slow in all it does (slow-worker); tasks "
@@ -239,7 +233,7 @@ def straggler(observation: Observation) -> Finding | None:
 SKEWED_TASKS = TrialCause(
     code="skewed-tasks",
     title="Tasks of one stage differ widely",
-    needs="The 90th percentile of the durations of at least 5 tasks in flight together is twice the 10th or more, or "
+    needs="The 90th percentile of the durations of at least 3 tasks in flight together is twice the 10th or more, or "
     "more than 5 % take over 3 times the median, or the few that do have results that are larger too; and threads wait "
     "at the end of the stage for more than equal tasks would make them.",
     ruled_out_by="A handful of long tasks among equal ones (straggler); equal tasks that do not divide by the threads "
@@ -339,7 +333,8 @@ SLOW_WORKER = TrialCause(
     needs="A worker's tasks (at least two) take 1.5 times as long as other tasks of the same groups or more, three "
     "quarters of them clearly so, beyond what the spread of durations explains; at most a third of the workers are so.",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler); durations so spread that a slow "
-    "median is chance (skewed-tasks); all workers alike.",
+    "median is chance (skewed-tasks); all workers alike. It is less certain where its tasks may not run elsewhere: it "
+    "may be they that are long.",
     remedy="Retire the worker and look at its host",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy", "no_runnable_task", "tail"),
@@ -375,21 +370,26 @@ def slow_worker(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     worker, times = max(slow, key=lambda item: item[1])
-    count = int((attempts.useful & (attempts.worker == worker)).sum())
+    own = attempts.useful & (attempts.worker == worker)
+    count, bound = int(own.sum()), bool(confined(observation)[own].all())
     names = [attempts.addresses[each] for each, _ in sorted(slow, key=lambda item: -item[1])]
-    which = f"Worker `{names[0]}` is" if len(names) == 1 else f"Workers {words.some(names)} are"
+    which = (
+        f"Worker `{names[0]}`{observation.place(names[0])} is"
+        if len(names) == 1
+        else f"Workers {words.some(names)} are"
+    )
     return SLOW_WORKER.finding(
         observation,
         lost_s,
-        f"{which} {times:.2g} times slower than the others at the same tasks (median over {plural(count, 'task')}), "
-        f"which costs {percent(share)} of the worker time.",
+        f"{which} {number(times, 2)} times slower than the others at the same tasks "
+        f"(median over {plural(count, 'task')}), which costs {percent(share)} of the worker time.",
         f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
-        "slower cores, throttling, a slow disk",
+        f"slower cores, throttling, a slow disk{'; or at its tasks, which may not run elsewhere' if bound else ''}",
         Evidence("slow workers", len(slow), f"of {len(attempts.addresses):,}, table tasks by worker"),
         Evidence("times slower, median of its tasks", round(times, 3), f"table tasks, worker {names[0]}"),
         Evidence("thread-seconds of computing beyond the usual", round(excess_s, 3), "table tasks"),
         Evidence("thread-seconds of others waiting for them", round(waited_s, 3), "tasks and worker time"),
-        confidence=0.9 if count >= 3 else 0.7,
+        confidence=0.5 if bound else 0.9 if count >= 3 else 0.7,
     )
 
 
@@ -463,7 +463,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
         Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
-        confidence=0.9,
+        confidence=0.8,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from scalescope.analysis.summary import plural
 from scalescope.diagnosis import words
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
@@ -10,6 +12,8 @@ from scalescope.model.trial import TrialState
 
 POINTS_SHOWN = 10
 """Points of which the number of such trials is evidence."""
+ACCOMPANIES = 0.2
+"""How sure it is that trials which are no measurements are the cause, and not what comes of it."""
 
 NOTHING_MEASURED = SweepCause(
     code="nothing-measured",
@@ -30,14 +34,17 @@ def nothing_measured(case: SweepCase) -> Finding | None:
     if not reasons:
         what = "no trial was run" if not case.points else "no trial has a measurement"
         summary = f"Nothing was measured: {what}."
-        return NOTHING_MEASURED.finding(Severity.HIGH, summary, "run the sweep again", points=())
+        return NOTHING_MEASURED.finding(
+            Severity.HIGH, summary, "run the sweep again", confidence=ACCOMPANIES, points=()
+        )
     trials = sum(reason.count for reason in reasons)
     none = "the only trial is not" if trials == 1 else f"none of the {trials:,} trials is"
     return NOTHING_MEASURED.finding(
         Severity.HIGH,
         f"Nothing was measured: {none} valid, most often because: {_reason(reasons[0].text)}.",
-        "remove that reason, then run the same sweep again",
+        _next_step(reasons[0].text) or "remove that reason, then run the same sweep again",
         Evidence("trials that are no data point", trials, "trial states"),
+        confidence=ACCOMPANIES,
         points=case.points,
     )
 
@@ -49,6 +56,7 @@ FAILED_TRIALS = SweepCause(
     ruled_out_by="A machine that misbehaved (invalid-trials).",
     remedy="Run that point alone and fix the workload",
     precedence=50,
+    spoils=60,
 )
 
 
@@ -84,11 +92,18 @@ def invalid_trials(case: SweepCase) -> Finding | None:
         Severity.MEDIUM,
         "did not count because the machine misbehaved",
         "run the same sweep again; where the host is overloaded, on fewer workers or on the simulated cluster",
+        ACCOMPANIES,
     )
 
 
 def _spoilt(
-    case: SweepCase, cause: SweepCause, state: TrialState, severity: Severity, how: str, remedy: str
+    case: SweepCase,
+    cause: SweepCause,
+    state: TrialState,
+    severity: Severity,
+    how: str,
+    remedy: str,
+    confidence: float = 1.0,
 ) -> Finding | None:
     """One finding for all trials in one state."""
     counts = [(point, point.failed if state is TrialState.FAILED else point.invalid) for point in case.points]
@@ -102,10 +117,17 @@ def _spoilt(
     return cause.finding(
         severity,
         f"{count:,} of {plural(total, 'trial')} {how}, first at {case.label(points[0])}: {_reason(first.text)}.",
-        remedy,
+        _next_step(first.text) or remedy,
         *(Evidence(f"{state} trials", count, case.label(point)) for point, count in counts[:POINTS_SHOWN]),
+        confidence=confidence,
         points=points,
     )
+
+
+def _next_step(text: str) -> str:
+    """What the error itself says to do."""
+    found = re.search(r"^  next: (.+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _reason(text: str) -> str:

@@ -4,6 +4,6 @@ It is read offline, by people and by screen readers, on light and on dark screen
 anything, and a policy inside it forbids that anything does.
 """
 
-from scalescope.report.html.build import check, render, write
+from scalescope.report.html.build import check, check_packages, render, write
 
-__all__ = ["check", "render", "write"]
+__all__ = ["check", "check_packages", "render", "write"]

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.analysis import knee
 from scalescope.analysis.summary import summarise
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import UsageError
 from scalescope.model.metrics import PARTS
-from scalescope.report import links, rows
-from scalescope.report.files import replacing
+from scalescope.report import files, links, rows
 from scalescope.report.html import embed, page, theme
 from scalescope.report.html.glossary import TERMS
 from scalescope.store.store import SweepRun
@@ -23,20 +22,18 @@ if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
     from scalescope.report.html.trial import ReadTables
 
+Place = TypeVar("Place", str, Path)
 
-def check(path: Path) -> None:
+
+def check(place: str | Path) -> None:
     """Refuse, before hours of measuring, what could not be written afterwards.
 
     Raises:
         UsageError: A package is missing, or the file has no folder to be in.
+        StoreError: It cannot be written.
     """
     check_packages()
-    if path.is_dir():
-        raise UsageError(f"The report needs a file, and {path} is a folder", next_step=f"Give {path / 'report.html'}.")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(
-            f"There is no folder {path.absolute().parent} for the report", next_step="Make it, or give another place."
-        )
+    files.check(place, "report")
 
 
 def check_packages() -> None:
@@ -144,28 +141,26 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
     )
 
 
-def write(path: Path, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> Path:
+def write(place: Place, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> Place:
     """Write what `render` makes; a reader of the file sees the old report or the whole new one.
 
     Raises:
         UsageError: As `render`, or the folder of the file does not exist.
         StoreError: The file cannot be written.
     """
-    return save(path, lambda: render(run, read, trial=trial, followed_by=followed_by))
+    return save(place, lambda: render(run, read, trial=trial, followed_by=followed_by))
 
 
-def save(path: Path, make: Callable[[], str]) -> Path:
-    """Write a page whole or not at all.
+def save(place: Place, make: Callable[[], str]) -> Place:
+    """Write a page whole or not at all, at a path or an address.
 
     Raises:
         UsageError: As `check`.
         StoreError: The file cannot be written.
     """
-    check(path)
-    text = make()
-    with replacing(path, "report") as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-    return path
+    check(place)
+    files.write(place, make(), "report")
+    return place
 
 
 def _together(value: object) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,10 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from scalescope.analysis.attempts import Floats
+from scalescope.analysis.attempts import Attempts, Floats
 from scalescope.analysis.knee import Knee
 from scalescope.analysis.work_span import Profile
+from scalescope.diagnosis.blame import Blame
 from scalescope.report.html.gantt import LOST, Bars
 from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.theme import LIGHT, stage_colour
@@ -42,6 +43,13 @@ OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
 LEFT = 64
 """Pixels for the vertical axis, the same in all charts of a trial so that their time axes are aligned."""
 HEAT_STEPS = 64
+TEXTURES: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    "pale": {"fill_alpha": 0.35},
+    "hatched": {"hatch_pattern": "/", "hatch_weight": 1.5, "hatch_scale": 9.0},
+    "dotted": {"hatch_pattern": ".", "hatch_scale": 7.0},
+}
+"""How areas of one colour are told apart, by the word that may follow the name of a colour, as in the style sheet."""
 PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)
 """What a text must consist of for Bokeh to find no formula in it."""
 LOG_FROM = 20
@@ -248,11 +256,31 @@ def _knee(canvas: Canvas, made: Any, k: float, low: float, high: float) -> None:
 class TrialCharts:
     """The charts of one trial above each other, with one time axis and one cursor."""
 
-    def __init__(self, canvas: Canvas, makespan: float) -> None:
+    def __init__(self, canvas: Canvas, attempts: Attempts) -> None:
         self._canvas = canvas
-        self._range = Range1d(0.0, makespan, bounds=(0.0, makespan))
+        begin, end = attempts.begin, attempts.end
+        self._range = Range1d(begin, end, bounds=(begin, end))
         self._reading = canvas.reading
-        self._reading |= {"range": self._range.id, "makespan": makespan, "cursors": [], "figures": {}}
+        self._reading |= {"range": self._range.id, "begin": begin, "end": end, "makespan": attempts.makespan}
+        self._reading |= {"cursors": [], "figures": {}}
+
+    def blame(self, blame: Blame, styles: Sequence[str]) -> None:
+        """What each thread was charged to, in areas above each other, each with a colour and perhaps a texture."""
+        made = self._figure("blame", height=260, y_label="threads")
+        made.y_range.start = 0
+        width = np.diff(blame.edges)
+        tops = np.cumsum([np.zeros(len(width)), *(charge.seconds / width for charge in blame.charges)], axis=0)
+        source = ColumnDataSource({"time": blame.edges.astype(np.float32)})
+        for i, top in enumerate(tops):
+            source.data[f"top{i}"] = np.append(top, top[-1]).astype(np.float32)
+        for i, style in enumerate(styles):
+            colour, _, texture = style.partition(" ")
+            given = TEXTURES[texture]
+            area = made.varea_step("time", f"top{i}", f"top{i + 1}", source=source, step_mode="after", **given)
+            self._canvas.paint(area.glyph, fill_color=colour)
+            if "hatch_pattern" in given:
+                self._canvas.paint(area.glyph, hatch_color="page")
+        self._reading["blame"] = source.id
 
     def parallelism(self, profile: Profile) -> None:
         """Threads available, tasks that could run, and tasks that ran."""

@@ -14,7 +14,10 @@ TERMS: tuple[tuple[str, str], ...] = (
     (
         "Speed-up, knee",
         "Throughput in units of one thread that is always busy; the ideal on P threads is P. The knee is where it "
-        "stops growing, with its 95 % interval from a bootstrap.",
+        "stops growing, with its 95 % interval, which holds if the fitted model does.",
     ),
-    ("Worker time", "P × makespan: what was paid for. It is divided without remainder into the parts below."),
+    (
+        "Worker time",
+        "P × the time of the workload’s call: what was paid for. It is divided without remainder into the parts below.",
+    ),
 )

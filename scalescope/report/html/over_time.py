@@ -11,6 +11,7 @@ from scalescope.analysis.attempts import Attempts, Floats
 from scalescope.analysis.summary import percent, plural
 from scalescope.analysis.work_span import Profile, profile
 from scalescope.analysis.worker_time import busy_by_worker
+from scalescope.diagnosis.blame import OTHER, Blame, blame
 from scalescope.diagnosis.observation import Observation
 from scalescope.report import rows
 from scalescope.report.html import gantt, series
@@ -18,11 +19,14 @@ from scalescope.report.html.charts import Canvas, TrialCharts
 from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
-from scalescope.report.table import Table
+from scalescope.report.table import MISSING, Table
 
 TABLE_TIMES = 12
 """Rows of the tables that repeat charts over time."""
 TABLE_WORKERS = 10
+SENTENCE = 4
+"""Charges that are named in a sentence."""
+TEXTURES = {"dotted": "dotted: the task holds its thread and waits", "pale": "pale: idle, and waits for these tasks"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class TimeChart:
         table: The numbers behind it, thinned; None where another table of the page has them.
         legend: Colour and meaning.
         notice: What was left out or merged.
+        open: Whether its table is shown beside it.
     """
 
     name: str
@@ -44,6 +49,7 @@ class TimeChart:
     table: Table | None = None
     legend: tuple[tuple[str, str], ...] = ()
     notice: str = ""
+    open: bool = False
 
 
 def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[TimeChart]:
@@ -55,7 +61,10 @@ def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) 
         groups: Their task groups.
         canvas: Where the figures go, and what the page's script must know of them.
     """
-    drawn = TrialCharts(canvas, attempts.makespan)
+    drawn = TrialCharts(canvas, attempts)
+    charged = blame(seen, series.BINS)
+    styles = _styles(charged, groups)
+    drawn.blame(charged, styles)
     levels = profile(attempts)
     drawn.parallelism(levels)
     edges = np.linspace(0.0, attempts.makespan, series.HEAT_COLUMNS + 1)
@@ -67,6 +76,7 @@ def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) 
     names, stages = _names(seen, attempts), _stage_names(groups, bars)
     _name(names, stages, canvas, heat, lines, bars)
     found = [
+        _blame(charged, styles, canvas),
         _parallelism(attempts, levels),
         _heat(heat, names),
         _gantt(attempts, stages, lines, bars),
@@ -110,6 +120,55 @@ def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
     names += [""] * (gantt.STAGES - len(names)) + ["all other stages", "failed, lost or repeated"]
     present = set(np.unique(bars.stage).tolist())
     return [(stage_colour(code), name if code in present else "") for code, name in enumerate(names)]
+
+
+def _styles(charged: Blame, groups: Groups) -> list[str]:
+    """Colour and texture of each charge; the colour of a prefix is that of its largest stage among the bars."""
+    codes = {OTHER: gantt.OTHER}
+    for code, stage in enumerate(groups.largest(gantt.STAGES)):
+        codes.setdefault(stage.prefix, code)
+    names = dict.fromkeys(charge.name for charge in charged.charges if charge.of_tasks)
+    free = iter(sorted(set(range(gantt.STAGES)) - {codes.get(name) for name in names}))
+    codes |= {name: next(free) for name in names if name not in codes}
+    textures = {"ran": "", "held": " dotted", "idle": " pale"}
+    return [
+        stage_colour(codes[charge.name]) + textures[charge.state] if charge.of_tasks else f"{charge.part} hatched"
+        for charge in charged.charges
+    ]
+
+
+def _blame(charged: Blame, styles: Sequence[str], canvas: Canvas) -> TimeChart:
+    charges, seconds = charged.charges, [charge.total_s for charge in charged.charges]
+    shares = [f"{tenths / 10:.1f} %" for tenths in rows.apportion(seconds, 1000)]
+    canvas.reading["charges"] = [
+        [f"{charge.state}, {charge.text}", charge.total_s, share] for charge, share in zip(charges, shares, strict=True)
+    ]
+    order = sorted(range(len(charges)), key=lambda i: (charges[i].state == "ran", -seconds[i]))
+    cells = [(charges[i].text, charges[i].state, rows.seconds(seconds[i]), shares[i]) for i in order]
+    cells.append(("all", MISSING, rows.seconds(sum(seconds)), "100.0 %"))
+    worked = sum(charge.total_s for charge in charges if charge.state == "ran")
+    worst = [f"{charge.text} ({percent(charge.total_s / sum(seconds))})" for charge in charged.waited[:SENTENCE]]
+    return TimeChart(
+        "blame",
+        "For whom threads waited",
+        f"Tasks ran for {percent(worked / sum(seconds))} of the worker time. "
+        + (f"Most of the rest is charged to {'; '.join(worst)}." if worst else "No thread was idle."),
+        Table.of("What every thread-second is charged to", ("what", "thread", "thread-seconds", "share"), cells, 2),
+        _charge_legend(charged, styles),
+        open=True,
+    )
+
+
+def _charge_legend(charged: Blame, styles: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """A colour for each prefix, what textures mean, and all else."""
+    colours, others = {}, {}
+    for style, charge in zip(styles, charged.charges, strict=True):
+        if charge.of_tasks:
+            colours[style.partition(" ")[0]] = charge.name
+        else:
+            others[style] = charge.text.partition(",")[0] if charge.name else charge.text
+    used = [(f"ink {name}", text) for name, text in TEXTURES.items() if any(each.endswith(name) for each in styles)]
+    return (*colours.items(), *used, *others.items())
 
 
 def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:

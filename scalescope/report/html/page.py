@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scalescope import __version__
 from scalescope.analysis.knee import Knee
 from scalescope.analysis.summary import PointSummary, label, percent, plural, settings, varied
+from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.metrics import WORKER_TIME
 from scalescope.report import rows
@@ -108,7 +109,7 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
         ("Parameters", _pairs(_shared(run))),
         ("Cluster", " ".join(rows.cluster_lines(run.sweep, run.trials)).removeprefix("Cluster: ")),
         ("Validated", _of(facts, "cluster").get("validated", "")),
-        ("Versions", _versions(run, facts)),
+        *((f"Versions, {label}" if label else "Versions", text) for label, text in _versions(run)),
         ("Host", _host(_of(facts, "host"))),
         ("Trials", _trials(run)),
         ("Order", f"randomised and interleaved from seed {run.sweep.seed}"),
@@ -118,13 +119,25 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
     return [(term, str(text)) for term, text in found if text]
 
 
-def packages(run: SweepRun) -> list[tuple[str, str]]:
-    """The whole list of packages, where it is known."""
-    for facts in (run.facts, _first_facts(run)):
-        found = facts.get("packages")
-        if isinstance(found, Mapping):
-            return sorted((str(name), str(version)) for name, version in found.items())
-    return []
+def packages(run: SweepRun) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The whole list of packages of each environment in which trials ran, after its label, where it is known."""
+    found = [(label, _packages(facts)) for label, facts in _environments(run)]
+    return [(label, sorted(known.items())) for label, known in found if known]
+
+
+def _environments(run: SweepRun) -> list[tuple[str, Mapping[str, Any]]]:
+    """The label of each environment and facts of a trial in it; a label is empty where there is no other."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for trial in run.trials:
+        if trial.facts.get("cluster"):
+            found.setdefault(Environment.parse(trial.point.environment).label, trial.facts)
+    if len(found) > 1:
+        return list(found.items())
+    return [("", next(iter(found.values()), run.facts))]
+
+
+def _packages(facts: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(version) for name, version in _of(facts, "packages").items()}
 
 
 def _first_facts(run: SweepRun) -> Mapping[str, Any]:
@@ -149,11 +162,13 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _versions(run: SweepRun, facts: Mapping[str, Any]) -> str:
-    known = dict(packages(run))
-    named = [f"{name} {facts[name]}" for name in VERSIONS if facts.get(name)]
-    named += [f"{name} {known[name]}" for name in ("apache-beam", "numpy", "pandas", "torch") if name in known]
-    return ", ".join(named)
+def _versions(run: SweepRun) -> Iterator[tuple[str, str]]:
+    """What decides what is measured, in each environment."""
+    for name, facts in _environments(run):
+        known = _packages(facts)
+        named = [f"{each} {facts[each]}" for each in VERSIONS if facts.get(each)]
+        named += [f"{each} {known[each]}" for each in ("apache-beam", "numpy", "pandas", "torch") if each in known]
+        yield name, ", ".join(named)
 
 
 def _host(host: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@
   // ---- one trial: time axis and cursor
   const reading = data.reading;
   if (reading.range === undefined) return;
-  const range = model(reading.range), whole = reading.makespan;
+  const range = model(reading.range), first = reading.begin, whole = reading.end - first;
   const controls = document.getElementById("controls"), slider = document.getElementById("cursor");
   const output = document.getElementById("reading");
   const cursors = reading.cursors.map(model);
@@ -50,7 +50,7 @@
 
   function show(begin, end) {
     const width = Math.min(Math.max(end - begin, whole / 1e6), whole);
-    const from = Math.min(Math.max(begin, 0), whole - width);
+    const from = Math.min(Math.max(begin, first), reading.end - width);
     range.setv({start: from, end: from + width});
   }
   const zooms = {
@@ -58,7 +58,7 @@
     out: (a, b, w) => show(a - w / 2, b + w / 2),
     back: (a, b, w) => show(a - w / 2, b - w / 2),
     on: (a, b, w) => show(a + w / 2, b + w / 2),
-    all: () => show(0, whole),
+    all: () => show(first, reading.end),
   };
   controls.addEventListener("click", (event) => {
     const how = event.target.dataset.zoom;
@@ -71,6 +71,7 @@
     return from - 1;
   }
   function at(time) {
+    if (time < 0 || time > reading.makespan) return `At ${number(time)} s: no task runs.`;
     const level = (name) => { const it = columns(reading.levels[name]); return it.level[Math.max(last(it.time, time), 0)]; };
     let text = `At ${number(time)} s: ${count(level("provisioned"), "thread")} there, `
       + `${count(level("runnable"), "task")} runnable, ${level("running").toLocaleString("en")} running`;
@@ -81,14 +82,21 @@
     return text + ".";
   }
   function worker(row) {
-    const heat = reading.heat.workers, first = row * heat, end = Math.min(first + heat, reading.workers.length);
-    return heat === 1 ? reading.workers[first] : `${end - first} workers from ${reading.workers[first]} on`;
+    const heat = reading.heat.workers, top = row * heat, end = Math.min(top + heat, reading.workers.length);
+    return heat === 1 ? reading.workers[top] : `${end - top} workers from ${reading.workers[top]} on`;
   }
   function busy(time, row) {
     const image = columns(reading.heat.source).image[0], [height, width] = image.shape;
-    if (row < 0 || row >= height) return "";
-    const column = Math.min(Math.floor(time / whole * width), width - 1);
+    if (row < 0 || row >= height || time < 0 || time > reading.makespan) return "";
+    const column = Math.min(Math.floor(time / reading.makespan * width), width - 1);
     return `${worker(row)}: ${Math.round(image[row * width + column] / 2.55)} % busy.`;
+  }
+  function charged(time, threads) {
+    const it = columns(reading.blame), i = Math.min(last(it.time, time), it.time.length - 2);
+    const found = reading.charges.findIndex((_, n) => threads < it[`top${n + 1}`][i]);
+    if (threads < 0 || found < 0) return "";
+    const [what, seconds, share] = reading.charges[found], here = it[`top${found + 1}`][i] - it[`top${found}`][i];
+    return `${what}: ${number(here)} threads; in all ${number(seconds)} thread-seconds, ${share} of the worker time.`;
   }
   function bar(time, row) {
     if (row < 0 || row >= reading.rows.length) return "";
@@ -106,12 +114,12 @@
   slider.addEventListener("input", () => point(range.start + (range.end - range.start) * slider.value / 1000, ""));
   for (const [name, id] of Object.entries(reading.figures)) {
     model(id).on_event("mousemove", (event) => {
-      if (event.x < 0 || event.x > whole) return;
-      const row = Math.round(event.y);
-      point(event.x, name === "heat" ? busy(event.x, row) : name === "gantt" ? bar(event.x, row) : "");
+      if (event.x < first || event.x > reading.end) return;
+      const row = Math.round(event.y), say = {heat: busy, gantt: bar, blame: (time) => charged(time, event.y)}[name];
+      point(event.x, say ? say(event.x, row) : "");
       place();
     });
-    model(id).on_event("doubletap", () => show(0, whole));
+    model(id).on_event("doubletap", () => show(first, reading.end));
   }
   controls.hidden = false;
 })();

@@ -16,7 +16,12 @@ under noise of 2.2 % per trial is found in 93 % of runs."""
 SmallestEffect = Annotated[float, SMALLEST_EFFECT]
 MaxPairs = Annotated[
     int,
-    Parameter("Most valid pairs; if the answer is not clear by then, it is undecided.", minimum=FEWEST, maximum=1000),
+    Parameter(
+        "Most valid pairs; if the answer is not clear by then, it is undecided.",
+        title="Most pairs",
+        minimum=FEWEST,
+        maximum=1000,
+    ),
 ]
 
 
@@ -30,20 +35,23 @@ class ComparisonParameters(StudyParameters, AtPoint):
             WORKLOAD,
             help="What to run, as for a sweep. Each of several is compared for itself, and all are judged together. "
             "Empty: the workload of the run.",
+            names="",
             syntax="names",
+            examples=(["bag-map", "beam-pardo"],),
         ),
     ] = field(default_factory=list)
     a: Annotated[
         Mapping[str, Any],
         named(
             "Settings for A only: values of axes, such as environment, cluster, or a Dask configuration key.",
+            "Settings for A",
             "--a",
             example={"partition_size": 1},
         ),
     ] = field(default_factory=dict)
-    b: Annotated[Mapping[str, Any], named("Settings for B only.", "--b", example={"partition_size": 4})] = field(
-        default_factory=dict
-    )
+    b: Annotated[
+        Mapping[str, Any], named("Settings for B only.", "Settings for B", "--b", example={"partition_size": 4})
+    ] = field(default_factory=dict)
     metric: Annotated[str, METRIC] = "makespan_s"
     # 3 % is what 20 pairs can tell from nothing where trials spread by 2 to 3 %; 0 calls only what is equal the same.
     smallest_effect: SmallestEffect = 0.03

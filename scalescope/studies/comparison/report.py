@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scalescope.model.study import Study
+from scalescope.model.words import number
 from scalescope.report.table import MISSING, Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import Comparison, Decision, ordered
@@ -66,7 +67,7 @@ def ratio(value: float | None) -> str:
         return MISSING
     if math.isinf(value):
         return "∞"
-    return f"{value:.3f}" if 0.1 <= value < 10 else f"{value:.3g}"
+    return f"{value:.3f}" if 0.1 <= value < 10 else number(value)
 
 
 def _name(found: Comparison, study: Study) -> str:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +15,7 @@ from scalescope.errors import CaptureError, DriverError, InfrastructureError
 from scalescope.model.recorded import RecordedGraph
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
+from scalescope.report import files
 from scalescope.run.drivers import Drivers, shielded
 from scalescope.run.request import Request, check
 from scalescope.run.sweep import abort, analyse, begin
@@ -44,7 +44,7 @@ class Bench:
         isolation: Id of the isolation that the steps are of.
         symptom: What is looked for.
         start: The trial that the search begins with, and its setting.
-        folder: For the files of recorded graphs.
+        folder: Path or address, for the files of recorded graphs.
         says: Told in a sentence whenever the driver begins something.
     """
 
@@ -56,7 +56,7 @@ class Bench:
         isolation: str,
         symptom: Symptom,
         start: tuple[Setting, Trial],
-        folder: Path,
+        folder: str,
         says: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._store = store
@@ -162,10 +162,10 @@ class Bench:
     def replay(self, setting: Setting, graph: RecordedGraph) -> Setting:
         """A setting that replays a graph, which is written to a file."""
         data = graph.to_mapping()
-        path = self._folder.absolute() / f"graph-{digest(data)}.json"
-        path.write_text(json.dumps(data), encoding="utf-8")
+        place = f"{self._folder}/graph-{digest(data)}.json"
+        files.write(place, json.dumps(data), "recorded graph")
         workload = workloads.load(REPLAY)
-        params = workload.bind({"graph": str(path), "tasks": len(graph.tasks)})
+        params = workload.bind({"graph": place, "tasks": len(graph.tasks)})
         point = replace(setting.point, params=params)
         return Setting(workload, setting.cluster, point, setting.seed, setting.trial_timeout_s)
 

@@ -10,9 +10,9 @@ from typing import Any
 from scalescope.analysis.summary import label, plural
 from scalescope.diagnosis import causes
 from scalescope.model.trial import Trial
+from scalescope.model.words import number
 from scalescope.report.table import Table, to_markdown
 from scalescope.store.location import redact
-from scalescope.studies.isolation.removals import seconds
 from scalescope.studies.isolation.reproducer import Confirmation, Reproducer
 from scalescope.studies.isolation.result import Isolation
 
@@ -121,7 +121,7 @@ def _row(name: str, trial: Trial) -> tuple[str, ...]:
     place = (name, "" if point.items is None else f"{point.items:,}", f"{point.workers:,}")
     if metrics is None:
         return (*place, "", "", str(trial.state))
-    return (*place, f"{metrics.tasks:,}", f"{metrics.workers_used:,}", seconds(metrics.makespan_s))
+    return (*place, f"{metrics.tasks:,}", f"{metrics.workers_used:,}", number(metrics.makespan_s))
 
 
 def _reproducer(reproducer: Reproducer, confirmation: Confirmation | None) -> str:

@@ -22,23 +22,32 @@ class IsolationParameters:
         Mapping[str, Any],
         Parameter(
             "A sweep in place of a run: it is run first, and its run is taken.",
+            title="Sweep to run first",
             syntax="sweep",
             examples=({"workload": "beam-pardo", "axes": {"workers": [10, 200], "items_per_worker": [1]}},),
         ),
     ] = field(default_factory=dict)
     finding: Annotated[
-        str, Parameter("Code of the finding to look into. Empty: the first of the verdict.", metavar="CODE")
+        str,
+        Parameter(
+            "Code of the finding to look into. Empty: the first of the verdict.", names="finding", metavar="CODE"
+        ),
     ] = ""
     metric: Annotated[
         str,
         Parameter(
             "A condition in place of the finding, such as workers_used < 0.5 * workers, or efficiency < 0.6.",
+            title="Condition",
             metavar="COMPARISON",
         ),
     ] = ""
-    max_trials: Annotated[int, Parameter("Most trials to run.", minimum=1, maximum=10_000)] = 80
+    max_trials: Annotated[int, Parameter("Most trials to run.", title="Most trials", minimum=1, maximum=10_000)] = 80
     minutes: Annotated[float, MINUTES] = 30.0
     folder: Annotated[
         str,
-        Parameter("Where notebook, reproducer, bug report, report and result are written.", metavar="FOLDER"),
+        Parameter(
+            "Where notebook, reproducer, bug report, report and result are written: a path or an address. In a "
+            "deployment a relative path is one beside the records of the run.",
+            metavar="FOLDER",
+        ),
     ] = "isolated"

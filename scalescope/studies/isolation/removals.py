@@ -11,6 +11,7 @@ from scalescope.model.cluster import ClusterSpec, kinds
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ITEMS, WORKERS, Point, Sweep
 from scalescope.model.trial import Trial
+from scalescope.model.words import number
 from scalescope.model.workload import Simpler, Workload
 from scalescope.studies.isolation.reduce import Move, Number
 
@@ -84,12 +85,7 @@ def sentence(trial: Trial) -> str:
         return f"{where}: {trial.state}, {_first_line(trial.reason)}"
     spoilt = "" if trial.counts else f" ({trial.state}: {_first_line(trial.reason)})"
     of = f"{metrics.workers_used:,} of {trial.point.workers:,} used"
-    return f"{where}: {of}, {metrics.tasks:,} tasks, makespan {seconds(metrics.makespan_s)} s{spoilt}"
-
-
-def seconds(value: float) -> str:
-    """Three digits, and never an exponent: `0.202`, `12.8`, `3,840`."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{where}: {of}, {metrics.tasks:,} tasks, makespan {number(metrics.makespan_s)} s{spoilt}"
 
 
 def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> list[Move[Setting]]:
@@ -135,7 +131,9 @@ def _cluster_move(kind: str) -> Move[Setting]:
             return None
         if setting.point.workers > kinds()[kind].max_workers:
             return None
-        return f"{now} cluster → {kind}", replace(setting, cluster=kinds()[kind]())
+        return f"{now} cluster → {kind}", replace(
+            setting, cluster=kinds()[kind](), point=replace(setting.point, groups={})
+        )
 
     return cheaper
 

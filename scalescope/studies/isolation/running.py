@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from scalescope.model import parameters
-from scalescope.run import orchestrator
+from scalescope.report import files
+from scalescope.run import orchestrator, titles
 from scalescope.run.parameters import Storage
+from scalescope.run.places import Place, Written
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.sweep import run_sweep
@@ -19,9 +23,6 @@ from scalescope.studies.isolation.reduce import Reading
 from scalescope.studies.isolation.reduce import Step as Tried
 from scalescope.studies.isolation.removals import Setting
 from scalescope.studies.isolation.search import Isolated
-
-PUBLISHED = ("notebook", "bug-report")
-"""Files that an orchestrator shows as pages."""
 
 
 def check(given: Mapping[str, Any]) -> tuple[IsolationParameters, Storage]:
@@ -56,16 +57,19 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     """
     runner = runner or Runner()
     asked, kept = check(given)
-    run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
     address, records = orchestrator.saved_store(kept.store)
     with Store.open(address, records) as store:
+        place = Place.of("folder", asked.folder, store, runner)
+        if not place.among_records:
+            files.check_folder(asked.folder, search.WHAT)
+        run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
         origin = store.run(run)
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
         teller = _Teller(asked.max_trials, runner)
         result = search.isolate(
             store,
             origin,
-            asked,
+            replace(asked, folder=place.made(origin.id)),
             address=(address, records),
             fresh=kept.fresh,
             step=lambda bench, words, setting: runner.do(TRY, bench, words, setting),
@@ -73,9 +77,11 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
             tried=teller.tried,
             says=teller.says,
         )
-        for name in PUBLISHED:
-            runner.publish(lambda name=name: _publication(result, name))  # type: ignore[misc]
+        written = [Written.at(f"{result.folder}/{name}", store) for name in result.files]
+    for name, text in search.pages(result.isolation, result.reproducer, result.confirmation).items():
+        runner.publish(partial(_publication, result, name, text, written))
     runner.tell(Progress(teller.done, asked.max_trials, notebook.ending(result.isolation), notable=True))
+    runner.tell(Progress(teller.done, asked.max_trials, f"Files: {written[-1].link or result.folder}", notable=True))
     return result
 
 
@@ -110,6 +116,8 @@ class _Teller:
         self._runner.tell(Progress(self.done, self._total, notebook.line(step), notable=True))
 
 
-def _publication(result: Isolated, name: str) -> Publication:
-    text = (result.folder / f"{name}.md").read_text(encoding="utf-8")
-    return Publication(f"scalescope-{name}-{result.isolation.sweep.id}", notebook.ending(result.isolation), text)
+def _publication(result: Isolated, name: str, text: str, written: Sequence[Written]) -> Publication:
+    title = f"{name.removesuffix('.md')} of {titles.workload(result.isolation.sweep.workload)}"
+    if name == search.NOTEBOOK:  # a bug report goes to others, and says nothing of this machine
+        text += "\n**Files**\n\n" + "".join(f"- {each.markdown()}\n" for each in written)
+    return Publication(title, result.isolation.sweep.id, notebook.ending(result.isolation), text)

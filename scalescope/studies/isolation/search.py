@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from scalescope import workloads
 from scalescope.analysis.summary import order, plural
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.errors import InvalidField, StoreError, UsageError
+from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields, parameters
 from scalescope.model.finding import Finding
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
-from scalescope.report import html
+from scalescope.report import files, html
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies.isolation import bug_report, notebook, reproducer
 from scalescope.studies.isolation.bench import Bench, graph_of
@@ -32,6 +30,10 @@ from scalescope.studies.isolation.removals import Setting, numbers, removals
 from scalescope.studies.isolation.reproducer import Confirmation, Reproducer
 from scalescope.studies.isolation.result import Isolation, Seen
 from scalescope.studies.symptom import Symptom, finding_symptom, first_finding, metric_symptom, worst_showing
+
+WHAT = "result"
+"""What is written, in errors."""
+NOTEBOOK = "notebook.md"
 
 logger = logging.getLogger(__name__)
 
@@ -44,20 +46,25 @@ class Isolated:
         isolation: The smallest trial, and the way to it.
         reproducer: The script, or why there is none.
         confirmation: What came of running the script; None where there is none.
-        folder: Where the files are.
+        folder: Where the files are: a path from the root, or an address.
         files: Their names.
     """
 
     isolation: Isolation
     reproducer: Reproducer
     confirmation: Confirmation | None
-    folder: Path
+    folder: str
     files: tuple[str, ...]
 
     @property
     def run_id(self) -> str:
         """The run that it began with."""
         return self.isolation.run_id
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """No name, since what was found is what was asked for, and what is left."""
+        return "", notebook.ending(self.isolation)
 
     @property
     def confirmed(self) -> bool:
@@ -75,7 +82,7 @@ class Isolated:
             **self.isolation.to_mapping(),
             "confirmed": self.confirmed,
             "doubt": self.doubt,
-            "folder": str(self.folder),
+            "folder": self.folder,
             "files": list(self.files),
         }
 
@@ -148,9 +155,8 @@ def isolate(
         InvalidField: The run has no such symptom.
         StoreError: A step, or the files, cannot be written.
     """
-    chosen, folder = choose(origin, asked), Path(asked.folder).expanduser()
-    with _writing(folder):  # what cannot be written later is refused now
-        folder.mkdir(parents=True, exist_ok=True)
+    chosen, folder = choose(origin, asked), files.absolute(asked.folder)
+    files.check_folder(folder, WHAT)  # what cannot be written later is refused now
     trial = chosen.trial
     start = Setting.of(origin.sweep, trial.point, workloads.load(origin.sweep.workload))
     with Bench(
@@ -198,44 +204,38 @@ def _budget(asked: IsolationParameters) -> Callable[[int], str]:
     return spent
 
 
-def _hand_over(
-    isolation: Isolation, symptom: Symptom, folder: Path, confirm: Callable[[str], Confirmation]
-) -> Isolated:
+def _hand_over(isolation: Isolation, symptom: Symptom, folder: str, confirm: Callable[[str], Confirmation]) -> Isolated:
     """Write the script, run it, and write what is known."""
     written = reproducer.write(isolation, symptom, graph_of(isolation.setting))
     confirmation = confirm(written.text) if written.text else None
     confirmed = confirmation is not None and confirmation.confirmed
-    files = {
-        "notebook.md": notebook.to_markdown(isolation),
-        "bug-report.md": bug_report.write(isolation, written, confirmation),
+    texts = {
+        **pages(isolation, written, confirmation),
         "isolation.json": json.dumps(isolation.to_mapping(), indent=2),
     }
     scripts = {True: "reproducer.py", False: "unconfirmed-reproducer.py"}
-    with _writing(folder):
-        for name in scripts.values():  # of an earlier isolation
-            (folder / name).unlink(missing_ok=True)
-        if written.text:
-            files[scripts[confirmed]] = written.text
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-    return Isolated(isolation, written, confirmation, folder, tuple(files))
+    for name in scripts.values():  # of an earlier isolation
+        files.remove(f"{folder}/{name}", WHAT)
+    if written.text:
+        texts[scripts[confirmed]] = written.text
+    for name, text in texts.items():
+        files.write(f"{folder}/{name}", text, WHAT)
+    return Isolated(isolation, written, confirmation, folder, tuple(texts))
 
 
-def _report(store: Store, origin: SweepRun, folder: Path) -> tuple[str, ...]:
+def pages(isolation: Isolation, written: Reproducer, confirmation: Confirmation | None) -> dict[str, str]:
+    """The files that an orchestrator shows as pages."""
+    return {
+        NOTEBOOK: notebook.to_markdown(isolation),
+        "bug-report.md": bug_report.write(isolation, written, confirmation),
+    }
+
+
+def _report(store: Store, origin: SweepRun, folder: str) -> tuple[str, ...]:
     """Write the report of the run that it all began with, where what it needs is installed."""
     try:
-        html.write(folder / "report.html", origin, store.tables)
+        html.write(f"{folder}/report.html", origin, store.tables)
     except UsageError as error:
         logger.warning("There is no report.html: %s", error)
         return ()
     return ("report.html",)
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"Could not write the result: {error}", where=str(folder), next_step="Give another folder."
-        ) from error

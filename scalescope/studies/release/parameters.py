@@ -20,9 +20,15 @@ NEWEST = "latest"
 FEWEST_PAIRS = 3
 """Valid pairs below which no candidate is decided."""
 
-MaxEnvironments = Annotated[int, Parameter("Most releases to try.", minimum=2, maximum=1000)]
+MaxEnvironments = Annotated[int, Parameter("Most releases to try.", title="Most releases", minimum=2, maximum=1000)]
 MaxPairs = Annotated[
-    int, Parameter("Most pairs of trials for one release, where trials differ.", minimum=FEWEST_PAIRS, maximum=1000)
+    int,
+    Parameter(
+        "Most pairs of trials for one release, where trials differ.",
+        title="Most pairs",
+        minimum=FEWEST_PAIRS,
+        maximum=1000,
+    ),
 ]
 SmallestEffect = Annotated[
     float,
@@ -37,10 +43,14 @@ class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
     package: Annotated[
         str, Parameter("The package whose releases are searched.", metavar="[PACKAGE]", syntax="argument")
     ] = ""
-    good: Annotated[str, Parameter("A release that is known to be good.", metavar="VERSION")] = ""
-    bad: Annotated[str, Parameter("A later release that is known to be bad.", metavar="VERSION")] = NEWEST
-    before: Annotated[str, Parameter("A lock file known to be good, in place of a package.", metavar="FILE")] = ""
-    after: Annotated[str, Parameter("A lock file known to be bad.", metavar="FILE")] = ""
+    good: Annotated[str, Parameter("A release that is known to be good.", title="Good release", metavar="VERSION")] = ""
+    bad: Annotated[
+        str, Parameter("A later release that is known to be bad.", title="Bad release", metavar="VERSION")
+    ] = NEWEST
+    before: Annotated[
+        str, Parameter("A lock file known to be good, in place of a package.", title="Good lock file", metavar="FILE")
+    ] = ""
+    after: Annotated[str, Parameter("A lock file known to be bad.", title="Bad lock file", metavar="FILE")] = ""
     metric: Annotated[
         str,
         replace(
@@ -50,7 +60,9 @@ class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
             metavar="NUMBER|COMPARISON",
         ),
     ] = ""
-    finding: Annotated[str, Parameter("The finding that came up, in place of a metric.", metavar="CODE")] = ""
+    finding: Annotated[
+        str, Parameter("The finding that came up, in place of a metric.", names="finding", metavar="CODE")
+    ] = ""
     environment: Annotated[
         str,
         replace(

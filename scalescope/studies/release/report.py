@@ -12,7 +12,7 @@ from scalescope.model.study import Study
 from scalescope.model.trial import Trial
 from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.release.judge import ALPHA, LEAD, Decision, Mode, State
+from scalescope.studies.release.judge import ALPHA, Decision, Mode, State
 from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
 from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
@@ -178,7 +178,7 @@ def _sure(study: Study) -> list[tuple[str, str]]:
     result: Mapping[str, Any] = study.result
     if not result:
         return []
-    rule = f"one answer must lead by {LEAD} trials"
+    rule = f"where one answer is wrong in at most {share(ALPHA)}, by how far all trials agree"
     if study.question["mode"] == Mode.METRIC:
         smallest = share(study.question["smallest_effect"])
         rule = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from scalescope.model.study import Study
 from scalescope.report import links
@@ -55,11 +54,11 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
     )
 
 
-def write_study(path: Path, study: Study, runs: Sequence[SweepRun]) -> Path:
+def write_study(place: build.Place, study: Study, runs: Sequence[SweepRun]) -> build.Place:
     """Write the report of a study; a reader of the file sees the old one or the whole new one.
 
     Args:
-        path: Of the file; its folder must exist.
+        place: Path of the file, whose folder must exist, or its address.
         study: As `render_study`.
         runs: As `render_study`.
 
@@ -67,7 +66,7 @@ def write_study(path: Path, study: Study, runs: Sequence[SweepRun]) -> Path:
         UsageError: As `render_study`.
         StoreError: The file cannot be written.
     """
-    return build.save(path, lambda: render_study(study, runs))
+    return build.save(place, lambda: render_study(study, runs))
 
 
 def _level(study: Study, shown: Sheet) -> tuple[str, str]:

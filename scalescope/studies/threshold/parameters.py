@@ -7,12 +7,26 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from scalescope.model.parameters import Parameter
+from scalescope.model.sweep import AXES_SCHEMA
 from scalescope.studies.parameters import METRIC, OneWorkload, StudyParameters
 
-MaxPoints = Annotated[int, Parameter("Most values of the axis to measure.", minimum=2, maximum=10_000)]
-MaxRepeats = Annotated[int, Parameter("Most trials of one value, where trials differ.", minimum=1, maximum=1000)]
+MaxPoints = Annotated[
+    int, Parameter("Most values of the axis to measure.", title="Most values", minimum=2, maximum=10_000)
+]
+MaxRepeats = Annotated[
+    int,
+    Parameter(
+        "Most trials of one value, where trials differ.", title="Most trials of a value", minimum=1, maximum=1000
+    ),
+]
 MinJump = Annotated[
-    float, Parameter("Smallest jump worth naming, as a share: 0.05 is 5 %.", minimum=0.001, maximum=0.999)
+    float,
+    Parameter(
+        "Smallest jump worth naming, as a share: 0.05 is 5 %.",
+        title="Smallest jump, as a share",
+        minimum=0.001,
+        maximum=0.999,
+    ),
 ]
 
 
@@ -28,6 +42,7 @@ class ThresholdParameters(StudyParameters, OneWorkload):
             metavar="NAME=VALUES",
             syntax="axes",
             examples=({"items": "50..400", "workers": 300},),
+            schema=AXES_SCHEMA,
         ),
     ] = field(default_factory=dict)
     metric: Annotated[str, METRIC] = "tasks"

@@ -12,9 +12,8 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields, parameters
 from scalescope.model.fields import Scalar
 from scalescope.model.study import StudyKind
-from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point
+from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, axis_values
 from scalescope.model.trial import Trial
-from scalescope.run import syntax
 from scalescope.run.request import Ask, Request
 from scalescope.store.store import SweepRun
 from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
@@ -32,7 +31,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry
         ScalescopeError: The first thing that is wrong.
     """
     asked = parameters.check(ThresholdParameters, given)
-    axes = {name: _axis(name, values) for name, values in asked.axes.items()}
+    axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
     shared = base(given, asked, store, records)
     name, low, high, step, fixed = _searched(axes)
     values = {other: value for other, value in shared.values.items() if other != name}
@@ -65,16 +64,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry
 check = ask
 
 
-def _axis(name: str, values: object) -> list[Scalar]:
-    """The values of an axis: one, a list, or a range such as 50..400 or 50..400:10."""
-    if isinstance(values, str):
-        return syntax.axis(name, values)
-    if isinstance(values, list | tuple):
-        return [fields.scalar(f"axes.{name}[{i}]", value) for i, value in enumerate(values)]
-    return [fields.scalar(f"axes.{name}", values)]
-
-
-def _searched(axes: Mapping[str, list[Scalar]]) -> tuple[str, float, float, float, dict[str, Scalar]]:
+def _searched(axes: Mapping[str, Sequence[Scalar]]) -> tuple[str, float, float, float, dict[str, Scalar]]:
     """The axis with several values, its ends and its step, and the values of the others."""
     several = [name for name, values in axes.items() if len(values) > 1]
     if len(several) != 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
+from scalescope.model.words import number as to_digits
 from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import common, headline
@@ -141,7 +142,7 @@ def _kept(measured: Sequence[Spot], ends: set[float]) -> list[Spot]:
 def _mark(jump: Mapping[str, Any]) -> str:
     """The jump that ends at a value, in words."""
     ratio = jump["ratio"]
-    times = f", × {ratio:.3g}" if ratio is not None else ""
+    times = f", × {to_digits(ratio)}" if ratio is not None else ""
     sign = "▲" if jump["after"] > jump["before"] else "▼"
     place = f"between {number(jump['left'])} and {number(jump['right'])}"
     text = f"{sign} {number(jump['before'])} → {number(jump['after'])}{times}, {place}"

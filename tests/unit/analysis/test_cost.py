@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.cost import Budget, Cost, Prices, cost, estimate, spent
+from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
@@ -14,7 +16,7 @@ from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 
 PRICES = Prices({"gpu": 3.0, "cpu": 0.1}, "EUR")
-SWEEP = Sweep("mine", cluster=SlurmSpec(partition="gpu"), trial_timeout_s=360.0)
+SWEEP = Sweep("mine", cluster=SlurmSpec(partition="gpu", workers_per_job=500), trial_timeout_s=360.0)
 HOUR = Point(10)
 
 
@@ -51,6 +53,40 @@ def test_a_price_that_is_not_known_is_said() -> None:
     assert Prices({"slurm": 2.0}).of(SlurmSpec()) == 2.0
 
 
+NODES = Prices({"kubernetes": 7.0}, "EUR", {"big": 4.0, "gpu": 10.0}, {"gpu": 3.0})
+TYPE = "node.kubernetes.io/instance-type"
+
+
+@pytest.mark.parametrize(
+    ("pods", "price"),
+    [
+        ([{"instance_type": "big", "node_share": 0.25}], 1.0),
+        ([{"instance_type": "gpu", "node_share": 0.5}], 5.0),
+        ([{"instance_type": "gpu", "node_share": 0.5, "spot": True}], 1.5),
+        ([{"instance_type": "big", "node_share": 0.25, "spot": True}], 1.0),  # has no price of its own
+        ([{"instance_type": "big"}], 4.0),  # nobody may look at the node
+        ([{"instance_type": "big", "node_share": 0.5}, {"instance_type": "gpu", "node_share": 0.5}], 3.5),
+        ([{"instance_type": "big", "node_share": 0.25}, {"instance_type": "new"}], 4.0),
+        ([], 7.0),
+    ],
+)
+def test_a_worker_on_kubernetes_costs_its_share_of_the_node(pods: list[dict[str, Any]], price: float) -> None:
+    found = cost(KubernetesSpec(), HOUR, 3600, NODES, pods)
+    assert (found.worker_hours, found.money) == (10, pytest.approx(10 * price))
+    done = replace(trial(HOUR, 1800), facts={"cluster": {"pods": pods}})
+    sweep = replace(SWEEP, cluster=KubernetesSpec())
+    assert spent(sweep, [done], NODES).money == pytest.approx(5 * price)
+    assert estimate(sweep, planned(HOUR, HOUR), NODES, [done]).cost.money == pytest.approx(10 * price)
+
+
+def test_before_the_first_trial_a_worker_counts_as_a_node_of_its_selector() -> None:
+    assert NODES.of(KubernetesSpec(node_selector=f"{TYPE}=big")) == 4.0
+    assert NODES.of(KubernetesSpec(node_selector=f"{TYPE}=gpu,cloud.google.com/gke-spot=true")) == 3.0
+    assert NODES.of(KubernetesSpec(node_selector=f"{TYPE}=gpu,cloud.google.com/gke-preemptible=true")) == 3.0
+    assert NODES.of(KubernetesSpec(node_selector="cloud.google.com/gke-spot=true")) == 7.0
+    assert Prices(node_hour={"big": 1.0}).of(KubernetesSpec()) is None
+
+
 def test_trials_cost_whatever_came_of_them() -> None:
     done = [trial(HOUR, 1800), trial(HOUR, 1800, 1, TrialState.INVALID)]
     assert spent(SWEEP, done, PRICES) == Cost(2, 3600, 10, 10, 30)
@@ -61,7 +97,8 @@ def test_before_anything_was_measured_an_estimate_is_a_bound() -> None:
     found = estimate(SWEEP, planned(Point(10), Point(20)), PRICES)
     assert found.cost == Cost(2, 720, 3, 3, 9)
     assert found.sentence(SWEEP, PRICES) == (
-        "at most 3.0 core-hours, 9.00 EUR, 0.2 h for 2 trials (each is counted with the limit of 360 s)"
+        "at most 3.0 core-hours, 9.00 EUR, 0.2 h for 2 trials (each is counted with the limit of 360 s, and 600 s of "
+        "workers that wait for others)"
     )
 
 
@@ -103,11 +140,21 @@ def test_a_budget_stops_what_would_exceed_it(limits: dict[str, float], stops: st
     assert reason.startswith(stops) if stops else reason == ""
 
 
-def test_a_trial_of_a_new_point_may_run_while_anything_is_left() -> None:
+def test_a_trial_of_a_new_point_is_counted_with_its_limit() -> None:
     budget = Budget.from_mapping({"core_hours": 5.01}, PRICES)
-    assert budget.stops(SWEEP, [trial(HOUR, 1800)], planned(Point(500))[0]) == ""
-    assert budget.stops(SWEEP, [], planned(HOUR)[0]) == ""
+    assert budget.stops(SWEEP, [], planned(Point(50))[0]) == ""
+    assert "the next trial takes up to 50, its time limit of 360 s" in budget.stops(SWEEP, [], planned(Point(500))[0])
     assert Budget.from_mapping({"core_hours": 0}, PRICES).stops(SWEEP, [], planned(HOUR)[0]) != ""
+
+
+def test_workers_that_wait_for_others_cost_and_those_in_the_queue_do_not() -> None:
+    sweep = replace(SWEEP, cluster=SlurmSpec(partition="gpu", workers_per_job=2))
+    facts = {"cluster": {"waited_for_workers_s": 3000.0, "held_worker_s": 1800.0}}
+    found = spent(sweep, [replace(trial(Point(4), 3600), facts=facts)], PRICES)
+    assert found.core_hours == (4 * 600 + 1800) / 3600
+    bound = estimate(sweep, planned(Point(4), Point(2)), PRICES)
+    assert bound.cost.core_hours == pytest.approx((6 * 360 + 3 * 600) / 3600)  # one job waits for no other
+    assert "600 s of workers that wait for others" in bound.sentence(sweep, PRICES)
 
 
 @pytest.mark.parametrize("data", [{"cores": 1}, {"money": -1}, {"hours": "1"}, [1], {"core_hours": float("nan")}])
@@ -123,7 +170,7 @@ def test_a_budget_of_money_needs_prices() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"worker_hour": {"gpu": -1}}, {"worker_hour": [1]}, {"hourly": {}}, {"currency": 1}, None]
+    "data", [{"worker_hour": {"gpu": -1}}, {"node_hour": [1]}, {"hourly": {}}, {"currency": 1}, None]
 )
 def test_what_is_no_price_table(data: Any) -> None:
     with pytest.raises(InvalidField, match="prices"):

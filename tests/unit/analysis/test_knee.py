@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scalescope.analysis.knee import Knee, Scaling, further, of_sweep
+from scalescope.analysis.knee import SHARP, Knee, Scaling, further, of_sweep
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -138,6 +138,15 @@ def test_capped_where_structure_and_curve_agree() -> None:
         "Capped at 100 workers: the widest stage has 100 tasks, 100 ran at once on 300 workers, and 200 were idle."
     )
     assert found.refine == ()
+
+
+def test_five_counts_measured_once_cannot_tell_a_gradual_bend() -> None:
+    workers = [10, 50, 90, 150, 300]
+    once, twice = (only(capped(workers, 100, widest=3000, spread=0.02, repeats=repeats)) for repeats in (1, 2))
+    assert once.line.startswith("Throughput saturates near ")
+    assert once.line.endswith(SHARP)
+    assert twice.line.startswith("Throughput saturates near ")
+    assert SHARP not in twice.line
 
 
 @pytest.mark.parametrize("seed_spread", [0.02, 0.03])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.measure import measure, peak, stages_of
 from scalescope.errors import CaptureError
+from scalescope.model.metrics import Metrics, PrefixWork
 
 TWO = {"a": {}, "b": {}}
 
@@ -163,7 +166,23 @@ def test_the_order_of_the_rows_does_not_matter(records, intervals):
     rows = [{"worker": "a", "start": a + 1, "stop": b + 1} for a, b in intervals]
     both = [measure(records(order, TWO), threads=2, elapsed_s=1) for order in (rows, rows[::-1])]
     for name, value in both[0].to_mapping().items():
-        assert both[1].to_mapping()[name] == pytest.approx(value)
+        if name != "work_by_prefix":
+            assert both[1].to_mapping()[name] == pytest.approx(value)
+    (first,), (second,) = (each.work_by_prefix.values() for each in both)
+    assert asdict(first) == pytest.approx(asdict(second))
+
+
+def test_the_work_of_each_prefix(records):
+    tasks = [("read", 1), ("read", 5), ("read", 2), ("sum", 3)]
+    rows = [{"worker": "a", "prefix": name, "start": 10 * i, "stop": 10 * i + s} for i, (name, s) in enumerate(tasks)]
+    metrics = measure(records(rows, TWO), threads=2, elapsed_s=1)
+    assert metrics.work_by_prefix == {"read": PrefixWork(3, 8, 2), "sum": PrefixWork(1, 3, 3)}
+    assert Metrics.from_mapping(json.loads(json.dumps(metrics.to_mapping()))) == metrics
+    older = {name: value for name, value in metrics.to_mapping().items() if name != "work_by_prefix"}
+    assert Metrics.from_mapping(older) == replace(metrics, work_by_prefix=None)
+    many = [{"worker": "a", "prefix": f"p{i}", "start": i, "stop": i + 1 + i} for i in range(30)]
+    kept = measure(records(many, TWO), threads=2, elapsed_s=1).work_by_prefix
+    assert list(kept) == [f"p{i}" for i in range(29, 19, -1)]
 
 
 def test_a_bound_holds_for_a_greedy_schedule(records):

@@ -104,6 +104,18 @@ def test_the_interval_holds_the_truth_and_is_no_wider_than_the_noise_makes_it() 
     assert all(each.low <= each.k <= each.high and each.high - each.low < 12 for each in intervals)
 
 
+def test_of_five_points_the_interval_still_holds_the_truth() -> None:
+    """With so few, the spread of the points is known so badly that only Student's t allows for it."""
+    threads = np.array([10.0, 50, 90, 150, 300])
+    held = 0
+    for seed in range(100):
+        throughput = np.minimum(threads, 100) * np.exp(np.random.default_rng(seed).normal(0, 0.03, 5))
+        found = interval_of(compare([scaling.CAP], threads, throughput)[0], threads, throughput)
+        assert found is not None
+        held += found.low <= 100 <= found.high
+    assert held >= 92
+
+
 def test_the_same_measurements_give_the_same_answer_to_the_last_bit() -> None:
     threads, throughput = noisy("amdahl-cap", DENSE, seed=3)
     once, again = (compare(STRONG, threads, throughput) for _ in range(2))

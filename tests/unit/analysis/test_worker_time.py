@@ -165,6 +165,56 @@ def test_other_events_and_other_changes_of_status_pause_nothing(records):
     assert parts(tables, 2) == {"busy": 4, "no_runnable_task": 4}
 
 
+def called(tables: dict[str, Any], begin: float, end: float) -> dict[str, Any]:
+    """Tables of a trial whose workload was called and returned at these times."""
+    middle = (begin + end) / 2
+    client = {"time": array("d", [EPOCH + begin, EPOCH + middle]), "seconds": array("d", [middle - begin] * 2)}
+    return tables | {"client": client}
+
+
+def test_the_client_has_what_passes_before_between_and_after_its_graphs(records):
+    tasks = [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "runnable": 5, "start": 6, "stop": 7}]
+    tables = records([{"done": task["stop"], **task} for task in tasks], workers("a", "b"))
+    spent = {"busy": 3, "not_assigned": 1, "no_runnable_task": 4, "client": 6}
+    assert parts(tables, 2) == spent
+    assert parts(called(tables, -4, 10), 2) == spent | {"client": 6 + 2 * (4 + 3)}
+    assert parts(called(tables, -4, 10), 3) == spent | {"client": 20, "late_start": 14}
+
+
+def test_the_end_of_a_task_is_known_when_the_scheduler_knows_it(records):
+    first = {"worker": "a", "start": 0, "stop": 2, "done": 4}
+    tables = records([first, {"worker": "a", "runnable": 5, "start": 5, "stop": 6, "done": 8}], workers("a"))
+    assert parts(called(tables, 0, 9), 1) == {"busy": 3, "no_runnable_task": 2, "tail": 2, "client": 2}
+
+
+def test_a_graph_that_is_taken_in_is_no_longer_the_client_s_business(records):
+    tables = called(records([{"worker": "a", "start": 0, "stop": 1}], workers("a")), -5, 1)
+    tables["graphs"] = {"time": array("d", [EPOCH - 4, EPOCH - 3]), "seconds": array("d", [3, 3])}
+    assert parts(tables, 1) == {"busy": 1, "no_runnable_task": 4, "client": 1}
+
+
+def test_a_task_that_no_worker_ever_began_is_known(records):
+    waits = {"runnable": 3, "done": 8, "start": -EPOCH, "stop": -EPOCH, "status": 2}
+    tables = called(records([{"worker": "a", "start": 0, "stop": 1, "done": 1}, waits], workers("a")), 0, 9)
+    assert parts(tables, 1) == {"busy": 1, "client": 3, "tail": 5}
+
+
+def test_a_worker_may_come_and_go_while_no_task_is_known(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 2}], {"a": {}, "b": {"joined": -3.0, "left": 6.0}})
+    assert parts(called(tables, -5, 10), 2) == {
+        "busy": 2,
+        "no_runnable_task": 2,
+        "client": 13 + 7,
+        "late_start": 2,
+        "lost": 4,
+    }
+
+
+def test_tasks_that_outlast_the_call_count_to_their_end(records):
+    tables = called(records([{"worker": "a", "start": 0, "stop": 8}], workers("a")), -1, 2)
+    assert parts(tables, 1) == {"busy": 8, "client": 1}
+
+
 def test_a_worker_that_joins_late_and_one_that_never_comes(records):
     tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"joined": 4.0}})
     result = worker_time(tables, threads=3)
@@ -267,25 +317,33 @@ def trials(times: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     # The last task makes sure that there is something to measure.
     anchor = {"worker": "a", "runnable": 0, "start": 0, "stop": 1}
     rows = st.lists(tasks(times), max_size=12).map(lambda rows: [*rows, anchor])
-    return st.tuples(rows, members(times), statuses(times), st.integers(1, 8))
+    return st.tuples(rows, members(times), statuses(times), st.integers(1, 8), st.tuples(times, times))
+
+
+def read(records: Any, rows: Any, present: Any, changes: Any, window: tuple[float, float]) -> Attempts:
+    """The attempts of a trial that was called and returned so long before the first task and after the last."""
+    before, after = window
+    tables = with_status(records(rows, present), *changes)
+    return Attempts.read(called(tables, -before, Attempts.read(tables).makespan + after))
 
 
 @settings(deadline=None)
 @given(trials(st.floats(0, 1e4, allow_subnormal=False)))
 def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
-    rows, present, changes, threads = trial
-    attempts = Attempts.read(with_status(records(rows, present), *changes))
+    rows, present, changes, threads, window = trial
+    attempts = read(records, rows, present, changes, window)
+    assert attempts.elapsed == pytest.approx(attempts.makespan + sum(window))
     result = divide(attempts, threads=threads)
     assert tuple(result.parts) == WORKER_TIME
     assert all((seconds >= 0).all() for seconds in result.parts.values())
-    assert sum(result.total().values()) == pytest.approx(threads * attempts.makespan, rel=1e-9)
+    assert sum(result.total().values()) == pytest.approx(threads * attempts.elapsed, rel=1e-9)
 
 
 @settings(deadline=None)
 @given(trials(SMALL))
 def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
-    rows, present, changes, _ = trial
-    attempts = Attempts.read(with_status(records(rows, present), *changes))
+    rows, present, changes, _, window = trial
+    attempts = read(records, rows, present, changes, window)
     held = np.bincount(
         attempts.members.worker,
         weights=attempts.members.nthreads * np.maximum(attempts.members.left - attempts.members.joined, 0),
@@ -301,8 +359,8 @@ def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
 @settings(deadline=None)
 @given(trials(SMALL))
 def test_every_part_agrees_with_the_definition_second_by_second(records, trial):
-    rows, present, changes, threads = trial
-    attempts = Attempts.read(with_status(records(rows, present), *changes))
+    rows, present, changes, threads, window = trial
+    attempts = read(records, rows, present, changes, window)
     expected = by_the_second(attempts, threads)
     assert divide(attempts, threads=threads).total() == pytest.approx(expected, abs=1e-9)
 
@@ -313,7 +371,7 @@ def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
     rows = attempts.members
     last_start = int(attempts.start.max())
     base: dict[int, int] = {}
-    for second in range(round(attempts.makespan)):
+    for second in range(round(attempts.begin), round(attempts.end)):
         capacity: dict[int, int] = defaultdict(int)
         gone = coming = 0
         for worker, nthreads, joined, left in zip(rows.worker, rows.nthreads, rows.joined, rows.left, strict=True):
@@ -348,6 +406,9 @@ def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
             if is_paused(attempts, worker, second):
                 total["paused"] += scale * idle[worker]
                 idle[worker] = 0
+        if not any(begin <= second < end for begin, end in attempts.pending):
+            total["client"] += scale * sum(idle.values())
+            continue
         assigned = min(waiting, sum(idle.values()))
         share = assigned / sum(idle.values()) if any(idle.values()) else 0.0
         if second == last_start:

@@ -88,7 +88,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "unknown cluster": (
         f"{GOOD} -c slrum",
         "cluster.kind: … got 'slrum'",
-        "one of custom, htcondor, local, lsf, moab, oar, pbs, scheduler, sge, simulated, slurm, ssh, virtual",
+        "one of custom, htcondor, kubernetes, local, lsf, moab, oar, pbs, scheduler, sge, simulated, slurm, ssh, "
+        "virtual",
     ),
     "unknown cluster field": (
         f"{GOOD} -c virtual --cluster-option host=2",
@@ -178,15 +179,15 @@ FILES: dict[str, tuple[str, ...]] = {
     "a key twice": ("workload: a\nworkload: b\n", "FILE: … got 'sweep.yaml'", "'workload' is there twice"),
     "workload of the wrong type": ("workload: 5\naxes: {workers: [1]}\n", "workload: … got 5", "text"),
     "axes are a list": ("workload: futures-map\naxes: [workers]\n", "axes: … got ['workers']", "a mapping"),
-    "axis is a number": (
-        "workload: futures-map\naxes: {workers: 3}\n",
-        "axes.workers: … got 3",
-        "a list of values",
+    "axis is a mapping": (
+        "workload: futures-map\naxes: {workers: {from: 1}}\n",
+        "axes.workers: … got {'from': 1}",
+        "a number, text",
     ),
-    "axis is text": (
-        "workload: futures-map\naxes: {workers: '1..3'}\n",
-        "axes.workers: … got '1..3'",
-        "a list of values",
+    "axis is a range that goes down": (
+        "workload: futures-map\naxes: {workers: 3..1}\n",
+        "axes.workers: … got '3..1'",
+        "goes up",
     ),
     "axis is empty": (
         "workload: futures-map\naxes: {workers: []}\n",

@@ -184,11 +184,11 @@ def test_a_sweep_from_a_file_with_options(
 @pytest.mark.usefixtures("prefect_server")
 def test_a_budget_has_a_status_of_its_own(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
-    assert cli.run([*command, "--budget", "hours=1e-12"]) == 4
+    assert cli.run([*command, "--budget", "hours=0.01"]) == 4
     output = capsys.readouterr()
     assert "the budget ends the sweep" in output.err
     assert "larger budget continues" in output.err
-    assert "workers" in output.out
+    assert "Nothing was measured" in output.out
     assert cli.run(command) in (0, 1)
 
 
@@ -207,7 +207,7 @@ def test_an_estimate_starts_nothing(fake: Any, address: str, capsys: pytest.Capt
         address,
     ]
     assert cli.run([*command, "--estimate"]) == 0
-    assert capsys.readouterr().out.startswith("at most 0.7 core-hours, price not known, 0.3 h for 3 trials")
+    assert capsys.readouterr().out.startswith("at most 1.4 core-hours, price not known, 0.3 h for 3 trials")
     assert fake.started == []
     cli.run(command)
     capsys.readouterr()

@@ -17,7 +17,9 @@ from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
+from scalescope.report.table import markdown_text
 from scalescope.run.drivers import Drivers
+from scalescope.run.places import Written
 from scalescope.run.sweep import analyse, begin, publication
 from scalescope.run.trials import run_trials
 from scalescope.store.store import Store
@@ -199,18 +201,21 @@ def test_artifacts(kind: str, threshold_study: Any, release_study: Any, comparis
         "release": lambda: release_study(["1", "2", "3"], lambda place: 404 if place else 804),
         "comparison": lambda: comparison_study({"bag-map": [(1.0, 2.0)] * 7}),
     }[kind]()
-    key = f"scalescope-{kind}-{digest(made.study.question)}"
+    page = running.publication(made.study, made.runs)
+    key = page.key
+    assert key.startswith(f"{kind}-of-")
+    assert key.endswith(f"-{digest(made.study.question)}")
 
     @flow
     def publish() -> None:
-        TaskRunner().publish(lambda: running.publication(made.study, made.runs, "somewhere/study.html"))
+        TaskRunner().publish(lambda: running.publication(made.study, made.runs, Written("/somewhere/study.html")))
 
     publish()
     with get_client(sync_client=True) as client:
         every = client.request("POST", "/artifacts/filter", json={}).json()
     found = {each["key"]: each for each in every if (each["key"] or "").startswith(key)}
     assert set(found) == {key, f"{key}-table"}
-    assert found[key]["description"] == made.study.line
+    assert found[key]["description"] == markdown_text(f"{made.study.line} ({page.title})")
     assert f"`scalescope show {made.runs[0].id}`" in found[key]["data"]
     assert f"`scalescope report {made.study.id}`" in found[key]["data"]
     rows = json.loads(found[f"{key}-table"]["data"])
@@ -232,5 +237,5 @@ def test_the_artifact_of_a_run_names_its_study(kept: Any, address: str) -> None:
     publish()
     with get_client(sync_client=True) as client:
         every = client.request("POST", "/artifacts/filter", json={"sort": "UPDATED_DESC"}).json()
-    text = next(each["data"] for each in every if each["key"] == f"scalescope-{run.sweep.id}")
+    text = next(each["data"] for each in every if each["key"] == publication(run, verdict).key)
     assert f"Part of study {study.id}: `scalescope show {study.id}`" in text

@@ -6,10 +6,14 @@ from pathlib import Path
 import distributed
 import pytest
 
-from scalescope import clusters
+from scalescope import clusters, workloads
 from scalescope.clusters.scheduler.cluster import SchedulerCluster
 from scalescope.clusters.scheduler.spec import SchedulerSpec
+from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.sweep import PlannedTrial, Sweep
+from scalescope.model.trial import TrialState
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +84,9 @@ def test_one_that_is_not_there(given: dict[str, str]) -> None:
     assert caught.value.next_step
 
 
-def test_tls(tmp_path: Path) -> None:
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A scheduler with TLS, and the files that open it."""
     made = distributed.Security.temporary()
     files = {}
     for name, text in (("ca_file", made.tls_ca_file), ("cert", made.tls_client_cert), ("key", made.tls_client_key)):
@@ -94,11 +100,24 @@ def test_tls(tmp_path: Path) -> None:
         security=made,
         protocol="tls",
     ) as theirs:
-        address = theirs.scheduler_address
-        assert address.startswith("tls://")
-        cluster = attach(address=address, **files)
-        cluster.scale(1, 1)
-        assert cluster.facts()["tls"] is True
-        cluster.close()
-        with pytest.raises(ClusterError, match="cannot connect to the running scheduler"):
-            attach(address=address, start_timeout_s=1)
+        yield {"address": theirs.scheduler_address, **files}
+
+
+def test_tls(guarded: dict[str, str]) -> None:
+    assert guarded["address"].startswith("tls://")
+    cluster = attach(**guarded)
+    cluster.scale(1, 1)
+    assert cluster.facts()["tls"] is True
+    cluster.close()
+    with pytest.raises(ClusterError, match="cannot connect to the running scheduler"):
+        attach(address=guarded["address"], start_timeout_s=1)
+
+
+def test_beam_proves_itself_too(guarded: dict[str, str], tmp_path: Path) -> None:
+    """Its runner opens a client of its own, by the address alone."""
+    pytest.importorskip("apache_beam")
+    sweep = Sweep.from_mapping({"workload": "beam-pardo", "points": [{"workers": 1, "items": 2, "seconds": 0}]})
+    (point,) = sweep.expand(workloads.load("beam-pardo"))
+    with Driver.start(cluster_spec({"kind": "scheduler", **guarded}), folder=tmp_path) as driver:
+        outcome = driver.run(PlannedTrial(0, point, 0), "beam-pardo", timeout_s=100)
+    assert outcome.state is TrialState.VALID, outcome.reason

@@ -158,6 +158,7 @@ class _Run:
         self.cluster, self.tasks, self.graphs = cluster, tasks, graphs
         self.events: list[tuple[float, int, str, int]] = []
         self.free = {i: cluster.threads for i in range(cluster.workers) if cluster.joined.get(i, 0.0) <= 0}
+        self.threads = {i: list(range(1, cluster.threads + 1)) for i in range(cluster.workers)}
         self.ready: list[int] = []
         self.rows: dict[int, dict[str, Any]] = {}
         self.known: dict[int, float] = {}
@@ -214,7 +215,9 @@ class _Run:
         self.free[worker] = self.cluster.threads
 
     def _ended(self, now: float, task: int) -> None:
-        self.free[self.rows[task]["index"]] += 1
+        row = self.rows[task]
+        self.free[row["index"]] += 1
+        self.threads[row["index"]].append(row["thread"])
         for other in self.dependents.get(task, ()):
             self.missing[other] -= 1
             if not self.missing[other] and other in self.known:
@@ -255,6 +258,7 @@ class _Run:
             "group": task.name,
             "worker": address(worker),
             "index": worker,
+            "thread": self.threads[worker].pop(),
             "graph": task.graph,
             "runnable": self.known[i],
             "assigned": self.known[i] if soft else self.scheduler,

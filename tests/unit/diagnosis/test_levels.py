@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalescope.diagnosis import levels
 
 
+@settings(deadline=None)
 @given(st.data(), st.integers(1, 6), st.integers(1, 3))
 def test_the_timeline_agrees_with_the_ledger(cluster, task, find, data, workers, threads):
     """On any small workload; and all findings keep what every finding must (the fixture checks it)."""

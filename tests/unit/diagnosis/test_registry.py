@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
+from scalescope.diagnosis.causes.structure import NEXT_EXPERIMENT
 from scalescope.diagnosis.observation import TrialCause
 from scalescope.diagnosis.registry import Cause, all_causes, declared, severity_of
 from scalescope.model.finding import RENAMED, Severity
@@ -34,6 +35,10 @@ def test_a_declaration_says_what_it_must(cause: Cause):
     assert cause.remedy or cause.code == "healthy"
     assert cause.link.startswith("https://") or not isinstance(cause, TrialCause)
     assert set(cause.parts) <= set(WORKER_TIME)
+
+
+def test_every_part_of_lost_time_has_a_next_experiment():
+    assert set(NEXT_EXPERIMENT) == set(WORKER_TIME) - {"busy"}
 
 
 @pytest.mark.parametrize("cause", all_causes(), ids=lambda cause: cause.code)

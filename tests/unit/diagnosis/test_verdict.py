@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import Finding, Severity
+from scalescope.model.asked import Asked
+from scalescope.model.finding import Finding, Gain, Severity
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import TrialState
 
@@ -58,6 +59,28 @@ def test_more_tasks_than_threads_in_uneven_waves(bag_trial):
     assert "110 tasks on 100 threads take 2 waves, and the last one has only 10" in finding.summary
 
 
+# ------------------------------------------------------------------ what a remedy would bring
+
+
+def test_a_remedy_that_a_point_has_is_shown_as_measured(bag_trial):
+    few = bag_trial(10, [30], params={"npartitions": None})
+    many = bag_trial(10, [3] * 10, params={"npartitions": 30})
+    alone = diagnose(BAG, [few]).findings[0]
+    assert alone.gain == Gain(30.0, 3.0, {"npartitions": 30})
+    assert alone.fix == f"{alone.remedy} (predicted 3 s instead of 30 s)"
+    both = diagnose(BAG, [few, many]).findings[0]
+    assert both.gain == Gain(30.0, 3.0, {"npartitions": 30}, measured_s=3.0)
+    assert diagnose(BAG, [few, many]).line.endswith("(predicted 3 s instead of 30 s; measured 3 s).")
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(2, 60))
+def test_a_prediction_lies_between_the_best_possible_and_now(bag_trial, sizes, workers):
+    trial = bag_trial(workers, sizes)
+    for finding in diagnose(BAG, [trial]).findings:
+        if finding.gain:
+            assert sum(sizes) / workers - 1e-6 <= finding.gain.predicted_s <= finding.gain.now_s
+
+
 # ------------------------------------------------------------------ partitions
 
 
@@ -69,7 +92,8 @@ def test_beam_puts_128_items_in_a_partition(bag_trial):
     assert (finding.code, finding.severity, finding.confidence) == ("too-few-partitions", Severity.HIGH, 1.0)
     assert verdict.line == (
         "300 workers asked for, 3 used: Apache Beam puts 128 items in a partition, so 300 items are 3 partitions. "
-        "Fix: pass Beam --dask_npartitions=<number of items> (in a sweep: params: {npartitions: items})."
+        "Fix: pass Beam --dask_npartitions=<number of items> (in a sweep: params: {npartitions: items}) "
+        "(predicted 3 s instead of 384 s)."
     )
     evidence = {item.what: item.value for item in finding.evidence}
     assert evidence["tasks of the widest stage"] == 3
@@ -161,6 +185,32 @@ def test_a_users_own_pipeline_is_told_of_beams_option(bag_trial):
     assert "Apache Beam puts 128 items in a partition" in line(128)
     assert "the widest stage of the graph has 7 tasks" in line(45)
     assert "pass Beam --dask_npartitions=300" in line(45)
+
+
+def asked(trial, call, items, partitions):
+    where = "my_job.py:14 in run"
+    return replace(trial, facts={"asked": [Asked(call, where, items, partitions).to_mapping()]})
+
+
+def test_the_line_that_made_the_partitions_is_named(bag_trial):
+    """One trial is enough, whatever else the file imports."""
+    unknown = {"params": {"items": ...}}
+    own = Sweep("mine.py:run")
+    beam = diagnose(own, [asked(bag_trial(40, chunks(80, 80), stages=2, **unknown), "apache_beam.Create", 80, 1)])
+    assert "Apache Beam puts 128 items in a partition, so 80 items are 1 partition" in beam.line
+    assert "(`apache_beam.Create` at my_job.py:14 in run). Fix: pass Beam --dask_npartitions" in beam.line
+    assert (beam.findings[0].code, beam.findings[0].confidence) == ("too-few-partitions", 1.0)
+    bag = diagnose(own, [asked(bag_trial(40, chunks(500, 125), **unknown), "dask.bag.from_sequence", 500, 4)])
+    assert "`dask.bag.from_sequence` at my_job.py:14 in run makes 4 partitions out of 500 items." in bag.line
+    assert "Fix: pass `npartitions=` for at least 40 partitions at my_job.py:14" in bag.line
+    file = diagnose(own, [asked(bag_trial(8, [1], stages=3, **unknown), "dask.bag.read_text", None, 1)])
+    assert file.findings[0].code == "too-few-partitions"
+    assert "`dask.bag.read_text` at my_job.py:14 in run makes 1 partition." in file.line
+
+
+def test_calls_that_made_another_number_of_partitions_are_not_blamed(bag_trial):
+    trial = asked(bag_trial(100, [1] * 20, params={"items": ...}), "dask.bag.from_sequence", 3, 3)
+    assert "my_job.py" not in diagnose(Sweep("mine.py:run"), [trial]).line
 
 
 def test_without_items_the_structure_alone_is_no_severe_accusation(bag_trial):

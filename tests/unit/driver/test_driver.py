@@ -21,6 +21,7 @@ from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.driver.process import Driver, Outcome
 from scalescope.errors import DriverError
 from scalescope.model import spool
+from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.workloads import load
@@ -134,6 +135,20 @@ WORKLOADS = """
         fire_and_forget(client.submit(time.sleep, 600))
         while not any(client.processing().values()):
             time.sleep(0.01)
+
+
+    def threads_in_use(client):
+        return sum(client.run(lambda dask_worker: len(dask_worker.active_threads)).values())
+
+
+    def cancels_a_task(client, seconds: float):
+        future = client.submit(time.sleep, seconds)
+        while not threads_in_use(client):
+            time.sleep(0.01)
+        future.cancel()
+        while any(client.processing().values()):
+            time.sleep(0.01)
+        return threads_in_use(client)
 
 
     def dies(client):
@@ -296,6 +311,18 @@ def test_tasks_left_running_do_not_reach_the_next_trial(trial: Trial) -> None:
     after = trial("scheduler_state", workers=1)
     assert after.result["tasks"] == 0
     assert trial("healthy", workers=1).reason == ""
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [(1.0, []), (600.0, ["the cluster was opened anew"])])
+def test_a_task_that_ignores_that_it_was_cancelled_is_waited_for(
+    seconds: float, warned: list[str], trial: Trial
+) -> None:
+    """The scheduler has forgotten it; it would share the worker with the tasks of the next trial."""
+    assert trial("cancels_a_task", workers=1, seconds=seconds).result == 1
+    after = trial("threads_in_use", workers=1)
+    assert (after.result, after.state) == (0, TrialState.VALID)
+    assert [warning for warning in after.warnings for said in warned if said in warning] == list(after.warnings)
+    assert len(after.warnings) == len(warned)
 
 
 # ---------------------------------------------------------------- virtual clusters
@@ -467,3 +494,19 @@ def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Pa
     orchestrator.communicate()
     wait_until_gone(processes)
     assert orchestrator.returncode == -number
+
+
+@pytest.mark.parametrize("spec", [LocalSpec(), VirtualSpec(hosts=1, check_limit=False)], ids=lambda spec: spec.kind)
+def test_what_lies_in_the_working_folder_is_not_taken_for_dask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: ClusterSpec
+) -> None:
+    for name in ("dask", "distributed", "json", "gc"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')\n")
+    (tmp_path / "beside.py").write_text("def answer(): return 42\n")
+    lines = "import beside\ndef work(client):\n    return client.submit(beside.answer).result()\n"
+    (tmp_path / "mine.py").write_text(lines)
+    monkeypatch.chdir(tmp_path)
+    with Driver.start(spec, folder=tmp_path / "run") as driver:
+        outcome = driver.run(PlannedTrial(0, Point(1), 0), "mine:work", timeout_s=60)
+    assert (outcome.state, outcome.result, outcome.reason) == (TrialState.VALID, 42, "")
+    assert not (tmp_path / "ran").exists()

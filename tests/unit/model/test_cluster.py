@@ -128,6 +128,8 @@ def test_nothing_that_a_shell_or_sbatch_would_read_otherwise(name: str, value: s
         ({"workers_per_job": 1.5}, "a whole number"),
         ({"prologue": [""]}, "a line of text"),
         ({"directives_add": ["--nice=1\n#SBATCH --exclusive"]}, "a line of text"),
+        ({"directives_add": ["--nice=1 --array=1-999"]}, "write one option per line"),
+        ({"directives_add": ["--arr=1-999"]}, "could not follow the job"),
         ({"tls": "yes"}, "true or false"),
         ({"queue": "gpu"}, "unknown name; expected one of account"),
         ({"partion": "gpu"}, "did you mean 'partition'"),
@@ -143,7 +145,7 @@ def test_workers_of_a_job() -> None:
     assert SlurmSpec().job_workers == 1
     assert SlurmSpec(gpus=4).job_workers == 4
     assert SlurmSpec(workers_per_job=8).job_workers == 8
-    assert SlurmSpec().arrival_limit_s == 3600 + 180
+    assert SlurmSpec().arrival_limit_s == 3600 + 180 + 600  # which its controller may be away
 
 
 def test_other_systems_must_say_how_much_memory() -> None:

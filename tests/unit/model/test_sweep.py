@@ -45,6 +45,28 @@ def test_items_per_worker() -> None:
     assert [(point.workers, point.items) for point in points] == [(2, 2), (2, 5), (10, 10), (10, 25)]
 
 
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        ("1..4", (1, 2, 3, 4)),
+        ("1,2,8..16:4", (1, 2, 8, 12, 16)),
+        (["1..3", 8], (1, 2, 3, 8)),
+        ([1, 2], (1, 2)),
+        (3, (3,)),
+        (["a,b", "true"], ("a,b", "true")),
+    ],
+)
+def test_an_axis_is_a_list_a_value_or_text_with_ranges(given: Any, values: tuple[Any, ...]) -> None:
+    assert sweep(axes={"workers": given}).axes == {"workers": values}
+    assert sweep(axes={"environment": "dask==2024.8.0,<2025"}).axes == {"environment": ("dask==2024.8.0,<2025",)}
+
+
+@pytest.mark.parametrize("given", ["4..1", "1..x", "1,,2", "", [], {}, ["1..3", 2], "0..100000"])
+def test_what_is_no_axis(given: Any) -> None:
+    with pytest.raises(InvalidField, match=r"^axes\.workers"):
+        sweep(axes={"workers": given})
+
+
 def test_dask_configuration_and_threads_are_axes() -> None:
     key = "distributed.scheduler.worker-saturation"
     points = sweep(axes={"threads_per_worker": [1, 4], key: [1.1, "inf"]}).expand(WORKLOAD)
@@ -103,8 +125,6 @@ def test_survives_json(workers: list[int], repeats: int, seed: int) -> None:
     ("fields", "field"),
     [
         ({"axes": {"workers": []}}, "axes.workers"),
-        ({"axes": {"workers": 4}}, "axes.workers"),
-        ({"axes": {"workers": "4"}}, "axes.workers"),
         ({"axes": {"workers": [1, 1]}}, "axes.workers"),
         ({"axes": {"workers": [[1]]}}, "axes.workers[0]"),
         ({"axes": {"workers": [float("nan")]}}, "axes.workers[0]"),
@@ -158,6 +178,48 @@ def test_what_cannot_be_right_is_named(fields: dict[str, Any], field: str) -> No
 def test_what_does_not_fit_the_workload_is_named(fields: dict[str, Any], field: str, said: str) -> None:
     with pytest.raises(InvalidField) as caught:
         sweep(**fields).expand(WORKLOAD)
+    assert caught.value.field == field
+    assert said in str(caught.value)
+
+
+GROUPS = {"kind": "kubernetes", "groups": {"gpu": {"gpus": 1}, "spot": {"tolerations": ["spot"]}}}
+
+
+def test_workers_of_a_group_are_some_of_all_workers() -> None:
+    axes = {"workers": [4, 8], "workers@gpu": [0, 4]}
+    points = sweep(axes=axes, cluster=GROUPS).expand(WORKLOAD)
+    assert [(point.workers, dict(point.groups)) for point in points] == [
+        (4, {"gpu": 0}),
+        (4, {"gpu": 4}),
+        (8, {"gpu": 0}),
+        (8, {"gpu": 4}),
+    ]
+    assert points[1].values["workers@gpu"] == 4
+    assert Point.from_mapping(json.loads(json.dumps(points[1].to_mapping()))) == points[1]
+    assert len({point.id for point in points}) == 4
+    [without] = sweep(axes={"workers": [4]}, cluster=GROUPS).expand(WORKLOAD)
+    assert without.id == points[0].id
+
+
+def test_a_point_without_groups_is_what_it_was_before_there_were_any() -> None:
+    point = Point(4, 2, {"items": 10}, {"distributed.scheduler.work-stealing": False})
+    assert "groups" not in point.to_mapping()
+    assert (point.id, Point(1).id) == ("b63eb55f79f8", "756ee4923afb")
+
+
+@pytest.mark.parametrize(
+    ("axes", "cluster", "field", "said"),
+    [
+        ({"workers@gpu": 1}, "simulated", "axes.workers@gpu", "this simulated cluster has none"),
+        ({"workers@gpv": 1}, GROUPS, "axes.workers@gpv", "did you mean 'workers@gpu'"),
+        ({"workers@gpu": -1}, GROUPS, "axes.workers@gpu", "at least 0"),
+        ({"workers": 3, "workers@gpu": 2, "workers@spot": 2}, GROUPS, "axes.workers", "at least 4"),
+        ({"workers": 3, "workers@gpu": 1, "cluster": "simulated"}, GROUPS, "axes.workers@gpu", "has none"),
+    ],
+)
+def test_groups_that_cannot_be_are_named(axes: Any, cluster: Any, field: str, said: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        sweep(axes=axes, cluster=cluster).expand(WORKLOAD)
     assert caught.value.field == field
     assert said in str(caught.value)
 

@@ -73,7 +73,9 @@ def test_every_part_is_there(page: str) -> None:
 def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) -> None:
     document = Document(page)
     places = {each["id"]: each for each in document.all("div") if (each.get("id") or "").startswith("chart-")}
-    assert {"chart-knee-0", "chart-parallelism", "chart-heat", "chart-gantt", "chart-memory"} == set(places)
+    assert {"chart-knee-0", "chart-blame", "chart-parallelism", "chart-heat", "chart-gantt", "chart-memory"} == set(
+        places
+    )
     assert set(data(page)["items"][0]["roots"].values()) == set(places)
     for place in places.values():
         assert place["role"] == "img"
@@ -96,9 +98,39 @@ def test_the_worst_trial_is_shown_or_the_one_that_was_asked_for(recorded_run: Ca
 
 def test_every_part_of_worker_time_has_a_colour_and_an_explanation() -> None:
     from scalescope.model.metrics import PARTS, WORKER_TIME
+    from scalescope.report.terminal import INKS
 
     assert all(part.title and part.help for part in PARTS.values())
     assert set(WORKER_TIME) <= set(LIGHT)
+    assert set(WORKER_TIME) == set(INKS)
+
+
+def test_versions_are_those_of_the_environments_that_trials_ran_in(recorded_run: Callable[..., Any]) -> None:
+    """The run itself knows those of the present process alone."""
+    made = recorded_run((2, 4))
+    run = replace(made.run, facts={"packages": {"apache-beam": "2.75.0", "dask": "2026.1"}})
+
+    def versions(*environments: tuple[str, str]) -> str:
+        trials = [
+            replace(
+                trial,
+                point=replace(trial.point, environment=environment),
+                facts={**trial.facts, "dask": "2023.9.1", "packages": {"apache-beam": beam}},
+            )
+            for trial, (environment, beam) in zip(run.trials, environments, strict=True)
+        ]
+        return Document(render(replace(run, trials=tuple(trials)), made.read)).shown
+
+    shown = versions(("apache-beam==2.50.0", "2.50.0"), ("apache-beam==2.50.0", "2.50.0"))
+    assert "Versions python 3.11, dask 2023.9.1, apache-beam 2.50.0" in shown
+    assert "All 1 packages apache-beam 2.50.0" in shown
+    assert "2.75.0" not in shown
+    shown = versions(("old = apache-beam==2.50.0", "2.50.0"), ("", "2.60.0"))
+    assert "Versions, old python 3.11, dask 2023.9.1, apache-beam 2.50.0" in shown
+    assert "Versions, present python 3.11, dask 2023.9.1, apache-beam 2.60.0" in shown
+    assert "All 1 packages of present apache-beam 2.60.0" in shown
+    assert "2.75.0" not in shown
+    assert "apache-beam 2.75.0" in Document(render(replace(run, trials=()), made.read)).shown  # nothing else is known
 
 
 def test_it_says_which_point_is_looked_at_and_why(recorded_run: Callable[..., Any]) -> None:

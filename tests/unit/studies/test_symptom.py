@@ -135,7 +135,7 @@ def test_a_spoilt_trial_proves_nothing() -> None:
 def test_healthy_runs_and_unknown_codes_are_refused() -> None:
     with pytest.raises(InvalidField, match="this one is healthy") as raised:
         first_finding(diagnose(SWEEP, [HEALTHY]))
-    assert "--metric" in str(raised.value)
+    assert "the metric" in str(raised.value)
     with pytest.raises(InvalidField, match="did you mean 'too-few-partitions'"):
         first_finding(diagnose(SWEEP, [WORSE]), "too-few-partition")
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fsspec
 import pytest
 
 from scalescope import workloads
@@ -62,6 +63,14 @@ def test_a_part_ends_where_the_restriction_changes() -> None:
 
 def test_last_uses() -> None:
     assert replay.last_uses(TREE) == [2, 2, -1]
+
+
+def test_a_graph_at_an_address() -> None:
+    fsspec.filesystem("memory").pipe("/replay/graph.json", json.dumps(TREE.to_mapping()).encode())
+    assert RecordedGraph.read("memory://replay/graph.json") == TREE
+    for address in ("memory://replay/other.json", "nosuch://replay/graph.json"):
+        with pytest.raises(InvalidField, match=r"params\.graph"):
+            RecordedGraph.read(address)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"format": 1, "stages": []}'])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,17 +13,12 @@ from prefect.utilities.processutils import get_sys_executable
 from prefect.workers.base import BaseJobConfiguration
 from pydantic import Field, field_validator
 
+from scalescope.slurm.directives import objection
 from scalescope.slurm.sbatch import NAME_PREFIX
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
     from prefect.client.schemas.responses import DeploymentResponse
-
-_TAKEN = re.compile(
-    r"(--(array|comment|error|export|export-file|job-name|output|parsable|requeue|test-only|wait|wrap)(=|\s|$))"
-    r"|(-[aeJoW](?!-))"
-)
-"""Options that are set by the worker, or that would part a run from its job."""
 
 
 def job_name(flow_run_id: UUID) -> str:
@@ -100,10 +94,8 @@ class SlurmJobConfiguration(BaseJobConfiguration):
     @classmethod
     def _options(cls, lines: list[str]) -> list[str]:
         for line in lines:
-            if not line.startswith("-") or "\n" in line:
-                raise ValueError(f"{line!r} is no option of sbatch: each begins with a dash, one per line")
-            if _TAKEN.match(line):
-                raise ValueError(f"{line!r} is not allowed: the worker sets it, or could not follow the job")
+            if why := objection(line, "export", "export-file"):
+                raise ValueError(f"{line!r} is not allowed: {why}")
         return lines
 
     @field_validator("partition", "account", "qos", "gres", "constraint", "working_dir", "log_directory")

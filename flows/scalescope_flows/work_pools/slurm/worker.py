@@ -27,14 +27,11 @@ from prefect.exceptions import InfrastructureNotFound, ObjectNotFound
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 
 from scalescope.errors import ClusterError
-from scalescope.slurm import sbatch
+from scalescope.slurm import PATIENCE_S, sbatch
 from scalescope.slurm.jobs import CommandSilent, Job
 from scalescope.slurm.output import Output
 from scalescope.slurm.sbatch import End, Queue
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
-
-ATTEMPTS = 5
-"""How often a job is submitted while Slurm does not answer."""
 
 LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2
 """Seconds between two looks at a job: this share of the time for which nothing has changed, at most so many, a little
@@ -136,25 +133,21 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 next_step="set `log_directory` to a folder that the worker and the nodes can write",
             ) from error
         environ = sbatch.submission_environment(os.environ, configuration.env)
-        attempt = 1
+        began, looks = time.monotonic(), 0
         while True:
             try:
+                for _ in range(looks):  # twice: a controller that wakes up obeys in any order what it was told
+                    job = await self.queue.named(job_name(flow_run.id))
+                    if job is not None and not job.has_ended:  # it had arrived all the same
+                        return job.id
+                    await anyio.sleep(configuration.poll_seconds)
+                looks = 2
                 return await sbatch.submit(configuration.options(flow_run.id), configuration.script(), environ)
             except CommandSilent as error:
-                if attempt == ATTEMPTS:
+                if time.monotonic() - began > PATIENCE_S:
                     raise
                 self.get_flow_run_logger(flow_run).warning("%s", error)
-            await anyio.sleep(configuration.poll_seconds * 2**attempt)
-            attempt += 1
-            job = await self._newest(flow_run)
-            if job is not None and not job.has_ended:  # it had arrived all the same
-                return job.id
-
-    async def _newest(self, flow_run: FlowRun) -> Job | None:
-        try:
-            return await self.queue.named(job_name(flow_run.id))
-        except CommandSilent:
-            return None
+            await anyio.sleep(configuration.poll_seconds)
 
     @asynccontextmanager
     async def _watching(self, flow_run: FlowRun) -> AsyncIterator[None]:

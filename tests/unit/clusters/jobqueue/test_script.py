@@ -11,10 +11,10 @@ import pytest
 
 from scalescope.clusters.batch.spec import HtcondorSpec, LsfSpec, MoabSpec, OarSpec, PbsSpec, SgeSpec
 from scalescope.clusters.jobqueue import script
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
 from scalescope.clusters.slurm.spec import SlurmSpec
 
-REQUEST = script.Request("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
+REQUEST = Request("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def directives(text: str, mark: str = "#SBATCH ") -> list[str]:
     return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
 
 
-def text(spec: JobQueueSpec, request: script.Request = REQUEST) -> str:
+def text(spec: JobQueueSpec, request: Request = REQUEST) -> str:
     return str(script.job(spec, request).job_script())
 
 
@@ -48,11 +48,11 @@ def test_a_plain_job() -> None:
     found = text(SlurmSpec(workers_per_job=4))
     assert directives(found) == [
         "-J scalescope-0123456789ab",
-        "-e /home/me/x/logs/scalescope-0123456789ab-%J.err",
-        "-o /home/me/x/logs/scalescope-0123456789ab-%J.out",
         "-n 1",
         "--cpus-per-task=8",
         "-t 01:00:00",
+        '--error="/home/me/x/logs/3-%j.err"',
+        '--output="/home/me/x/logs/3-%j.out"',
         "--comment=scalescope-0123456789ab",
         "--no-requeue",
     ]
@@ -89,7 +89,7 @@ def test_everything_at_once() -> None:
     found = text(spec)
     given = directives(found)
     assert "-n 1" not in given
-    for line in ("-p gpu,long", "-A team", "--qos=high", "-t 1-02", "--cpus-per-task=32", "--mem=63G", "--nice=100"):
+    for line in ("-p gpu,long", "-A team", "--qos=high", "-t 1-02", "--cpus-per-task=32", "--mem=64000M", "--nice=100"):
         assert line in given
     assert "--gres=gpu:h200:4,nvme:1" in given
     assert "--constraint=ib&[a100*2|h100]" in given
@@ -107,8 +107,8 @@ def test_everything_at_once() -> None:
 
 def test_a_job_with_fewer_workers_asks_for_less() -> None:
     spec = SlurmSpec(gpus=4, memory_mb=8192, tls=False)
-    found = text(spec, script.Request("1", 1, 2))
-    assert {"--gres=gpu:1", "--mem=2G", "--cpus-per-task=2"} <= set(directives(found))
+    found = text(spec, Request("1", 1, 2))
+    assert {"--gres=gpu:1", "--mem=2048M", "--cpus-per-task=2"} <= set(directives(found))
 
 
 def test_dask_cuda_starts_the_workers_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

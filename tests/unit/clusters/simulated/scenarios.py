@@ -289,10 +289,13 @@ def retries() -> Any:
 
 
 def outside_process() -> Any:
-    def task() -> int:
-        return subprocess.run([sys.executable, "-c", "import time; time.sleep(1)"], check=True).returncode
+    """Programs of half a second each, two on each worker: waited for, and read from."""
 
-    return run(lambda client: client.submit(task).result())
+    def task(number: int) -> int:
+        program = [sys.executable, "-S", "-c", "import time; time.sleep(0.5)"]
+        return len(subprocess.run(program, check=True, capture_output=bool(number % 2)).args) - 4
+
+    return run(lambda client: sum(client.gather(client.map(task, range(4)))), 2)
 
 
 def bystanders_see_real_time() -> Any:

@@ -124,9 +124,12 @@ def test_a_silent_worker_is_removed_after_its_time_limit(results: dict[str, Any]
     assert not still_there
 
 
-def test_what_blocks_outside_the_clock_is_noticed(results: dict[str, Any]) -> None:
+def test_other_processes_take_the_time_that_they_take(results: dict[str, Any]) -> None:
     assert results["outside_process"]["result"] == 0
-    assert results["outside_process"]["blocked_outside_clock"] >= 1
+    assert 1.0 <= results["outside_process"]["elapsed"] < 5.0
+
+
+def test_what_blocks_outside_the_clock_is_noticed(results: dict[str, Any]) -> None:
     assert results["contended_lock"]["blocked_outside_clock"] >= 1
     assert results["sleeps"]["blocked_outside_clock"] == 0
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import random
 import subprocess
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.slurm.watch import LONGEST_S, SILENCE_S, Watch, excerpt
+from scalescope.clusters.slurm.watch import LONGEST_S, Watch, excerpt
 from scalescope.errors import ClusterError, JobsEnded
-from scalescope.slurm import facts
+from scalescope.slurm import PATIENCE_S, facts
 from scalescope.slurm import jobs as slurm_jobs
 
 LABEL = "scalescope-0123456789ab"
@@ -226,6 +228,30 @@ def test_a_lost_node_is_named_and_its_job_may_return(watch: Watch, slurm: Slurm)
     assert found.value.may_return
 
 
+@pytest.mark.parametrize("state", ["draining", "down*"])
+def test_what_ends_a_job_by_itself_is_not_blamed_on_its_node(watch: Watch, slurm: Slurm, state: str) -> None:
+    slurm.queue = [line(1, "FAILED", "NonZeroExitCode", nodes="n3")]
+    slurm.node_states = f"n3|{state}|disk"
+    with pytest.raises(JobsEnded) as found:
+        watch.check(1, 0)
+    assert "node" not in found.value.cause
+    assert not found.value.may_return
+
+
+def test_a_job_that_is_cancelled_on_a_draining_node_did_not_lose_it(watch: Watch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "CANCELLED", nodes="n3")]
+    slurm.node_states = "n3|draining|disk"
+    with pytest.raises(JobsEnded, match="somebody, or an administrator, cancelled it"):
+        watch.check(1, 0)
+
+
+def test_nodes_that_have_not_answered_yet_are_waited_for(watch: Watch, slurm: Slurm) -> None:
+    """As after a restart of the controller."""
+    slurm.queue = [line(1, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-4]")]
+    slurm.nodes = "3|unk*\n1|idle*"
+    assert watch.check(1, 0) is not None
+
+
 def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: Watch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "COMPLETING", "TimeLimit", nodes="n3")]
     assert watch.check(1, 0) is not None
@@ -310,6 +336,24 @@ def test_the_queue_has_a_budget_of_its_own(watch: Watch, slurm: Slurm, clock: Cl
     assert not isinstance(found.value, JobsEnded)
 
 
+def test_the_time_in_the_queue_is_that_of_a_point_whichever_its_jobs(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [line(1, "PENDING", "Priority")]
+    watch.check(1, 0)
+    clock.now += 400  # it came before the next look
+    watch.begin()
+    slurm.queue = [line(1, "RUNNING"), line(2, "PENDING", "Priority")]
+    watch.expect(["2"])
+    watch.check(1, 0)
+    clock.now += 400
+    watch.dismiss(["2"])  # given back
+    slurm.queue = [line(1, "RUNNING"), line(2, "CANCELLED"), line(3, "PENDING", "BeginTime")]
+    watch.expect(["3"])
+    assert watch.check(1, 0) is not None
+    clock.now += 300
+    with pytest.raises(ClusterError, match="did not start within 600 s"):
+        watch.check(1, 0)
+
+
 # ------------------------------------------------------------------ Slurm itself
 
 
@@ -318,10 +362,43 @@ def test_a_controller_that_restarts_is_waited_for(watch: Watch, slurm: Slurm, cl
     waiting = watch.check(1, 0)
     assert waiting is not None
     assert "Slurm does not answer" in waiting.words
-    clock.now += SILENCE_S + 1
+    clock.now += PATIENCE_S + 1
     with pytest.raises(ClusterError, match="Slurm does not answer") as found:
         watch.check(1, 0)
     assert "Unable to contact controller" in found.value.cause
+
+
+def test_a_command_is_given_until_slurm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("AGAIN_S", 0.02), ("SAY_S", 0.01), ("PATIENCE_S", 60.0)):
+        monkeypatch.setattr(slurm_jobs, name, seconds)
+    away = [slurm_jobs.silent(["scancel"], "Unable to contact slurm controller")] * 3
+    said: list[str] = []
+
+    def ask() -> str:
+        if away:
+            raise away.pop()
+        return "7"
+
+    def patiently() -> str:
+        return slurm_jobs.patiently(ask, says=said.append, stopped=threading.Event())
+
+    assert patiently() == "7"
+    assert set(said) == {"Slurm's controller does not answer: waiting for it, at most 1 min"}
+    monkeypatch.setattr(slurm_jobs, "PATIENCE_S", 0.0)
+    away += [slurm_jobs.silent(["scancel"], "Socket timed out")] * 2
+    with pytest.raises(slurm_jobs.CommandSilent, match="Slurm does not answer") as found:
+        patiently()
+    assert found.value.ends_run  # so that no trial is spoilt by it
+
+
+def test_what_slurm_says_of_its_configuration_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask() -> str:
+        raise slurm_jobs.silent(["scontrol"], "Unable to process configuration file")
+
+    began = time.monotonic()
+    with pytest.raises(slurm_jobs.CommandSilent):
+        slurm_jobs.patiently(ask, says=print, stopped=threading.Event())
+    assert time.monotonic() - began < 1
 
 
 def test_no_slurm_here_is_an_error_at_once(tmp_path: Path) -> None:

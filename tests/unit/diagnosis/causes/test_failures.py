@@ -198,6 +198,20 @@ def test_the_line_of_the_crash_is_named():
     assert "threading.py" not in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("said", "look"), [("OOMKilled: exit code 137", "give each worker more memory"), ("Preempted: spot", "table logs")]
+)
+def test_what_kubernetes_said_of_the_end(said, look):
+    story = worker_killing(4, 40, code=None)
+    for row in [row for row in story.members if row.get("left")]:
+        story.logs.append((row["worker"], "ERROR", "something"))
+        story.logs.append((row["worker"], "CRITICAL", f"Kubernetes: {said}"))
+        story.logs.append((row["worker"], "WARNING", "of the container that came after"))
+    finding = find(story.observation())["worker-killing-task"]
+    assert f"(Kubernetes: {said})" in finding.summary
+    assert look in finding.remedy
+
+
 def test_the_event_loop_is_not_where_it_crashed():
     """A signal that was sent from outside is dealt with by the main thread."""
     story = worker_killing(4, 40, code=-11)
@@ -359,13 +373,18 @@ def test_the_log_is_quoted():
     story = Story(2)
     for item in range(10):
         story.finished(f"work-{item}", 1, item)
-    story.leaves(0, 3.0, code=1)
+    story.leaves(0, 3.0)
     story.logs += [
         (address(0), "INFO", "fine"),
         (address(0), "ERROR", "worker.py disk quota exceeded.\nmore"),
         (address(0), "INFO", "bye"),
     ]
     assert "Its log ends: worker.py disk quota exceeded." in find(story.observation())["worker-died"].summary
+    story.logs += [(address(0), "CRITICAL", "Kubernetes: Evicted: disk pressure")]
+    where = {"pods": [{"worker": address(0), "node": "n1", "instance_type": "e2-small"}]}
+    summary = find(story.observation(facts={"cluster": where}))["worker-died"].summary
+    assert "on node n1 (e2-small) (Kubernetes: Evicted: disk pressure)" in summary
+    assert "log ends" not in summary
 
 
 def test_the_exit_of_a_worker_that_had_not_told_its_nanny_its_address():

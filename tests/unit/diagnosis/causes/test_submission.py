@@ -28,7 +28,7 @@ def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed):
     assert f"sent {rounds} graphs of 1 task (`inc`)" in finding.summary
     assert "`futures = client.map(inc, items)` and `client.gather(futures)` instead of" in finding.remedy
     observed = cluster(workers).run(tasks, graphs)
-    assert finding.lost_s == pytest.approx(observed.seconds("no_runnable_task", "tail"), rel=0.02)
+    assert finding.lost_s == pytest.approx(observed.seconds("no_runnable_task", "client", "tail"), rel=0.02)
 
 
 def test_compute_in_a_loop(cluster, task, graph, find):
@@ -53,8 +53,43 @@ def test_rounds_that_fill_the_threads(cluster, task, graph, find):
 
 
 def test_a_few_computes_are_no_loop(cluster, task, graph, find):
-    tasks = [task(1.0, graph=i) for i in range(3)]
-    assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(3)]))
+    tasks = [task(1.0, graph=i) for i in range(2)]
+    assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(2)]))
+
+
+def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
+    """Each graph has as many tasks as there are threads, and never more than two at once."""
+    tasks = [task(1.0, "step", (16 * i + j - 2,) if j > 1 else (), graph=i) for i in range(4) for j in range(16)]
+    found = find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(4)]))
+    assert "results-awaited-in-loop" in found
+
+
+@pytest.mark.parametrize(("window", "workers"), [(2, 8), (5, 20), (10, 100)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_client_that_keeps_too_few_tasks_in_flight(cluster, task, graph, find, window, workers, seed):
+    rng = random.Random(seed)
+    count = 20 * window
+    tasks = [task(rng.uniform(0.5, 1.5), "score", graph=i) for i in range(count)]
+    graphs = [graph(after=i - window if i >= window else None, at=0.001) for i in range(count)]
+    finding = find(cluster(workers).run(tasks, graphs))["few-tasks-in-flight"]
+    assert finding.summary.startswith(f"The client keeps {window} tasks (`score`) in flight for {workers} threads")
+    assert f"submit {2 * workers} `score`" in finding.remedy
+
+
+def test_a_window_that_fills_the_threads(cluster, task, graph, find):
+    tasks = [task(1.0 + i % 7 / 10, graph=i) for i in range(200)]
+    graphs = [graph(after=i - 20 if i >= 20 else None, at=0.001) for i in range(200)]
+    assert "few-tasks-in-flight" not in find(cluster(10).run(tasks, graphs))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_pace_of_its_own_is_no_window(cluster, task, graph, find, seed):
+    rng = random.Random(seed)
+    tasks = [task(rng.uniform(0.5, 1.5), graph=i) for i in range(100)]
+    graphs = [graph(at=0.25 * i + rng.uniform(0.0, 0.05)) for i in range(100)]
+    found = find(cluster(16).run(tasks, graphs))
+    assert "few-tasks-in-flight" not in found
+    assert "slow-submission" in found
 
 
 def test_without_the_table_of_graphs_nothing_is_said(cluster, task, graph, find):
@@ -206,6 +241,20 @@ def test_a_side_input_of_beam_has_a_remedy_of_its_own(cluster, graph, find):
     assert "get_client" not in remedy
 
 
+def test_a_side_input_of_beam_that_each_bundle_computes(cluster, graph, find):
+    """The bundles secede, so that all threads are busy: with one and the same side input."""
+
+    def findings(name):
+        rows = [row("from_sequence", i, i, 0.0, 4.0) for i in range(4)]
+        rows += [row(name, i, i, 0.2, 3.2, 1 + i, 0.1) for i in range(4)]
+        return find(cluster(4).observe(*nested(graph, rows, [0.1] * 4)))
+
+    finding = findings("apply_dofn_to_bundle")["nested-client"]
+    assert finding.lost_s == pytest.approx(3 * 3.0)
+    assert "without_defaults()" in finding.remedy
+    assert "nested-client" not in findings("child")
+
+
 def test_tasks_that_secede_and_fill_the_threads(cluster, graph, find):
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(4)]
     rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1, 0.1) for i in range(36)]
@@ -218,6 +267,13 @@ def test_tasks_that_secede_and_send_one_task_after_the_other(cluster, graph, fin
     findings = find(cluster(20).observe(*nested(graph, rows, [i + 0.01 for i in range(10)])))
     assert list(findings) == ["nested-client"]
     assert "gave up its thread, but sent 10 graphs of its own" in findings["nested-client"].summary
+
+
+def test_tasks_that_send_tasks_and_do_not_wait_for_them(cluster, graph, find):
+    """As with `fire_and_forget`."""
+    rows = [row("parent", i, i, 0.0, 1.0) for i in range(8)]
+    rows += [row("child", i, i, 1.0, 3.0, 1 + i, 0.5) for i in range(8)]
+    assert not find(cluster(8).observe(*nested(graph, rows, [0.5] * 8)))
 
 
 def test_a_deadlock_of_nested_clients(cluster, graph, find):

@@ -64,7 +64,7 @@ def test_no_straggler_among_a_handful_of_tasks(cluster, task, find):
 
 def test_a_long_task_of_another_name_is_no_straggler(cluster, task, find):
     tasks = [*[task(1.0)] * 40, task(20.0, "summary", tuple(range(40)))]
-    assert not find(cluster(10).run(tasks))
+    assert list(find(cluster(10).run(tasks))) == ["narrow-stage"]
 
 
 def test_an_earlier_round_says_nothing_on_a_later_one(cluster, task, find, graph):
@@ -136,11 +136,24 @@ def test_slow_worker(cluster, task, find, workers, times, seed):
     assert "retire_workers" in finding.remedy
 
 
+def test_the_node_of_a_slow_worker_is_named(cluster, task, find):
+    pods = [{"worker": "tcp://10.0.0.1:4000", "node": "n7", "instance_type": "g2-standard-8", "spot": True}]
+    seen = cluster(3, slower={1: 4.0}).run([task(1.0)] * 300, facts={"cluster": {"pods": pods}})
+    assert "`tcp://10.0.0.1:4000` on node n7 (g2-standard-8, spot) is" in find(seen)["slow-worker"].summary
+
+
 def test_slow_worker_that_only_costs_its_own_time(cluster, task, find):
     finding = find(cluster(3, slower={1: 4.0}).run([task(1.0)] * 300))["slow-worker"]
     makespan = 300 / (2 + 1 / 4)
     assert finding.lost_s == pytest.approx(0.75 * makespan, rel=0.1)
     assert finding.severity is Severity.MEDIUM
+
+
+def test_tasks_that_may_not_run_elsewhere_may_be_what_is_long(cluster, task, find):
+    """A shard of a dataset on each worker."""
+    findings = find(cluster(4, slower={1: 4.0}).run([task(1.0, on=(i % 4,)) for i in range(40)]))
+    assert findings["slow-worker"].confidence <= 0.5
+    assert "which may not run elsewhere" in findings["slow-worker"].remedy
 
 
 def test_one_slow_worker_in_many_is_not_worth_a_word(cluster, task, find):

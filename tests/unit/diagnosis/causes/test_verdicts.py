@@ -122,11 +122,27 @@ def test_unknown_stays_where_findings_explain_little(cluster, task):
     assert codes(diagnose(OWN, [trial])) == ["idle-workers-cause-unknown"]
     idle = 9 / 10 * 10 * trial.metrics.makespan_s
     little = replace(trial, findings=(known("memory-spill", 0.2 * idle),))
-    assert codes(diagnose(OWN, [little])) == ["idle-workers-cause-unknown", "memory-spill"]
+    assert codes(diagnose(OWN, [little])) == ["memory-spill", "idle-workers-cause-unknown"]
     much = replace(trial, findings=(known("memory-spill", 0.6 * idle),))
     assert codes(diagnose(OWN, [much])) == ["memory-spill"]
     told = replace(trial, findings=(known("memory-spill", 0.6 * idle, Severity.INFO),))
     assert "idle-workers-cause-unknown" in codes(diagnose(OWN, [told]))
+
+
+@pytest.mark.parametrize(("width", "said"), [(4, "results-awaited-in-loop"), (8, "too-few-partitions")])
+def test_rounds_that_are_too_narrow_for_the_threads(cluster, task, graph, verdict, width, said):
+    tasks = [task(1.0, graph=i // width) for i in range(10 * width)]
+    graphs = [graph(after=i - 1 if i else None) for i in range(10)]
+    found = verdict(cluster(32).run(tasks, graphs))
+    assert codes(found) == [said]
+    if said == "too-few-partitions":
+        assert "rounds of at most 8, for 32 threads" in found.line
+        assert "make at least 32 tasks of each round" in found.line
+
+
+def test_that_the_workload_raised_comes_before_that_nothing_was_measured(cluster, task):
+    failed = replace(cluster(4).run([task(1.0)]).trial, state=TrialState.FAILED, reason="it raised", metrics=None)
+    assert codes(diagnose(OWN, [failed])) == ["failed-trials", "nothing-measured"]
 
 
 def test_one_flaky_trial_decides_nothing(cluster, task):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from support.requests import asked
 
@@ -26,6 +27,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 @pytest.fixture
 def run_id(fake: Any, address: str) -> str:
     """A finished run of two trials, in which every worker was used."""
+    fake.measures = lambda planned: (planned.point.workers, 8.0 / planned.point.workers)
     request = asked(SWEEP, store=address)
     with request.open_store() as store:
         run, waiting = begin(request, store)
@@ -37,7 +39,7 @@ def run_id(fake: Any, address: str) -> str:
 @pytest.fixture
 def isolated(run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Isolates what happens from three workers on; the report, which has tests of its own, is not drawn."""
-    monkeypatch.setattr(isolation.html, "write", lambda path, run, read: path.write_text("a report"))
+    monkeypatch.setattr(isolation.html, "write", lambda place, run, read: Path(place).write_text("a report"))
 
     def run(believed: bool = True, run: str = run_id, **given: Any) -> Isolated:
         fresh = given.pop("fresh", False)
@@ -83,8 +85,10 @@ def test_every_step_is_a_run_of_its_own(isolated: Any, run_id: str, address: str
 
 
 def test_what_is_handed_over(isolated: Any, tmp_path: Path) -> None:
+    (tmp_path / "out" / "result").mkdir(parents=True)  # the user's own
     result = isolated()
     folder = tmp_path / "out"
+    (folder / "result").rmdir()
     assert set(result.files) == {"notebook.md", "bug-report.md", "isolation.json", "reproducer.py", "report.html"}
     assert {path.name for path in folder.iterdir()} == set(result.files)
     assert "ITEMS, STAGES, SECONDS = 3, 1, 0.1" in (folder / "reproducer.py").read_text()
@@ -92,6 +96,17 @@ def test_what_is_handed_over(isolated: Any, tmp_path: Path) -> None:
     assert data["minimal"] is True
     assert len(data["steps"]) == len(result.isolation.reduction.steps)
     assert "**kept**" in (folder / "notebook.md").read_text()
+
+
+def test_it_is_handed_over_at_an_address(isolated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        isolation.html, "write", lambda place, run, read: isolation.files.write(place, "a report", "report")
+    )
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/handed/over/unconfirmed-reproducer.py", b"of an earlier one")
+    result = isolated(folder="memory://handed/over")
+    assert result.folder == "memory://handed/over"
+    assert {path.rpartition("/")[2] for path in memory.find("/handed")} == set(result.files)
 
 
 # ------------------------------------------------------------------ budgets, interruptions
@@ -197,6 +212,6 @@ def test_a_run_without_the_symptom(isolated: Any, fake: Any) -> None:
 def test_a_folder_that_cannot_be_made(isolated: Any, fake: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     begun = len(fake.begun)
-    with pytest.raises(StoreError, match="another folder"):
+    with pytest.raises(StoreError, match="result could not be written"):
         isolated(folder=str(tmp_path / "file" / "out"))
     assert len(fake.begun) == begun

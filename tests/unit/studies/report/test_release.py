@@ -81,9 +81,9 @@ def test_a_finding_has_no_number(release_study):
     table = sheet(made.study, made.runs).table
     assert table.heads == ("mypackage", "is", "trials", "what was seen")
     assert {row.cells[0]: row.cells[3] for row in table.rows} == {
-        "1": "shown by 0 of 2 trials",
+        "1": "shown by 0 of 3 trials",
         "2": "shown by 2 of 2 trials",
-        "3": "shown by 2 of 2 trials",
+        "3": "shown by 3 of 3 trials",
     }
 
 

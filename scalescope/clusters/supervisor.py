@@ -13,17 +13,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from distributed.core import Status
-
 from scalescope.errors import ClusterError
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-    from distributed.deploy.spec import SpecCluster
 
 LOOK_INTERVAL_S = 0.25
 REASON_TIMEOUT_S = 8.0
-"""Seconds for the batch system to say why, before the trial is ended without a reason."""
+"""Seconds for the batch system, or Kubernetes, to say why, before the trial is ended without a reason."""
 
 CANCEL_INTERVAL_S = 1.0
 """Seconds between two cancellations: a workload may go on to submit more."""
@@ -33,23 +30,30 @@ class Supervisor:
     """Holds for the length of a trial.
 
     Args:
-        cluster: Of the scheduler.
         expected: Workers that should be there.
+        arrived: How many of them are.
         explain: Called with the number of those that are; raises `ClusterError` with the reason once it is known.
-        missing: Says which jobs lack workers, and where they run.
+        missing: Says which jobs or pods lack workers, and where they run.
+        cancel: Has the scheduler run `cancel_everything`; raises `RuntimeError` where the cluster was closed meanwhile.
+        what: Is counted.
 
     Attributes:
         lost: Why workers were lost; empty when none was.
     """
 
     def __init__(
-        self, cluster: SpecCluster, expected: int, explain: Callable[[int], object], missing: Callable[[], str]
+        self,
+        expected: int,
+        *,
+        arrived: Callable[[], int],
+        explain: Callable[[int], object],
+        missing: Callable[[], str],
+        cancel: Callable[[], object],
+        what: str = "workers",
     ) -> None:
         self.lost = ""
-        self._cluster = cluster
-        self._expected = expected
-        self._explain = explain
-        self._missing = missing
+        self._expected, self._arrived, self._what = expected, arrived, what
+        self._explain, self._missing, self._cancel = explain, missing, cancel
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="scalescope-supervisor", daemon=True)
 
@@ -64,23 +68,21 @@ class Supervisor:
         self._thread.join()
 
     def _watch(self) -> None:
+        over = False
         while self._arrived() >= self._expected:
-            if self._over.wait(LOOK_INTERVAL_S):
+            if over:
                 return
+            over = self._over.wait(LOOK_INTERVAL_S)  # and look once more: the loss may be why it is over
         self.lost = self._reason()
         while not self._over.wait(CANCEL_INTERVAL_S):
             try:
-                self._cluster.sync(_cancel_everything, self._cluster.scheduler)
+                self._cancel()
             except RuntimeError:  # the driver ends, and its cluster was closed meanwhile
                 return
 
-    def _arrived(self) -> int:
-        found = list(self._cluster.scheduler.workers.values())
-        return sum(worker.status == Status.running for worker in found)
-
     def _reason(self) -> str:
         """Why workers went away: asked for until it is known, for Slurm learns of it after us."""
-        lost = f"{self._expected - self._arrived()} of {self._expected} workers were lost"
+        lost = f"{self._expected - self._arrived()} of {self._expected} {self._what} were lost"
         deadline = time.monotonic() + REASON_TIMEOUT_S
         while time.monotonic() < deadline:
             try:
@@ -90,16 +92,16 @@ class Supervisor:
             # The trial may be over meanwhile: the reason is worth the wait.
             time.sleep(LOOK_INTERVAL_S)
         return (
-            f"{lost}, of {self._missing()}; their batch system does not say why within {REASON_TIMEOUT_S:g} s. "
+            f"{lost}, of {self._missing()}; nothing says why within {REASON_TIMEOUT_S:g} s. "
             "A node that died is noticed late"
         )
 
 
-async def _cancel_everything(scheduler: Scheduler) -> None:
+async def cancel_everything(dask_scheduler: Scheduler) -> None:
     """Have every future of every client cancelled."""
-    keys = list(scheduler.tasks)
+    keys = list(dask_scheduler.tasks)
     more: dict[str, Any] = {}
-    if "reason" in inspect.signature(scheduler.stimulus_cancel).parameters:  # from 2024 on
+    if "reason" in inspect.signature(dask_scheduler.stimulus_cancel).parameters:  # from 2024 on
         more = {"reason": "workers were lost", "msg": "Scalescope ends this trial: workers were lost"}
-    for client in list(scheduler.clients):
-        scheduler.stimulus_cancel(keys=keys, client=client, force=True, **more)
+    for client in list(dask_scheduler.clients):
+        dask_scheduler.stimulus_cancel(keys=keys, client=client, force=True, **more)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 
 import distributed
 import pytest
 
-from scalescope.clusters.jobqueue import supervisor
-from scalescope.clusters.jobqueue.supervisor import Supervisor
+from scalescope.clusters import supervisor
+from scalescope.clusters.supervisor import Supervisor, cancel_everything
 from scalescope.errors import JobsEnded
 
 
@@ -18,6 +18,16 @@ def cluster() -> Iterator[distributed.LocalCluster]:
         n_workers=2, threads_per_worker=1, processes=False, host="127.0.0.1", protocol="tcp", dashboard_address=":0"
     ) as cluster:
         yield cluster
+
+
+def supervise(cluster: distributed.LocalCluster, explain: Callable[[int], object], where: str = "") -> Supervisor:
+    return Supervisor(
+        2,
+        arrived=lambda: len(cluster.scheduler.workers),
+        explain=explain,
+        missing=lambda: where,
+        cancel=lambda: cluster.sync(cancel_everything, cluster.scheduler),
+    )
 
 
 def close_one(client: distributed.Client) -> None:
@@ -31,7 +41,7 @@ def test_nothing_happens_while_nothing_is_lost(cluster: distributed.LocalCluster
     asked: list[int] = []
     with (
         distributed.Client(cluster, set_as_default=False) as client,
-        Supervisor(cluster, 2, asked.append, lambda: "job 7 on n1") as watching,
+        supervise(cluster, asked.append, "job 7 on n1") as watching,
     ):
         assert client.submit(sum, [1, 2]).result(timeout=10) == 3
     assert watching.lost == ""
@@ -42,8 +52,8 @@ def test_a_lost_worker_ends_the_trial_with_the_reason(cluster: distributed.Local
     def explain(arrived: int) -> None:
         raise JobsEnded(f"Slurm job 7 was cancelled, {arrived} is left")
 
-    with distributed.Client(cluster, set_as_default=False) as client, Supervisor(cluster, 2, explain, str) as watching:
-        never = client.submit(distributed.Event("never").wait, 3.0, key="never")
+    with distributed.Client(cluster, set_as_default=False) as client, supervise(cluster, explain) as watching:
+        never = client.submit(time.sleep, 3.0, key="never")
         close_one(client)
         with pytest.raises(CancelledError):
             never.result(timeout=20)
@@ -57,10 +67,10 @@ def test_the_reason_is_not_waited_for_without_end(
     asked: list[int] = []
     with (
         distributed.Client(cluster, set_as_default=False) as client,
-        Supervisor(cluster, 2, asked.append, lambda: "job 7 on n1") as watching,
+        supervise(cluster, asked.append, "job 7 on n1") as watching,
     ):
         close_one(client)
         while not watching.lost:
             time.sleep(0.01)
-    assert watching.lost.startswith("1 of 2 workers were lost, of job 7 on n1; their batch system does not say why")
+    assert watching.lost.startswith("1 of 2 workers were lost, of job 7 on n1; nothing says why")
     assert set(asked) == {1}

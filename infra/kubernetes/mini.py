@@ -1,0 +1,442 @@
+"""A real Kubernetes of two nodes on this machine, to try things and for the tests.
+
+API server with RBAC, scheduler, DNS, two kubelets, each with a containerd of its own, kube-proxy, the operator of
+dask-kubernetes and an image of Scalescope. The node `gpu` has GPUs that the scheduler counts, though there are none.
+
+    sudo python infra/kubernetes/mini.py up
+
+All of it lives in namespaces of its own, and ends with its owner: by Ctrl-C, `down`, or SIGKILL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import importlib.util
+import json
+import lzma
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # what lies beside this file
+
+import mini_image  # noqa: E402
+from mini_config import GPU, PRODUCT, USERS, Configuration  # noqa: E402
+from mini_keeper import ADDRESSES, HOST, MiniKubernetesError, enter  # noqa: E402
+
+PARTS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "kubectl",
+    "coredns",
+    "helm",
+)
+NEEDED = {  # program: Debian's package
+    "containerd": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "buildah": "buildah",
+    "ip": "iproute2",
+    "openssl": "openssl",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+}
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-kubernetes"
+HOW = "infra/kubernetes/programs/README.md says how to get them"
+START_S = 120.0
+_SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+def programs() -> Path:
+    """The folder of the programs of Kubernetes.
+
+    KUBEBUILDER_ASSETS names it, or SCALESCOPE_KUBERNETES names the packed program, which is unpacked once.
+
+    Raises:
+        MiniKubernetesError: Neither is set, or programs are missing there.
+    """
+    if packed := os.environ.get("SCALESCOPE_KUBERNETES"):
+        source = Path(packed)
+        if not source.is_file():
+            raise MiniKubernetesError(f"SCALESCOPE_KUBERNETES: no file {source} ({HOW})")
+        folder = CACHE / source.name.removesuffix(".xz")
+        with mini_image.locked(folder):
+            if not (folder / PARTS[-1]).exists():
+                with lzma.open(source) as content, open(folder / "kubernetes", "wb") as program:
+                    shutil.copyfileobj(content, program, 1 << 20)
+                (folder / "kubernetes").chmod(0o755)
+                for name in PARTS:
+                    (folder / name).unlink(missing_ok=True)
+                    (folder / name).symlink_to("kubernetes")
+        return folder
+    if not (assets := os.environ.get("KUBEBUILDER_ASSETS")):
+        raise MiniKubernetesError(
+            "no programs of Kubernetes: set SCALESCOPE_KUBERNETES to the packed file, or KUBEBUILDER_ASSETS to a folder"
+            f" of them ({HOW})"
+        )
+    if missing := [name for name in PARTS if not (Path(assets) / name).exists()]:
+        raise MiniKubernetesError(f"KUBEBUILDER_ASSETS={assets}: {', '.join(missing)} missing there")
+    return Path(assets)
+
+
+def unmet() -> str:
+    """Why a cluster cannot be started on this machine; empty where it can."""
+    if os.geteuid() != 0:
+        return "only root can make nodes: start it with sudo"
+    if missing := [package for program, package in NEEDED.items() if shutil.which(program, path=_SEARCH_PATH) is None]:
+        return f"not installed: {', '.join(missing)} (Debian: apt-get install {' '.join(missing)})"
+    if not Path("/proc/sys/net/bridge").exists():
+        return "the kernel's module br_netfilter is not loaded: modprobe br_netfilter"
+    try:
+        programs()
+    except MiniKubernetesError as error:
+        return str(error)
+    return ""
+
+
+class MiniKubernetes:
+    """A Kubernetes of this process: ends when `close` is called or when this process dies, however it dies.
+
+    Args:
+        folder: Where everything lies: kubeconfig, logs, and the data of the nodes until the end.
+        gpus: GPUs of the node `gpu`; they are not real.
+        network: N of 10.N.0.0/16, which nodes, pods and services use; None: the first free one from 89.
+        operator: Whether the operator of dask-kubernetes runs.
+
+    Attributes:
+        kubeconfig: Of its administrator.
+        environment: What a process needs in its environment to talk to this cluster: KUBECONFIG.
+        host: The address under which pods reach this machine.
+        image: The image of Scalescope that both nodes have.
+    """
+
+    image = mini_image.NAME
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, gpus: int = 4, network: int | None = None, operator: bool = True
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        self.gpus, self.network, self.operator = gpus, network, operator
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.environment = {"KUBECONFIG": str(self.kubeconfig)}
+        self._keeper: subprocess.Popen[str] | None = None
+        self._pids: dict[str, int] = {}
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> MiniKubernetes:
+        """Starts all parts, and waits until both nodes are ready and the operator runs.
+
+        Raises:
+            MiniKubernetesError: Something is not installed, or does not come up; with the end of its log.
+        """
+        if reason := unmet():
+            raise MiniKubernetesError(reason)
+        self.programs = programs()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "log").mkdir(exist_ok=True)
+        self._store, self._image = mini_image.prepare(CACHE)
+        self._keeper = subprocess.Popen(
+            [
+                sys.executable,
+                str(HERE / "mini_keeper.py"),
+                str(self.folder),
+                *([str(self.network)] if self.network else []),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the owner alone
+        )
+        try:
+            answer = self._ask(node="control")
+            self._pids["control"], self.network = answer["pid"], answer["network"]
+            tokens = {user: secrets.token_hex(16) for user in USERS}
+            self._config = Configuration(self.folder, answer["network"], tokens, mini_image.BASE)
+            self.host = self._config.address(HOST)
+            self._start_control()
+            for name in ("cpu", "gpu"):
+                self._start_node(name)
+            for name in ("cpu", "gpu"):
+                self._await_node(name)
+            if self.operator:
+                self._install_operator()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Ends all nodes and pods; returns when only the kubeconfig and the logs are left. May be called twice."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
+            keeper.stdin.close()
+            keeper.stdout.close()
+            keeper.wait()
+
+    def wait(self) -> None:
+        """Waits until somebody ends the cluster (`down`).
+
+        Raises:
+            MiniKubernetesError: It ended by itself.
+        """
+        if self._keeper is not None and self._keeper.wait():
+            raise MiniKubernetesError(f"the keeper of the nodes was killed, so they ended; logs: {self.folder / 'log'}")
+
+    def __enter__(self) -> MiniKubernetes:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ use
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Runs kubectl as the administrator and returns its standard output.
+
+        Raises:
+            MiniKubernetesError: It failed; with what it wrote to its standard error.
+        """
+        return self._run(str(self.programs / "kubectl"), *arguments, stdin=stdin)
+
+    def load(self, layout: Path, node: str) -> None:
+        """Loads an image, which is a folder in OCI's layout, on a node."""
+        load = f"tar --directory {shlex.quote(str(layout))} --create . | ctr --namespace k8s.io images import -"
+        self._run(*enter(self._pids[node], "bash", "-o", "pipefail", "-c", load))
+
+    def stop_node(self, name: str) -> None:
+        """The node loses its power: all its processes, mounts and interfaces are gone, and nobody is told."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pids[name], signal.SIGKILL)
+
+    def start_node(self, name: str) -> None:
+        """Starts a stopped node again, and waits until it is ready; its disk is what it was."""
+        self._start_node(name)
+        self._await_node(name)
+
+    # ------------------------------------------------------------------ parts
+
+    def _start_control(self) -> None:
+        config = self._config
+        self._run(*config.certificate())
+        config.kubeconfig("admin", str(self.kubeconfig))
+        self._part("control", "etcd", f"--data-dir={self.folder}/control/etcd", "--unsafe-no-fsync")
+        self._part("control", "kube-apiserver", *config.api_server())
+        self._until(self._api_ready, "control", "kube-apiserver")
+        self._part("control", "kube-controller-manager", *config.controllers())
+        scheduler = config.kubeconfig("system:kube-scheduler")
+        self._part("control", "kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false")
+        self._part("control", "coredns", "-conf", str(config.write("control/Corefile", config.dns())))
+
+    def _start_node(self, name: str) -> None:
+        config = self._config
+        if not (stopped := (self.folder / name).exists()):
+            mini_image.copy_store(self._store, self.folder / name / "lib/containerd")
+        self._pids[name] = self._ask(node=name)["pid"]
+        config.write(f"{name}/lib/cni/net.d/mini.conflist", config.pods_network(name))
+        self._part(name, "containerd", "--config", str(config.write(f"{name}/containerd.toml", config.containerd())))
+        self._until(lambda: self._exists(name, "/run/containerd/containerd.sock"), name, "containerd")
+        if not stopped:
+            self.load(self._image, name)
+        gpu = [f"--node-labels={GPU}.product={PRODUCT}", f"--register-with-taints={GPU}=present:NoSchedule"]
+        self._part(
+            name,
+            "kubelet",
+            f"--config={config.write(f'{name}/kubelet.json', config.kubelet(name, f'kube{self.network}'))}",
+            f"--kubeconfig={config.kubeconfig(f'system:node:{name}')}",
+            f"--node-ip={config.address(ADDRESSES[name])}",
+            f"--hostname-override={name}",
+            *(gpu if name == "gpu" else ()),
+        )
+        self._part(name, "kube-proxy", f"--config={config.write(f'{name}/proxy.json', config.proxy(name))}")
+
+    def _part(self, node: str, name: str, *options: str) -> None:
+        program = str(self.programs / name) if name in PARTS else name
+        self._pids[f"{node}-{name}"] = self._ask(node=node, name=name, command=[program, *options])["pid"]
+
+    def _ask(self, **order: Any) -> dict[str, Any]:
+        if self._keeper is None or self._keeper.stdin is None or self._keeper.stdout is None:
+            raise MiniKubernetesError("the cluster is not running")
+        with contextlib.suppress(BrokenPipeError):  # it said why, and ended
+            self._keeper.stdin.write(json.dumps(order) + "\n")
+            self._keeper.stdin.flush()
+        answer = json.loads(self._keeper.stdout.readline() or '{"error": "the keeper of the nodes died"}')
+        if "error" in answer:
+            raise MiniKubernetesError(answer["error"])
+        return dict(answer)
+
+    def _api_ready(self) -> bool:
+        with contextlib.suppress(MiniKubernetesError):
+            return self.kubectl("get", "--raw", "/readyz") == "ok"
+        return False
+
+    def _exists(self, node: str, path: str) -> bool:
+        return Path(f"/proc/{self._pids[node]}/root{path}").exists()
+
+    def _await_node(self, name: str) -> None:
+        def ready() -> bool:
+            nodes = {n["metadata"]["name"]: n for n in json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]}
+            conditions = nodes[name]["status"]["conditions"] if name in nodes else ()
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+        self._until(ready, name, "kubelet")
+        if name == "gpu":
+            count = {GPU: str(self.gpus)}
+            patch = json.dumps({"status": {"capacity": count, "allocatable": count}})
+            self.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={patch}")
+
+    def _install_operator(self) -> None:
+        spec = importlib.util.find_spec("dask_kubernetes")
+        if spec is None or spec.origin is None:
+            raise MiniKubernetesError('dask-kubernetes is not installed: pip install "scalescope[kubernetes]"')
+        chart = Path(spec.origin).parent / "operator/deployment/helm/dask-kubernetes-operator"
+        helm = {
+            name: str(self.folder / "control/helm")
+            for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
+        }
+        values = ("--values", str(HERE / "operator-values.yaml"))
+        self._run(
+            *(str(self.programs / "helm"), "install", "dask-kubernetes-operator", str(chart)),
+            *("--namespace", "dask-operator", "--create-namespace", *values, "--wait", f"--timeout={START_S:.0f}s"),
+            **helm,
+        )
+        if not _poll(self._operator_answers):  # helm believes pods that crash a moment later
+            log = self.kubectl("logs", "--namespace=dask-operator", "deployment/dask-kubernetes-operator", "--tail=20")
+            raise MiniKubernetesError(f"the operator of dask-kubernetes does not answer:\n{log}")
+
+    def _operator_answers(self) -> bool:
+        where = "/api/v1/namespaces/dask-operator/pods"
+        with contextlib.suppress(MiniKubernetesError):
+            pod = json.loads(self.kubectl("get", "--raw", where))["items"][0]["metadata"]["name"]
+            return bool(self.kubectl("get", "--raw", f"{where}/{pod}:8080/proxy/healthz"))
+        return False
+
+    # ------------------------------------------------------------------ small things
+
+    def _run(self, *command: str, stdin: str = "", **variables: str) -> str:
+        environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
+        done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, timeout=600)
+        if done.returncode:
+            raise MiniKubernetesError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _until(self, done: Callable[[], bool], node: str, part: str) -> None:
+        """Waits for something that a part does.
+
+        Raises:
+            MiniKubernetesError: It does not, or the part ended; with the end of its log.
+        """
+        pid = self._pids[f"{node}-{part}"]
+        if not (_poll(lambda: done() or not _alive(pid)) and _alive(pid)):
+            log = self.folder / "log" / f"{node}-{part}.log"
+            what = f"is not ready after {START_S:.0f} s" if _alive(pid) else "ended"
+            raise MiniKubernetesError(f"{part} on the node {node} {what}; the end of {log}:\n{log.read_text()[-2000:]}")
+
+
+def _poll(done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + START_S
+    while not (found := done()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# ------------------------------------------------------------------ the command
+
+
+def keeper_of(folder: Path) -> int | None:
+    """The process id of the keeper of the cluster in a folder; None where none runs."""
+    try:
+        with open(folder / "keeper") as mine:
+            try:
+                fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(mine.read())
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def up(folder: Path, **options: Any) -> None:
+    """Serves a cluster until Ctrl-C or `down`."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with MiniKubernetes(folder, **options) as cluster:
+            print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
+            print(f"Enter it in another terminal. Image: {cluster.image}. Ctrl-C ends all.", flush=True)
+            cluster.wait()
+    except KeyboardInterrupt:
+        return
+
+
+def down(folder: Path) -> None:
+    """Ends the cluster of a folder, whoever owns it, and returns when nothing is left of it."""
+    if (pid := keeper_of(folder)) is None:
+        print(f"no cluster is running in {folder}")
+        return
+    os.kill(pid, signal.SIGTERM)
+    while keeper_of(folder) is not None:
+        time.sleep(0.05)
+
+
+def status(folder: Path) -> None:
+    """Says whether a cluster runs in a folder, and shows its nodes and pods."""
+    if keeper_of(folder) is None:
+        sys.exit(f"no cluster is running in {folder}")
+    kubectl = [str(programs() / "kubectl"), f"--kubeconfig={folder / 'kubeconfig'}"]
+    print(f"export KUBECONFIG={folder / 'kubeconfig'}", flush=True)
+    sys.exit(
+        subprocess.run([*kubectl, "get", "nodes", "-o", "wide"]).returncode
+        or subprocess.run([*kubectl, "get", "pods", "--all-namespaces", "-o", "wide"]).returncode
+    )
+
+
+def main() -> None:
+    """Starts, ends or shows a cluster."""
+    parser = argparse.ArgumentParser(description="A real Kubernetes of two nodes on this machine.")
+    parser.add_argument("command", choices=("up", "down", "status"))
+    parser.add_argument(
+        "--folder", type=Path, default=CACHE / "cluster", help="kubeconfig, logs, state (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=4, help="GPUs of the node gpu; they are not real (default: %(default)s)"
+    )
+    parser.add_argument("--bare", action="store_true", help="without the operator of dask-kubernetes")
+    parser.add_argument(
+        "--network", type=int, metavar="N", help="use 10.N.0.0/16 (default: the first free one from 89)"
+    )
+    given = parser.parse_args()
+    folder = given.folder.resolve()
+    try:
+        if given.command == "up":
+            up(folder, gpus=given.gpus, network=given.network, operator=not given.bare)
+        else:
+            {"down": down, "status": status}[given.command](folder)
+    except MiniKubernetesError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,344 @@
+"""Images for a small Kubernetes, made without a registry and without a network.
+
+The base has what this machine and this Python have: a shell, shared libraries, the interpreter, and the packages that
+Scalescope depends on. On it, buildah builds the Dockerfile as anybody would; pip finds all but Scalescope installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from mini_keeper import MiniKubernetesError
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "localhost/scalescope:dev"
+BASE = "localhost/base:dev"  # also what holds the network of a pod: it sleeps
+EXTRAS = ("kubernetes", "report", "postgresql", "beam")
+SOURCES = ("scalescope", "flows", "blocks", "pyproject.toml")
+RECIPE = (
+    "constraints.txt",
+    "infra/kubernetes/Dockerfile",
+    "infra/kubernetes/entrypoint.sh",
+    "infra/kubernetes/mini_image.py",
+)
+TOOLS = (
+    "sh bash cat chmod chown cp cut date echo env false getent grep head hostname id ln ls mkdir mv rm sed sleep sort"
+    " stat tail test touch true uname wc"
+)
+LIBRARIES = Path("usr/lib") / (sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu")
+LIBRARIES_OF_WHEELS = (  # those that PEP 513 lets wheels take for granted
+    "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libutil.so.1 libresolv.so.2 libnsl.so.1"
+    " libgcc_s.so.1 libstdc++.so.6"
+)
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+DEBIAN = "deb_system" in sysconfig.get_scheme_names()  # Debian's own Python looks for packages elsewhere
+PREFIX = "usr" if DEBIAN else "usr/local"
+PACKAGES = "usr/lib/python3/dist-packages" if DEBIAN else f"usr/local/lib/{PYTHON}/site-packages"
+ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"]
+
+
+def prepare(cache: Path) -> tuple[Path, Path]:
+    """What both nodes need, made where the cache does not have it.
+
+    Returns:
+        The data folder of a containerd that has the base, and a folder in OCI's layout with what Scalescope's image has
+        besides.
+
+    Raises:
+        MiniKubernetesError: A program failed.
+    """
+    packages = _distributions(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
+    versions = [f"{each.name}={each.version}" for each in packages]
+    folder = cache / f"image-{_digest(RECIPE, sys.version, *versions)}"
+    base, store, image = folder / "base", folder / "store", folder / _digest(SOURCES)
+    with locked(folder):
+        _forget_old(cache, folder)
+        if not base.exists():
+            made = _Layout(folder / "base.part")
+            with made.layer() as layer:
+                _pack_machine(layer)
+                for package in packages:
+                    _pack_package(layer, package)
+            made.finish(BASE, Env=ENVIRONMENT, Cmd=["sleep", "infinity"])
+            made.folder.rename(base)
+        makers = [(_unpack, store), (_build, image)]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda maker: maker[1].exists() or maker[0](folder, base, maker[1]), makers))
+    return store, image
+
+
+def copy_store(store: Path, data: Path) -> None:
+    """Gives a containerd its data: its files are never changed, so links do, but for the databases."""
+    data.parent.mkdir(parents=True)
+    linked = ["--link"] if data.parent.stat().st_dev == store.stat().st_dev else []
+    _run("cp", "--archive", *linked, str(store), str(data))
+    for database in store.glob("*/*.db"):
+        _run("cp", "--remove-destination", str(database), str(data / database.relative_to(store)))
+
+
+def _digest(names: tuple[str, ...], *more: str) -> str:
+    total = hashlib.sha256("\0".join(more).encode())
+    for name in names:
+        top = ROOT / name
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                total.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody else is in here for the same folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as mine:
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        os.utime(mine.fileno())
+        yield
+
+
+def _forget_old(cache: Path, folder: Path) -> None:
+    """Removes what was made for other versions of packages, and not used for a day: gigabytes each."""
+    for lock in cache.glob("image-*/lock"):
+        if lock.parent != folder and lock.stat().st_mtime < time.time() - 24 * 3600:
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+# ------------------------------------------------------------------ the base
+
+
+class _Layout:
+    """An image of one layer, in OCI's layout."""
+
+    def __init__(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self.folder, self.blobs = folder, folder / "blobs/sha256"
+        self.blobs.mkdir(parents=True)
+
+    @contextlib.contextmanager
+    def layer(self) -> Iterator[tarfile.TarFile]:
+        with tarfile.open(self.folder / "layer", "w", format=tarfile.PAX_FORMAT, dereference=True) as archive:
+            yield archive
+        with open(self.folder / "layer", "rb") as layer:
+            self.digest = hashlib.file_digest(layer, "sha256").hexdigest()
+        (self.folder / "layer").rename(self.blobs / self.digest)
+
+    def finish(self, name: str, **config: Any) -> None:
+        kind = "application/vnd.oci.image"
+        described = self._put(
+            f"{kind}.config.v1+json",
+            {
+                "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine),
+                "os": "linux",
+                "config": config,
+                "rootfs": {"type": "layers", "diff_ids": [f"sha256:{self.digest}"]},
+                "history": [{"created_by": "infra/kubernetes/mini_image.py"}],
+            },
+        )
+        size = (self.blobs / self.digest).stat().st_size
+        layer = {"mediaType": f"{kind}.layer.v1.tar", "digest": f"sha256:{self.digest}", "size": size}
+        manifest = {"schemaVersion": 2, "mediaType": f"{kind}.manifest.v1+json", "config": described, "layers": [layer]}
+        entry = self._put(f"{kind}.manifest.v1+json", manifest) | {"annotations": _names(name)}
+        (self.folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+        (self.folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+
+    def _put(self, kind: str, content: dict[str, Any]) -> dict[str, Any]:
+        data = json.dumps(content).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        (self.blobs / digest).write_bytes(data)
+        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
+
+
+def _names(name: str) -> dict[str, str]:
+    return {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
+
+
+def _distributions(project: dict[str, Any]) -> list[importlib.metadata.Distribution]:
+    """The installed packages that Scalescope needs with these extras, and what those need; and pip."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    done: set[tuple[str, str]] = set()
+    wanted = [Requirement(each) for each in ("pip", *project["dependencies"])]
+    wanted += [Requirement(each) for extra in EXTRAS for each in project["optional-dependencies"][extra]]
+    for requirement in wanted:  # it grows
+        name = canonicalize_name(requirement.name)
+        for extra in {"", *requirement.extras}:
+            if (name, extra) not in done:
+                done.add((name, extra))
+                try:
+                    found[name] = importlib.metadata.distribution(name)
+                except importlib.metadata.PackageNotFoundError as error:
+                    wanted_by = f"scalescope[{','.join(EXTRAS)}]"
+                    raise MiniKubernetesError(f'{name} is not installed: pip install "{wanted_by}"') from error
+                more = map(Requirement, found[name].requires or ())
+                wanted += [each for each in more if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return [found[name] for name in sorted(found)]
+
+
+def _pack_machine(layer: tarfile.TarFile) -> None:
+    """A shell and its tools, the interpreter with its standard library, and the shared libraries of both."""
+    for link, target in (("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib")):
+        _add_link(layer, link, target)
+    for folder, mode in (
+        ("tmp", 0o1777),
+        ("var/tmp", 0o1777),
+        ("proc", 0o755),
+        ("sys", 0o755),
+        ("dev", 0o755),
+        ("run", 0o755),
+    ):
+        entry = tarfile.TarInfo(folder)
+        entry.type, entry.mode = tarfile.DIRTYPE, mode
+        layer.addfile(entry)
+    _add_text(layer, "etc/passwd", "root:x:0:0::/root:/bin/sh\nscalescope:x:1000:1000::/tmp:/bin/sh\n")
+    _add_text(layer, "etc/group", "root:x:0:\nscalescope:x:1000:\n")
+    _add_text(layer, "etc/nsswitch.conf", "hosts: files dns\n")
+    with contextlib.suppress(FileNotFoundError):
+        layer.add("/etc/ssl/certs/ca-certificates.crt", "etc/ssl/certs/ca-certificates.crt")
+    programs = {f"usr/bin/{name}": Path(found) for name in TOOLS.split() if (found := shutil.which(name))}
+    programs[f"{PREFIX}/bin/{PYTHON}"] = Path(sys.executable).resolve()
+    for place, program in programs.items():
+        layer.add(program.resolve(), place)
+    for name in ("python", "python3"):
+        _add_link(layer, f"{PREFIX}/bin/{name}", PYTHON)
+    library = Path(sysconfig.get_path("stdlib"))
+    skipped = {
+        "site-packages",
+        "dist-packages",
+        "EXTERNALLY-MANAGED",
+        "test",
+        "idlelib",
+        "tkinter",
+        "turtledemo",
+        "lib2to3",
+    }
+    for module in sorted(library.rglob("*")):
+        within = module.relative_to(library)
+        if module.is_file() and not skipped.intersection(within.parts) and not within.parts[0].startswith("config-"):
+            layer.add(module, f"{PREFIX}/lib/{PYTHON}/{within}")
+    users = [*programs.values(), *library.glob("lib-dynload/*.so")]
+    needed = {path.name: path for user in users for path in _libraries(user)}
+    needed |= {name: path for name in LIBRARIES_OF_WHEELS.split() if (path := Path("/", LIBRARIES, name)).exists()}
+    for name, path in sorted(needed.items()):
+        layer.add(path.resolve(), f"usr/lib/{name}" if name.startswith("ld-") else str(LIBRARIES / name))
+
+
+def _libraries(program: Path) -> list[Path]:
+    done = subprocess.run(("/usr/bin/ldd", str(program)), capture_output=True, text=True)
+    return [Path(word) for word in done.stdout.split() if word.startswith("/")]
+
+
+def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distribution) -> None:
+    for file in package.files or ():
+        path = Path(str(file.locate())).resolve()
+        if path.parent.name == "bin" and ".." in file.parts:
+            content = path.read_bytes()
+            if content.startswith(b"#!"):  # of the environment here
+                content = f"#!/{PREFIX}/bin/python\n".encode() + content.partition(b"\n")[2]
+            _add_text(layer, f"usr/local/bin/{path.name}", content, 0o755)
+        elif ".." not in file.parts and path.exists():
+            layer.add(path, f"{PACKAGES}/{file}")
+
+
+def _add_link(layer: tarfile.TarFile, name: str, target: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    layer.addfile(entry)
+
+
+def _add_text(layer: tarfile.TarFile, name: str, content: str | bytes, mode: int = 0o644) -> None:
+    data = content.encode() if isinstance(content, str) else content
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), mode
+    layer.addfile(entry, io.BytesIO(data))
+
+
+def _unpack(folder: Path, base: Path, store: Path) -> None:
+    """Lets a containerd unpack the base once for all nodes; its own namespaces end it."""
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        made, socket = Path(temporary, "store"), Path(temporary, "socket")
+        config = Path(temporary, "config.toml")
+        config.write_text(
+            f'version = 2\nroot = "{made}"\nstate = "{temporary}/state"\n[grpc]\n  address = "{socket}"\n'
+            f'[plugins."io.containerd.internal.v1.opt"]\n  path = "{temporary}/opt"\n'
+        )
+        ctr = f"ctr --address {socket} --namespace k8s.io"
+        script = (
+            f"mount -t tmpfs none /run; containerd --config {config} >{temporary}/log 2>&1 & set -o pipefail;"
+            f" until {ctr} version >/dev/null 2>&1; do kill -0 $! || exit; sleep 0.1; done;"
+            f" tar --directory {base} --create . | {ctr} images import -"
+        )
+        _run("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script)
+        for blob in (base / "blobs/sha256").iterdir():  # once on the disk, not twice
+            theirs = made / "io.containerd.content.v1.content/blobs/sha256" / blob.name
+            theirs.unlink()
+            theirs.hardlink_to(blob)
+        made.rename(store)
+
+
+# ------------------------------------------------------------------ Scalescope's image
+
+
+def _build(folder: Path, base: Path, image: Path) -> None:
+    """Builds the Dockerfile in a folder that has what it copies, and keeps the layers that the base does not have."""
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        context, made = Path(temporary, "context"), Path(temporary, "image")
+        for name in ("pyproject.toml", "constraints.txt", "infra/kubernetes/entrypoint.sh"):
+            (context / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, context / name)
+        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={context}/dist", str(ROOT))
+        (made / "blobs/sha256").mkdir(parents=True)
+        layer = json.loads(_manifest(base).read_text())["layers"][0]["digest"].removeprefix("sha256:")
+        (made / "blobs/sha256" / layer).symlink_to(base / "blobs/sha256" / layer)  # so it is not copied
+        buildah = [
+            "unshare",
+            "--mount",
+            "buildah",
+            "--storage-driver=overlay",
+            f"--root={folder}/buildah",
+            f"--runroot={temporary}/run",
+        ]
+        _run(
+            *(*buildah, "bud", "--quiet", "--isolation=chroot", "--layers", "--format=oci", f"--tag={NAME}"),
+            *(f"--build-arg=BASE=oci:{base.name}", f"--build-arg=EXTRAS={' '.join(EXTRAS)}"),
+            *(f"--file={ROOT}/infra/kubernetes/Dockerfile", str(context)),
+            cwd=base.parent,  # buildah makes a name of the path, in which no part may begin with a dot
+        )
+        _run(*buildah, "push", "--quiet", "--disable-compression", "--format=oci", NAME, f"oci:{made}")
+        (made / "blobs/sha256" / layer).unlink()
+        index = json.loads((made / "index.json").read_text())
+        index["manifests"][0]["annotations"] = _names(NAME)
+        (made / "index.json").write_text(json.dumps(index))
+        made.rename(image)
+
+
+def _manifest(layout: Path) -> Path:
+    return (
+        layout / "blobs" / json.loads((layout / "index.json").read_text())["manifests"][0]["digest"].replace(":", "/")
+    )
+
+
+def _run(*command: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    if done.returncode:
+        raise MiniKubernetesError(
+            f"{' '.join(command)} exited with {done.returncode}: {(done.stdout + done.stderr).strip()[-2000:]}"
+        )

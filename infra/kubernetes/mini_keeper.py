@@ -1,0 +1,294 @@
+"""The keeper of a small Kubernetes: makes its nodes, runs their programs, and ends everything.
+
+A node is a process in a mount, network, PID, IPC and UTS namespace of its own. What runs there are its descendants, so
+with it the kernel ends them all, and their mounts, interfaces and firewall rules with them. Of the machine itself the
+keeper uses one network interface, which goes with the nodes, and one folder of control groups, which it removes.
+
+It obeys lines of JSON on standard input, until their end: its owner closed the pipe, or died, however it died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # the last number of each node's, and the third one of its pods'
+HOST, SERVICES = 254, 10
+NETWORKS = range(89, 100)  # 10.89.0.0/16, ...
+CGROUPS = Path("/sys/fs/cgroup")
+# What a kubelet wants of the kernel. It sees these values, so it does not change those of the machine.
+SYSCTLS = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class MiniKubernetesError(RuntimeError):
+    """Kubernetes or its image could not be made, or did not answer."""
+
+
+def _sh(*command: str | int | Path) -> str:
+    """Runs a program, and returns what it wrote; its error names the program's."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        raise MiniKubernetesError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def enter(pid: int, *command: str) -> list[str]:
+    """The command that runs a command on the node of which this is the first process."""
+    return ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "--ipc", "--uts", "--", *command]
+
+
+def _end_with_parent() -> None:
+    PR_SET_PDEATHSIG = 1
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Keeper:
+    """Nodes and programs of one cluster, below `folder`, which already exists."""
+
+    def __init__(self, folder: Path, network: int | None) -> None:
+        self.folder, self.candidates = folder, [network] if network is not None else list(NETWORKS)
+        self.network = 0
+        self.nodes: dict[str, int] = {}
+        self.started: list[subprocess.Popen[str]] = []
+
+    def obey(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Carries out one order, and returns what to answer."""
+        node = order["node"]
+        if "command" not in order:
+            return self.make_node(node)
+        with open(self.folder / "log" / f"{node}-{order['name']}.log", "ab") as log:
+            command = enter(self.nodes[node], *order["command"])
+            self.started.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, **order.get("environment", {})},
+                    preexec_fn=_end_with_parent,
+                    text=True,
+                )
+            )
+        return {"pid": self.started[-1].pid}
+
+    def make_node(self, name: str) -> dict[str, Any]:
+        """Starts a node, with its network."""
+        data = self.folder / name
+        for each in ("lib/cni/net.d", "log"):
+            (data / each).mkdir(parents=True, exist_ok=True)
+        namespaces = ("--pid", "--mount", "--net", "--ipc", "--uts", "--mount-proc")
+        command = [
+            "unshare",
+            "--fork",
+            "--kill-child",
+            *namespaces,
+            sys.executable,
+            __file__,
+            "--node",
+            name,
+            str(data),
+        ]
+        with open(self.folder / "log" / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                preexec_fn=_end_with_parent,
+            )
+        self.started.append(process)
+        if process.stdout is None or process.stdout.readline() != "ready\n":
+            raise MiniKubernetesError(f"the node {name} could not be made: {log.name}")
+        pid = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        self.nodes[name] = pid
+        if name == "control":
+            self.connect_host(pid)
+        else:
+            self.connect_node(name, pid)
+        return {"pid": pid, "network": self.network}
+
+    def connect_host(self, pid: int) -> None:
+        """Connects the machine with a bridge in the node of the API server, in the first network that nobody uses."""
+        used = _sh("ip", "-4", "route")
+        for network in self.candidates:
+            link = f"kube{network}"
+            if f"10.{network}." in used:
+                continue
+            with contextlib.suppress(MiniKubernetesError):  # another cluster was faster
+                _sh("ip", "link", "add", link, "type", "veth", "peer", "name", "host", "netns", pid)
+                break
+        else:
+            taken = ", ".join(f"10.{each}.0.0/16" for each in self.candidates)
+            raise MiniKubernetesError(f"all in use: {taken} (ip route); name another with --network")
+        self.network, base = network, f"10.{network}"
+        ip = _ip(pid)
+        _sh(*ip, "link", "add", "nodes", "type", "bridge")
+        _sh(*ip, "link", "set", "host", "master", "nodes", "up")
+        _sh(*ip, "address", "add", f"{base}.0.{ADDRESSES['control']}/24", "dev", "nodes")
+        _sh(*ip, "link", "set", "nodes", "up")
+        _sh("ip", "address", "add", f"{base}.0.{HOST}/24", "dev", link)
+        _sh("ip", "link", "set", link, "up")
+        self.routes(["ip"])
+        self.routes(ip)
+
+    def connect_node(self, name: str, pid: int) -> None:
+        """Connects a node with the bridge."""
+        ip, control = _ip(pid), _ip(self.nodes["control"])
+        with contextlib.suppress(MiniKubernetesError):  # of the node that had this name, and was stopped just now
+            _sh(*control, "link", "delete", name)
+        _sh(*control, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
+        _sh(*control, "link", "set", name, "master", "nodes", "up")
+        _sh(*ip, "address", "add", f"10.{self.network}.0.{ADDRESSES[name]}/24", "dev", "eth0")
+        _sh(*ip, "link", "set", "eth0", "up")
+        self.routes(ip, name)
+        self.make_cgroup(name)
+
+    def routes(self, ip: list[str], at: str = "") -> None:
+        """Ways to the pods of other nodes, and to services, which the node `cpu` translates for who is no node."""
+        base = f"10.{self.network}"
+        for name in ("cpu", "gpu"):
+            if name != at:
+                _sh(*ip, "route", "add", f"{base}.{ADDRESSES[name]}.0/24", "via", f"{base}.0.{ADDRESSES[name]}")
+        if not at:
+            _sh(*ip, "route", "add", f"{base}.{SERVICES}.0/24", "via", f"{base}.0.{ADDRESSES['cpu']}")
+
+    # ------------------------------------------------------------------ control groups
+
+    @property
+    def cgroup(self) -> str:
+        """The folder of control groups."""
+        return f"kube{self.network}"
+
+    def make_cgroup(self, node: str) -> None:
+        """A folder for the pods of a node: two kubelets in one would clear away each other's."""
+        for top in _hierarchies():
+            folder = top / self.cgroup / node
+            folder.mkdir(parents=True, exist_ok=True)
+            for each in (folder.parent, folder):
+                for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where they begin empty
+                    if (each / name).exists() and top.name == "cpuset":
+                        (each / name).write_text((top / name).read_text())
+
+    def remove_cgroups(self) -> None:
+        """Removes the folder of control groups, once the processes are gone."""
+        deadline = time.monotonic() + 10
+        for top in _hierarchies() if self.network else ():
+            while (top / self.cgroup).exists():
+                for folder, _, _ in os.walk(top / self.cgroup, topdown=False):
+                    with contextlib.suppress(OSError):  # still busy: its processes are ending
+                        os.rmdir(folder)
+                if time.monotonic() > deadline:
+                    raise MiniKubernetesError(f"cannot remove {top / self.cgroup}: see its cgroup.procs")
+                time.sleep(0.02)
+
+    # ------------------------------------------------------------------ the end
+
+    def end(self) -> None:
+        """Ends all nodes, and returns when nothing is left of them."""
+        for pid in self.nodes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self.started:
+            process.wait()
+        self.remove_cgroups()
+        with contextlib.suppress(
+            MiniKubernetesError
+        ):  # it goes by itself, but waits for the last packets of closed connections
+            _sh("ip", "link", "delete", f"kube{self.network}")
+        self.remove_data()
+
+    def remove_data(self) -> None:
+        """Removes the disks of the nodes."""
+        for name in ADDRESSES:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+
+
+def _ip(pid: int) -> list[str]:
+    return ["nsenter", f"--target={pid}", "--net", "ip"]
+
+
+def _hierarchies() -> Iterable[Path]:
+    if (CGROUPS / "cgroup.controllers").exists():  # version 2
+        return [CGROUPS]
+    return [each for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists() and not each.is_symlink()]
+
+
+def keep(folder: Path, network: int | None) -> None:
+    """Obeys until the end of standard input, or SIGTERM."""
+    with open(folder / "keeper", "a+") as mine:
+        try:
+            fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(json.dumps({"error": f"a cluster is running in {folder}"}), flush=True)
+            return
+        mine.truncate(0)
+        mine.write(str(os.getpid()))
+        mine.flush()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        keeper = Keeper(folder, network)
+        keeper.remove_data()  # of one that was killed
+        try:
+            for line in sys.stdin:
+                try:
+                    answer = keeper.obey(json.loads(line))
+                except (MiniKubernetesError, OSError) as error:
+                    answer = {"error": str(error)}
+                print(json.dumps(answer), flush=True)
+        except (KeyboardInterrupt, BrokenPipeError):
+            pass
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        keeper.end()
+
+
+def be_node(name: str, data: Path) -> None:
+    """The first process of a node: prepares its namespaces, and then collects its dead."""
+    _sh("mount", "--make-rshared", "/")
+    _sh("mount", "--bind", data / "lib", "/var/lib")
+    _sh("mount", "--bind", data / "log", "/var/log")
+    _sh("mount", "-t", "tmpfs", "node", "/run")
+    _sh("hostname", name)
+    for key, value in SYSCTLS.items():
+        file = Path("/run/sysctl") / key.replace("/", ".")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{value}\n")
+        _sh("mount", "--bind", file, f"/proc/sys/{key}")
+    _sh("ip", "link", "set", "lo", "up")
+    for key in ("ip_forward", "tcp_orphan_retries", "tcp_fin_timeout"):  # the latter: a dead network ends at once
+        Path("/proc/sys/net/ipv4", key).write_text("1")
+    Path("/proc/sys/net/bridge/bridge-nf-call-iptables").write_text("1")
+    print("ready", flush=True)
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--node":
+        be_node(sys.argv[2], Path(sys.argv[3]))
+    else:
+        keep(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None)

@@ -1,0 +1,162 @@
+"""Notes, while a workload runs, the calls that decide its partitions, with the line of the user's code.
+
+The libraries' functions do what they did, but for `NPARTITIONS` where the configuration has it; what this module cannot
+read off their results is not noted.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import dask
+
+from scalescope.capture.client import is_library
+from scalescope.errors import InvalidField
+from scalescope.model.asked import CREATE, DIVIDED, NPARTITIONS, Asked
+
+CALLS: dict[str, tuple[str, ...]] = {
+    "dask.bag": ("from_sequence", "read_text"),
+    "dask.dataframe": ("from_pandas", "from_map", "read_csv", "read_parquet"),
+    "dask.array": ("from_array",),
+}
+"""Functions that return a collection, by the module that users call them of."""
+FILES = ("read_text", "read_csv", "read_parquet")
+"""Those whose argument says nothing on how much there is to divide."""
+BEAM = "apache_beam"
+MOST = 50
+"""Calls that are kept of a trial."""
+
+
+class Notes(list[Asked]):
+    """Calls in their order, each once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.created: dict[int, set[str]] = {}  # where Beam's Create was called, by the number of its elements
+
+    def add(self, call: str, given: Any, made: Any) -> None:
+        """Note a call that returned a collection."""
+        partitions = getattr(made, "npartitions", None)
+        if not isinstance(partitions, int) or len(self) >= MOST:
+            return
+        caller = sys._getframe(2)
+        items = len(given) if isinstance(given, Sized) and call.rpartition(".")[2] not in FILES else None
+        where = line_of_user(caller)
+        if str(caller.f_globals.get("__name__")).startswith(BEAM):  # a pipeline is built from what it was written as
+            call = CREATE
+            lines = self.created.get(items or 0, set())
+            where = next(iter(lines)) if len(lines) == 1 else where
+        asked = Asked(call, where, items, partitions)
+        if asked not in self:
+            self.append(asked)
+
+
+@contextmanager
+def noted(modules: Collection[str]) -> Iterator[Notes]:
+    """Note the calls of the body.
+
+    Args:
+        modules: What the workload imports, at the top of its file or in its functions: of libraries that are not loaded
+            yet, only these are.
+    """
+    notes, replaced = Notes(), []
+    uses_beam = _used(BEAM, modules)
+    for name, functions in CALLS.items():
+        if _used(name, modules) or (uses_beam and name == "dask.bag"):
+            module = import_module(name)
+            for function in functions:
+                original = getattr(module, function, None)
+                if callable(original):
+                    replaced.append((original, _noting(notes, f"{name}.{function}", original)))
+    create: Any = getattr(import_module(BEAM), "Create", None) if uses_beam else None
+    constructor = None if create is None else create.__init__
+    try:
+        for original, replacement in replaced:
+            _rebind(original, replacement)
+        if constructor is not None:
+            create.__init__ = _creating(notes, constructor)
+        yield notes
+    finally:
+        if constructor is not None:
+            create.__init__ = constructor
+        for original, replacement in replaced:
+            _rebind(replacement, original)
+        notes.created.clear()
+
+
+def line_of_user(frame: FrameType | None) -> str:
+    """The innermost line outside of libraries, such as `my_job.py:14 in run`; empty where there is none."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not is_library(file):
+            return f"{Path(file).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
+
+
+def _used(name: str, modules: Collection[str]) -> bool:
+    """Whether a module is loaded, or will be by this workload, and can be."""
+    if name in sys.modules:
+        return True
+    if not any(each == name or each.startswith(f"{name}.") for each in modules):
+        return False
+    try:
+        import_module(name)
+    except ImportError:  # the workload says so itself, in its own words
+        return False
+    return True
+
+
+def _noting(notes: Notes, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def noting(*args: Any, **options: Any) -> Any:
+        made = original(*args, **options)
+        if call in DIVIDED:
+            made = _divided(original, made, args, options)
+        notes.add(call, args[0] if args else None, made)
+        return made
+
+    return noting
+
+
+def _divided(original: Callable[..., Any], made: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """What a call made or, where the configuration asks for more partitions than that, what it makes of as many."""
+    asked = dask.config.get(NPARTITIONS, 0)
+    if not isinstance(asked, int) or asked < 0:
+        raise InvalidField(NPARTITIONS, asked, "a number of partitions")
+    given = inspect.signature(original).bind(*args, **options).arguments
+    data = next(iter(given.values()))
+    enough = min(asked, len(data)) if isinstance(data, Sized) else 0
+    if getattr(made, "npartitions", enough) >= enough:
+        return made
+    others = {name: value for name, value in given.items() if name not in ("partition_size", "chunksize")}
+    return original(**{**others, "npartitions": enough})
+
+
+def _creating(notes: Notes, constructor: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(constructor)
+    def creating(self: Any, *args: Any, **options: Any) -> None:
+        constructor(self, *args, **options)
+        elements = getattr(self, "values", None)
+        where = line_of_user(sys._getframe(1))
+        if isinstance(elements, Sized) and where:
+            notes.created.setdefault(len(elements), set()).add(where)
+
+    return creating
+
+
+def _rebind(original: object, replacement: object) -> None:
+    """Every module-level name that refers to `original`: users import functions by name."""
+    for module in list(sys.modules.values()):
+        names = vars(module) if isinstance(module, ModuleType) else {}
+        for name, value in list(names.items()):
+            if value is original:
+                names[name] = replacement  # a module may have attributes of its own kind

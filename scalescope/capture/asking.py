@@ -1,0 +1,79 @@
+"""Calls functions on a scheduler, and on workers through it, without being a client of it.
+
+A client knows only schedulers of nearly its own release, and is written down by them; a plain call does neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Self
+
+from distributed.core import clean_exception, rpc
+from distributed.protocol.pickle import dumps
+from distributed.security import Security
+
+from scalescope.capture.shipping import Shipment
+
+CONNECT_S = 8.0
+"""Seconds for a connection."""
+
+
+class Asker:
+    """A connection to a scheduler; to be used in one thread, without a running event loop.
+
+    Args:
+        address: As `tcp://HOST:PORT`; empty where a file has it.
+        scheduler_file: What `dask scheduler --scheduler-file` wrote.
+        security: None takes Dask's configuration.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is none of a scheduler.
+    """
+
+    def __init__(self, address: str, scheduler_file: str = "", security: Security | None = None) -> None:
+        if scheduler_file:
+            with open(scheduler_file, encoding="utf-8") as stream:
+                address = str(json.load(stream).get("address", ""))
+        self.address = address
+        self._arguments = (security or Security()).get_connection_args("client")
+        self._runner = asyncio.Runner()
+        self._scheduler: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._scheduler is not None:
+            self._runner.run(self._scheduler.close_rpc())
+        self._runner.close()
+
+    def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
+        """What a function returns there; it is given `dask_scheduler`.
+
+        Raises:
+            TimeoutError: Not within `limit_s`.
+            OSError: The scheduler cannot be reached.
+            Exception: Whatever the function raised.
+        """
+        call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
+        return _result(self._runner.run(asyncio.wait_for(self._call("run_function", **call), limit_s)))
+
+    def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
+        """The same on a worker, through the scheduler; the function is given `dask_worker`."""
+        call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
+        asked = self._call("broadcast", msg={"op": "run", **call}, workers=[worker], on_error="raise")
+        return _result(self._runner.run(asyncio.wait_for(asked, limit_s))[worker])
+
+    async def _call(self, operation: str, **arguments: Any) -> Any:
+        if self._scheduler is None:
+            self._scheduler = rpc(self.address, timeout=CONNECT_S, connection_args=self._arguments)
+        return await getattr(self._scheduler, operation)(**arguments)
+
+
+def _result(response: Any) -> Any:
+    if response["status"] == "error":
+        _, error, trace = clean_exception(**response)
+        raise (error or RuntimeError("it raised what cannot be sent")).with_traceback(trace)
+    return response["result"]

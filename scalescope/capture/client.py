@@ -1,0 +1,206 @@
+"""Watches what the thread does that runs the workload: samples of its stack, from the call to the return."""
+
+from __future__ import annotations
+
+import _thread
+import ast
+import linecache
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
+from inspect import unwrap
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, Self
+
+import dask
+import distributed
+
+import scalescope
+from scalescope.capture.shipping import PREFIX
+from scalescope.model import spool
+from scalescope.model.records import IMPORT
+from scalescope.model.spool import Columns
+
+INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
+"""Real seconds between two samples: the first come sooner, so that something is known of a short call, too; of a
+long one they may be this part of it apart, up to the longest interval."""
+
+_LIBRARIES = tuple(
+    f"{folder}/"
+    for folder in {
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *(str(Path(str(package.__file__)).parent) for package in (dask, distributed, scalescope)),
+    }
+)
+_VIRTUAL = "scalescope.clusters.simulated."
+
+
+class Place(NamedTuple):
+    """The innermost frame of the user's own code, and whether it waited for the cluster, or imported modules."""
+
+    code: CodeType | None = None
+    instruction: int = 0
+    line: int = 0
+    waits: bool = False
+    imports: bool = False
+
+
+class ClientWatch:
+    """Charges the time of the calling thread, on the cluster's clock, to the places where it is, while it is open.
+
+    In real time, a thread looks at it every `INTERVAL_S`. Virtual time passes where the workload's thread waits, and by
+    the CPU seconds charged to it: there that thread itself says before and after each wait what passed, and what the
+    sampling thread saw since the last time only divides it.
+
+    Args:
+        function: The workload's; its file is the user's own code wherever it lies.
+        clock: Seconds on the cluster's clock, as that thread reads it; by default it is real time.
+        waits: Has a function called before and after each wait of that thread; whether its time passes so alone.
+
+    Attributes:
+        began: When the watch was opened.
+        ended: When it was closed.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        clock: Callable[[], float] = time.time,
+        waits: Callable[[Callable[[], object]], AbstractContextManager[bool]] = lambda passed: nullcontext(False),
+    ) -> None:
+        self._own_file = getattr(getattr(unwrap(function), "__code__", None), "co_filename", "")
+        self._clock, self._waits = clock, waits
+        self._open = ExitStack()
+        self._lock, self._over = threading.Lock(), False
+        self._seen: list[Place] = []
+        self._rows: list[tuple[Place, float, float]] = []  # place, begin, end
+        self.began = self.ended = 0.0
+
+    def __enter__(self) -> Self:
+        self._watched = threading.get_ident()
+        self._virtual = self._open.enter_context(self._waits(self._passed))
+        self.began = self.ended = self._clock()
+        _thread.start_new_thread(self._sample, ())  # one of `threading` would become part of a simulation
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+        with self._lock:
+            self._over = True
+            self._charge(self._rows[-1][0] if self._rows else Place())
+
+    def columns(self, ahead_s: float) -> Columns:
+        """The rows of the table `client`.
+
+        Args:
+            ahead_s: Seconds by which the scheduler's clock is ahead of the one that was read here.
+        """
+        columns = spool.empty("client")
+        for place, begin, end in self._rows:
+            where, what = _described(place)
+            row = {"time": begin + ahead_s, "seconds": end - begin, "where": where, "what": what, "waits": place.waits}
+            for name, value in row.items():
+                columns[name].append(value)
+        return columns
+
+    def _sample(self) -> None:
+        interval, began = INTERVAL_S / 16, time.monotonic()
+        while not self._over:
+            time.sleep(interval)
+            interval = min(2 * interval, max(INTERVAL_S, PART * (time.monotonic() - began)), LONGEST_S)
+            frame = sys._current_frames().get(self._watched)
+            self._seen.append(self._place(frame))
+            del frame  # it holds what the workload holds
+            if not self._virtual:
+                with self._lock:
+                    if not self._over:
+                        self._charge()
+
+    def _passed(self) -> None:
+        self._charge(self._place(sys._getframe(1)))
+
+    def _charge(self, otherwise: Place | None = None) -> None:
+        """Charge the time since the last call to what was seen meanwhile, in equal shares, or else to one place."""
+        seen, self._seen = self._seen, []
+        if otherwise is not None and not seen:
+            seen = [otherwise]
+        begin, self.ended = self.ended, max(self._clock(), self.ended)
+        for i, place in enumerate(seen):
+            until = begin + (self.ended - begin) * (i + 1) / len(seen)
+            since = begin + (self.ended - begin) * i / len(seen)
+            if self._rows and self._rows[-1][0] == place:
+                place, since, _ = self._rows.pop()
+            if until > since:
+                self._rows.append((place, since, until))
+
+    def _place(self, frame: FrameType | None) -> Place:
+        waits, imports = _waits(frame), False
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file == self._own_file or not is_library(file):
+                return Place(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports)
+            imports = imports or file.startswith("<frozen importlib")
+            frame = frame.f_back
+        return Place(waits=waits)
+
+
+@cache
+def is_library(file: str) -> bool:
+    """Whether code of this file is not the user's own: of an installed package, sent to workers, or made on the way."""
+    return file.startswith(("<", PREFIX, *_LIBRARIES)) or bool(
+        {"site-packages", "dist-packages"} & set(Path(file).parts)
+    )
+
+
+def _waits(frame: FrameType | None) -> bool:
+    """Whether the innermost frames wait on behalf of Dask's client."""
+    depth, name = 0, ""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name not in ("threading", __name__) and not name.startswith(_VIRTUAL):
+            break
+        depth, frame = depth + 1, frame.f_back
+    return depth > 0 and name.partition(".")[0] == "distributed"
+
+
+def _described(place: Place) -> tuple[str, str]:
+    """The columns `where` and `what`."""
+    code = place.code
+    if code is None:
+        return "", ""
+    names = [name for name in code.co_qualname.split(".") if not name.startswith("<")] or [code.co_name]
+    where = f"{Path(code.co_filename).name}:{place.line} {names[-1]}"
+    if place.imports:
+        return where, IMPORT
+    line, end_line, column, end_column = (each or 0 for each in list(code.co_positions())[place.instruction // 2])
+    lines = linecache.getlines(code.co_filename)
+    if not 0 < line <= end_line <= len(lines):
+        return where, ""
+    text = [each.encode() for each in lines[line - 1 : end_line]]
+    text[-1] = text[-1][:end_column]
+    text[0] = text[0][column:]
+    try:
+        statements = ast.parse(b"".join(text)).body
+    except (SyntaxError, ValueError):  # a part of a statement, or the file was changed since it was imported
+        return where, ""
+    match statements:
+        case [ast.Expr(value=ast.Call(func=called))]:
+            return where, _name(called)
+    return where, ""
+
+
+def _name(node: ast.AST) -> str:
+    """A dotted name; of what is called in between, the arguments are left out."""
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return f"{_name(node.value)}.{node.attr}"
+        case ast.Call():
+            return f"{_name(node.func)}()"
+    return "…"

@@ -1,0 +1,173 @@
+"""What a scheduler knows of this very moment, and what stands still on its workers. Nothing is installed or changed.
+
+The source text of this module is what is sent to the scheduler and to workers: the standard library and `distributed`
+alone, from 2024.8 on. A glance looks at workers and groups of tasks, never at all tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import distributed
+
+LEFT = ("waiting", "no-worker", "queued", "processing")
+"""States of tasks that have not ended."""
+SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
+
+
+def glance(dask_scheduler: Any) -> dict[str, Any]:
+    """The threads and what the idle ones wait for, the work in progress, memory.
+
+    Returns:
+        `version` of distributed; `time`, and `moved_at` (when a task last began or ended, None where that is not known
+        any more) in seconds since the epoch; `seconds` that this took; `workers` (addresses); `threads`, `working`,
+        `idle` (threads by what they wait for); `memory`, `limit` in bytes; `fullest` (worker, share of its limit);
+        `began` and `ended` (counters); `left` (tasks by state); `groups` in progress (name, done, total).
+    """
+    started = time.perf_counter()
+    working = paused = excess = restricted = sampled = memory = limit = 0
+    fullest = ("", 0.0)
+    for address, state in dask_scheduler.workers.items():
+        tasks = len(state.processing) - len(state.long_running)
+        busy = max(min(state.nthreads, tasks), 0)
+        working += busy
+        if state.status.name != "running":
+            paused += state.nthreads - busy
+        if tasks > state.nthreads:
+            excess += tasks - state.nthreads
+            for task in islice(state.processing, max(SAMPLE - sampled, 0)):
+                sampled += 1
+                restricted += _is_restricted(task)
+        used = state.metrics.get("memory", 0)
+        memory += used
+        limit += state.memory_limit or 0
+        if state.memory_limit and used / state.memory_limit > fullest[1]:
+            fullest = (address, used / state.memory_limit)
+    left, groups = _groups(dask_scheduler)
+    threads = sum(state.nthreads for state in dask_scheduler.workers.values())
+    kept = round(excess * restricted / sampled) if sampled else 0
+    could = {
+        "paused": paused,
+        "not_started": excess - kept + len(dask_scheduler.queued),
+        "restricted": kept + len(dask_scheduler.unrunnable),
+        "nothing_runnable": threads if any(left.values()) else 0,
+        "client": threads,
+    }
+    idle, rest = {}, threads - working
+    for reason, most in could.items():
+        idle[reason] = min(rest, most)
+        rest -= idle[reason]
+    counts = [prefix.state_counts for prefix in dask_scheduler.task_prefixes.values()]
+    return {
+        "version": distributed.__version__,
+        "time": time.time(),
+        "moved_at": _moved_at(dask_scheduler),
+        "workers": list(dask_scheduler.workers),
+        "threads": threads,
+        "working": working,
+        "idle": idle,
+        "memory": memory,
+        "limit": limit,
+        "fullest": fullest,
+        "began": sum(count["processing"] for count in counts),
+        "ended": sum(count["memory"] + count["erred"] for count in counts),
+        "left": dict(left),
+        "groups": groups,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
+    """The tasks that are with workers, and the call stacks of those that run.
+
+    Args:
+        timeout_s: Seconds in which a worker must answer.
+        dask_scheduler: Filled in by `distributed`.
+
+    Returns:
+        `tasks` (at most `MOST_TASKS` that are with a worker or that no worker may run: `key`, `state`, `worker`,
+        `seceded`, `since` in seconds since the epoch or None); `beyond`, how many more there are; `stacks` by worker
+        and key, None for a worker that does not answer; `workers` (by address: threads, cores in use, when it was heard
+        of); `held` (names of locks and semaphores with leases).
+    """
+    scheduler = dask_scheduler
+    given = [(task, state) for state in scheduler.workers.values() for task in state.processing]
+    shown = [*((task, "") for task in islice(scheduler.unrunnable, MOST_TASKS // 4)), *given][:MOST_TASKS]
+    keys, since = {task.key for task, _ in shown}, {}
+    for entry in scheduler.transition_log:
+        if entry[2] in ("processing", "no-worker") and entry[0] in keys:
+            since[entry[0]] = entry[5]
+    asked = [state.address for state in scheduler.workers.values() if state.processing][:MOST_WORKERS]
+
+    async def ask(address: str) -> Any:
+        try:
+            return await asyncio.wait_for(scheduler.rpc(address).call_stack(keys=None), timeout_s)
+        except (OSError, asyncio.TimeoutError):  # noqa: UP041  # Python 3.10
+            return None
+
+    stacks = await asyncio.gather(*map(ask, asked))
+    semaphores = scheduler.extensions.get("semaphores")
+    return {
+        "tasks": [
+            {
+                "key": str(task.key),
+                "state": task.state,
+                "worker": state.address if state else "",
+                "seceded": bool(state) and task in state.long_running,
+                "since": since.get(task.key),
+            }
+            for task, state in shown
+        ],
+        "beyond": len(given) + len(scheduler.unrunnable) - len(shown),
+        "stacks": {
+            address: stack and {str(key): frames for key, frames in stack.items()}
+            for address, stack in zip(asked, stacks, strict=True)
+        },
+        "workers": {
+            state.address: (state.nthreads, state.metrics.get("cpu", 0.0) / 100, state.last_seen)
+            for state in scheduler.workers.values()
+        },
+        "held": [str(name) for name, leases in getattr(semaphores, "leases", {}).items() if leases],
+    }
+
+
+def states(keys: list[str], dask_worker: Any) -> dict[str, str]:
+    """The states of these tasks, as a worker knows them; those that it does not know are missing."""
+    wanted = set(keys)
+    return {str(key): task.state for key, task in dask_worker.state.tasks.items() if str(key) in wanted}
+
+
+def _is_restricted(task: Any) -> bool:
+    named = task.worker_restrictions or task.host_restrictions or task.resource_restrictions
+    return bool(named) and not task.loose_restrictions
+
+
+def _groups(scheduler: Any) -> tuple[Counter[str], list[tuple[str, int, int]]]:
+    """Unfinished tasks by state, and the groups that have some; groups of one task are counted under their prefix."""
+    left: Counter[str] = Counter()
+    sizes: dict[str, list[int]] = {}
+    for group in scheduler.task_groups.values():
+        states, total = group.states, len(group)
+        rest = 0
+        for state in LEFT:
+            if number := states[state]:
+                left[state] += number
+                rest += number
+        size = sizes.setdefault(group.prefix.name if total == 1 else str(group.name), [0, 0])
+        size[0] += total - rest
+        size[1] += total
+    groups = [(name, done, total) for name, (done, total) in sizes.items() if done < total]
+    groups.sort(key=lambda group: group[1] - group[2])
+    return left, groups[:20]
+
+
+def _moved_at(scheduler: Any) -> float | None:
+    log = scheduler.transition_log
+    for entry in reversed(log):
+        if entry[1] == "processing" or entry[2] in ("processing", "no-worker"):
+            return float(entry[5])
+    return float(log[0][5]) if log and len(log) == log.maxlen else None

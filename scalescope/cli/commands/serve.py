@@ -1,0 +1,42 @@
+"""`scalescope serve`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scalescope.cli.carrying import open_store
+from scalescope.cli.options import Asked, options
+from scalescope.cli.output import say
+from scalescope.errors import UsageError
+from scalescope.report import files
+from scalescope.run.parameters import Storage
+
+
+@options(Storage, without=("fresh",))
+def serve(
+    asked: Asked,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="To listen on; 0 is any that is free.")] = 4201,
+) -> None:
+    """Show the reports beside a store's records to browsers of this machine, so that Prefect's pages can link to them.
+
+    It prints the setting that the Prefect worker needs. Ctrl-C ends it.
+    """
+    from scalescope.cli.serving import FileServer
+    from scalescope.run.places import VARIABLE
+
+    with open_store(asked.given.get("store", "")) as store:
+        folder = files.absolute(store.records)
+    if files.is_address(folder):
+        raise UsageError(
+            "The records are not in a folder of this machine",
+            where=folder,
+            next_step=f"Have a web server or the bucket's own website show them, and set {VARIABLE} to its address.",
+        )
+    with suppress(KeyboardInterrupt), FileServer(Path(folder), port) as server:
+        print(f"export {VARIABLE}={server.url}", flush=True)
+        say(f"Set this where the Prefect worker starts. Serving reports in {folder}; Ctrl-C ends it.", "dim")
+        server.serve_forever()

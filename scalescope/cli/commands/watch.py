@@ -1,0 +1,119 @@
+"""`scalescope watch`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.output import print_json
+from scalescope.clusters.scheduler.spec import SchedulerSpec
+from scalescope.errors import ClusterError, ExitStatus, InvalidField, UsageError
+from scalescope.model.finding import Severity
+
+if TYPE_CHECKING:
+    from scalescope.capture.asking import Asker
+    from scalescope.run.block import Diagnosis
+
+CONNECT_S = 10.0
+"""Seconds in which the scheduler must take the recorder's client."""
+
+
+@options(SchedulerSpec, without=("address", "start_timeout_s"))
+def watch(
+    asked: Asked,
+    address: Annotated[
+        str, typer.Argument(metavar="[ADDRESS]", help="Of the scheduler, as tcp://HOST:8786.", show_default=False)
+    ] = "",
+    during: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="End after this, as 60s or 5m; else by Ctrl-C.")
+    ] = "",
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record",
+            help="Install the recorder on the scheduler and its workers, for a verdict at the end; it is removed then, "
+            "and a minute after this command was killed. Without it nothing is installed.",
+        ),
+    ] = False,
+    report: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="With --record: write the report as one HTML file.", show_default=False),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Watch somebody's running Dask cluster: who works, what idle threads wait for and, when nothing moves, where.
+
+    It asks the scheduler every two seconds, changes nothing, and needs nothing there but distributed 2024.8 or later.
+    """
+    from scalescope.cli import watching
+    from scalescope.clusters.scheduler.cluster import SchedulerCluster
+    from scalescope.report import html
+    from scalescope.run.block import observed
+    from scalescope.run.watching import Watch
+
+    seconds = _seconds(during)
+    if report and not record:
+        raise UsageError("a report needs what the recorder records", next_step="add --record")
+    if report:
+        html.check(report)
+    spec = SchedulerSpec(**{**asked.given, "address": address, "start_timeout_s": CONNECT_S})
+    found: Diagnosis | None = None
+    with ExitStack() as stack:
+        asker = stack.enter_context(_asker(spec))
+        seen = Watch(asker)
+        seen.look()
+        try:
+            with ExitStack() as recording, watching.shown(asker.address) as show:
+                if record:
+                    client = recording.enter_context(SchedulerCluster(spec).connect())
+                    found = recording.enter_context(observed(client, f"watched {asker.address}", None))
+                seen.follow(seconds, show)
+        finally:
+            if not as_json:
+                print(watching.summary(seen))
+    if as_json:
+        print_json({**seen.to_mapping(), "verdict": _verdict(found)})
+    elif found is not None:
+        print(f"\n{found}")
+    if found is not None and report:
+        found.report(report)
+    critical = found is not None and any(each.severity is Severity.HIGH for each in found.findings)
+    stuck = seen.last is not None and seen.last.stands
+    raise typer.Exit(ExitStatus.FINDING if stuck or critical else ExitStatus.OK)
+
+
+def _asker(spec: SchedulerSpec) -> Asker:
+    from scalescope.capture.asking import Asker
+    from scalescope.clusters.scheduler.cluster import SchedulerCluster
+
+    try:
+        return Asker(spec.address, os.path.expanduser(spec.scheduler_file), SchedulerCluster(spec).security())
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            "the scheduler's address or its files of TLS cannot be read",
+            where=spec.scheduler_file or spec.address,
+            cause=str(error),
+            next_step="check the names of the files",
+        ) from error
+
+
+def _seconds(text: str) -> float:
+    from dask.utils import parse_timedelta
+
+    try:
+        seconds = float(parse_timedelta(text, default="s")) if text else 0.0
+    except (ValueError, KeyError):
+        seconds = -1.0
+    if seconds < 0 or (text and not seconds):
+        raise InvalidField("--for", text, "a time such as 60s or 5m")
+    return seconds
+
+
+def _verdict(found: Diagnosis | None) -> Any:
+    if found is None:
+        return None
+    return {"line": found.verdict, "findings": [each.to_mapping() for each in found.findings]}

@@ -1,0 +1,1 @@
+"""Workers in pods of Kubernetes, which the Dask operator starts."""

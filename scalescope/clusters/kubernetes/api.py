@@ -1,0 +1,323 @@
+"""Requests to the API server of a Kubernetes cluster, one after the other, through kr8s.
+
+kr8s finds the server and the credentials: the kubeconfig of `$KUBECONFIG` or of the user, or in a pod its account.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+import kr8s
+from anyio.from_thread import start_blocking_portal
+
+from scalescope.clusters.kubernetes import reasons
+from scalescope.clusters.kubernetes.forward import forwarded
+from scalescope.clusters.kubernetes.manifests import GROUP, INSTANCE, MANAGED_BY, OURS
+from scalescope.errors import RequestRefused
+
+REQUEST_TIMEOUT_S = 10.0
+SILENCE_S = 20.0
+"""Seconds for which a server that answered before may not: it is being updated, or a connection broke."""
+
+NOT_FOUND, CONFLICT = 404, 409
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_MERGE = {"content-type": "application/merge-patch+json"}
+_NAMES = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+"""Asks for the metadata of objects only, so never for what a secret holds."""
+_CLUSTER = "dask.org/cluster-name"
+"""Label that the operator gives. A cluster that somebody copied from ours may have all labels of ours, but its name."""
+_CLEARED_AWAY = ("unable to retrieve container logs", "failed to try resolving symlinks")
+"""What a kubelet answers in place of the log of a container that it has removed."""
+_APPS = "apps/v1"
+_PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
+
+T = TypeVar("T")
+Raw = dict[str, Any]
+"""An object of Kubernetes, as its API writes it."""
+
+
+class Api:
+    """One namespace of one Kubernetes cluster. Its requests may come from any thread.
+
+    Args:
+        context: Of the kubeconfig; empty is the current one.
+        namespace: Empty is that of the context.
+        kubeconfig: Its path; empty is where kr8s finds it.
+
+    Attributes:
+        server: Address of the API server.
+        namespace: The one that is used.
+
+    Raises:
+        ClusterError: There is no such context, or the server cannot be reached, or refuses us.
+    """
+
+    def __init__(self, context: str = "", namespace: str = "", *, kubeconfig: str = "") -> None:
+        self._open = ExitStack()
+        self._portal = self._open.enter_context(start_blocking_portal())
+        self._answered = False
+        self.server, self.namespace = context or "the current context", namespace
+        self._told = (0.0, 0.0)
+
+        async def connect() -> Any:
+            options = {"context": context or None, "namespace": namespace or None, "kubeconfig": kubeconfig or None}
+            with anyio.move_on_after(REQUEST_TIMEOUT_S):  # kr8s 0.20 would try for ever
+                return await kr8s.asyncio.api(**options)
+            raise TimeoutError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
+
+        try:
+            self._api = self._call(connect)
+        except BaseException:
+            self.close()
+            raise
+        self.server, self.namespace = str(self._api.auth.server), str(self._api.namespace)
+        if self.namespace == "default" and not namespace and self.is_inside and _POD_NAMESPACE.exists():
+            self.namespace = _POD_NAMESPACE.read_text().strip()  # kr8s 0.20 means to read it, but does not
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect; may be called again."""
+        self._open.close()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this process is in a pod of this very cluster, so that pods can be reached by their addresses."""
+        return os.environ.get("KUBERNETES_SERVICE_HOST", "?") == urlsplit(self.server).hostname
+
+    def now(self) -> float:
+        """Seconds since the epoch by the server's clock, as of its last answer and since."""
+        said, at = self._told
+        return said + time.monotonic() - at
+
+    # ---------------------------------------------------------------- requests
+
+    def pods(self, label: str) -> list[Raw]:
+        """All pods of a cluster."""
+        return self._list("v1", "pods", labelSelector=_of_cluster(label))
+
+    def deployments(self, label: str) -> list[Raw]:
+        """All Deployments of a cluster, one for each worker and one for the scheduler."""
+        return self._list(_APPS, "deployments", labelSelector=_of_cluster(label))
+
+    def events(self, label: str) -> list[Raw]:
+        """What Kubernetes told of the objects of a cluster, all named after its label; the oldest first."""
+        found = [each for each in self._list("v1", "events") if each["involvedObject"]["name"].startswith(label)]
+        return sorted(found, key=event_time)
+
+    def events_of(self, pod: str) -> list[Raw]:
+        """What Kubernetes told of one pod; the oldest first."""
+        return sorted(self._list("v1", "events", fieldSelector=f"involvedObject.name={pod}"), key=event_time)
+
+    def node(self, name: str) -> Raw:
+        """A node; empty where it is gone."""
+        return self._found("v1", f"nodes/{name}", namespaced=False) or {}
+
+    def log(self, pod: str, lines: int, *, previous: bool = False, timestamps: bool = False) -> str:
+        """The end of the log of a pod, or of the container that was there before; empty where there is none.
+
+        With `timestamps`, each line begins with its time as RFC 3339 has it, and a space.
+        """
+        options = {"previous": previous, "timestamps": timestamps}
+        params = {"tailLines": str(lines), **{name: "true" for name, given in options.items() if given}}
+        try:
+            found = str(self._ask("GET", "v1", f"pods/{pod}/log", params, text=True)).strip()
+        except RequestRefused:
+            return ""
+        return "" if found.startswith(_CLEARED_AWAY) else found
+
+    def cluster(self, label: str) -> Raw | None:
+        """The custom resource of a cluster, if there is one."""
+        return self._found(GROUP, f"daskclusters/{label}")
+
+    def groups(self, label: str) -> list[Raw]:
+        """The custom resources of the worker groups of a cluster."""
+        found = self._list(GROUP, "daskworkergroups", labelSelector=f"{INSTANCE}={label}")
+        return [each for each in found if each["spec"]["cluster"] == label]
+
+    def clusters(self) -> list[Raw]:
+        """The custom resources of all our clusters in the namespace."""
+        return self._list(GROUP, "daskclusters", labelSelector=f"{MANAGED_BY}={OURS}")
+
+    def parts(self, label: str = "") -> list[tuple[str, str, Raw]]:
+        """Version, plural and metadata of what our clusters, or one of them, consist of, as far as one may list it."""
+        selector = {"labelSelector": f"{MANAGED_BY}={OURS}" + (f",{INSTANCE}={label}" if label else "")}
+        kinds = [(version, what) for version, what in _PARTS if self.may("list", version.rpartition("/")[0], what)]
+        found = [
+            (version, what, each["metadata"])
+            for version, what in kinds
+            for each in self._ask("GET", version, what, selector, headers=_NAMES)["items"] or ()  # null is none
+        ]
+        named = ((part, part[2]["labels"]) for part in found)
+        return [part for part, labels in named if labels.get(_CLUSTER, labels.get(INSTANCE)) == labels.get(INSTANCE)]
+
+    def annotate(self, label: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations of the custom resource of a cluster."""
+        body = {"metadata": {"annotations": dict(annotations)}}
+        self._ask("PATCH", GROUP, f"daskclusters/{label}", body=body, headers=_MERGE)
+
+    def create(self, manifest: Raw) -> Raw:
+        """Create a custom resource or a secret; a field that the server does not know is refused."""
+        plural = f"{manifest['kind'].lower()}s"
+        params = {"fieldValidation": "Strict"}
+        return dict(self._ask("POST", manifest["apiVersion"], plural, params, body=manifest))
+
+    def objection(self, pod: Raw) -> str:
+        """What the server would say against a pod, in its words; empty where nothing.
+
+        A quota that is used up is no objection, for that may be so for the moment alone.
+        """
+        try:
+            self._ask("POST", "v1", "pods", {"fieldValidation": "Strict", "dryRun": "All"}, body=pod)
+        except RequestRefused as error:
+            if error.status not in (400, 403, 422):
+                raise
+            said = error.what.partition(": ")[2]
+            return "" if re.search("exceeded quota|does not support dry run|is being terminated", said) else said
+        return ""
+
+    def resize(self, group: str, number: int) -> None:
+        """Have a worker group have so many workers."""
+        body = {"spec": {"worker": {"replicas": number}}}
+        self._ask("PATCH", GROUP, f"daskworkergroups/{group}", body=body, headers=_MERGE)
+
+    def delete_workers(self, group: str) -> None:
+        """Have a worker group deleted, with its workers; it may be gone already."""
+        self.delete(GROUP, f"daskworkergroups/{group}")
+
+    def delete_cluster(self, label: str, version: str = "") -> None:
+        """Have a cluster deleted, with all that belongs to it; it may be gone already.
+
+        Args:
+            label: Its name.
+            version: Refused with status 409 unless it still is of this resource version.
+        """
+        body = {"preconditions": {"resourceVersion": version}} if version else None
+        self.delete(GROUP, f"daskclusters/{label}", body)
+
+    def delete(self, version: str, url: str, body: Raw | None = None) -> None:
+        """Have an object deleted; it may be gone already."""
+        try:
+            self._ask("DELETE", version, url, body=body)
+        except RequestRefused as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    def drop_finalizers(self, label: str) -> None:
+        """Let a cluster that is being deleted go without the operator; its parts go with it."""
+        try:
+            self._ask("PATCH", GROUP, f"daskclusters/{label}", body={"metadata": {"finalizers": None}}, headers=_MERGE)
+        except RequestRefused as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    def may(self, verb: str, group: str, resource: str) -> bool:
+        """Whether this user may do that in this namespace; `resource` is `pods`, or `pods/log`."""
+        name, _, part = resource.partition("/")
+        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
+        version = "authorization.k8s.io/v1"
+        review = {
+            "apiVersion": version,
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        found = self._ask("POST", version, "selfsubjectaccessreviews", body=review, namespaced=False)
+        return bool(found["status"]["allowed"])
+
+    def has_operator_resources(self) -> bool:
+        """Whether the operator's custom resources are known here."""
+        known = self._found(GROUP, "", namespaced=False) or {"resources": []}
+        return {"daskclusters", "daskworkergroups"} <= {each["name"] for each in known["resources"]}
+
+    def forward(self, pod: str, port: int) -> int:
+        """Forward a port of this machine to one of a pod, until this is closed; returns its number."""
+        forward = forwarded(self._api, self.namespace, pod, port)
+        return self._open.enter_context(self._portal.wrap_async_context_manager(forward))
+
+    # ---------------------------------------------------------------- parts
+
+    def _found(self, version: str, url: str, *, namespaced: bool = True) -> Raw | None:
+        """An object, if there is one."""
+        try:
+            return dict(self._ask("GET", version, url, namespaced=namespaced))
+        except RequestRefused as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    def _list(self, version: str, what: str, **params: str) -> list[Raw]:
+        return list(self._ask("GET", version, what, params)["items"])
+
+    def _ask(
+        self,
+        method: str,
+        version: str,
+        url: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        body: Raw | None = None,
+        headers: Mapping[str, str] | None = None,
+        namespaced: bool = True,
+        text: bool = False,
+    ) -> Any:
+        async def ask() -> Any:
+            more = {"json": body} if body is not None else {}
+            async with self._api.call_api(
+                method,
+                version=version,
+                namespace=self.namespace if namespaced else None,
+                url=url,
+                params=params,
+                headers=headers,
+                timeout=REQUEST_TIMEOUT_S,
+                **more,
+            ) as response:
+                self._told = (parsedate_to_datetime(response.headers["date"]).timestamp(), time.monotonic())
+                return response.text if text else response.json()
+
+        deadline = time.monotonic() + (0 if text else SILENCE_S)  # of a log, it is the node that does not answer
+        while True:
+            try:
+                return self._call(ask, f"{method} {url}")
+            except RequestRefused as error:
+                again = self._answered and method == "GET" and not 0 < error.status < 500
+                if not again or time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+
+    def _call(self, function: Callable[[], Awaitable[T]], what: str = "connect") -> T:
+        try:
+            answer = self._portal.call(function)
+            self._answered = True
+            return answer
+        except kr8s.ServerError as error:
+            status = error.response.status_code if error.response is not None else 0
+            raise reasons.refused(status, str(error), self._where(what)) from error
+        except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
+            raise reasons.unreachable(error, self._where(what)) from error
+
+    def _where(self, what: str) -> str:
+        return f"{what} at {self.server}" + (f", namespace {self.namespace}" if self.namespace else "")
+
+
+def _of_cluster(label: str) -> str:
+    return f"{INSTANCE}={label},{_CLUSTER}={label}"
+
+
+def event_time(event: Raw) -> str:
+    """The time of an event, the last one where it came several times, as RFC 3339 has it."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

@@ -1,0 +1,489 @@
+"""A cluster on Kubernetes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+import cloudpickle
+import distributed
+from distributed.security import Security
+
+from scalescope import leases
+from scalescope.clusters import supervisor
+from scalescope.clusters.kubernetes import counters, manifests, reasons, retiring
+from scalescope.clusters.kubernetes.api import Api, Raw
+from scalescope.clusters.kubernetes.lease import LEDGER_S, Renewer, begun
+from scalescope.clusters.kubernetes.record import Record
+from scalescope.clusters.kubernetes.removal import ENDING, remove
+from scalescope.clusters.kubernetes.spec import KubernetesSpec
+from scalescope.clusters.kubernetes.watch import Watch
+from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.errors import ClusterError, RequestRefused
+
+if TYPE_CHECKING:
+    from scalescope.leases import Lease
+    from scalescope.model.spool import Columns
+    from scalescope.model.sweep import Point
+    from scalescope.model.workload import Workload
+
+CLOSE_TIMEOUT_S = 15.0
+"""Seconds for everything to be gone."""
+
+CONNECT_TIMEOUT_S = 30.0
+REPORT_INTERVAL_S = 15.0
+LOOK_INTERVAL_S = 0.5
+
+ALLOWED = (
+    ("get", "kubernetes.dask.org", "daskclusters"),
+    ("create", "kubernetes.dask.org", "daskclusters"),
+    ("patch", "kubernetes.dask.org", "daskclusters"),
+    ("delete", "kubernetes.dask.org", "daskclusters"),
+    ("list", "kubernetes.dask.org", "daskworkergroups"),
+    ("create", "kubernetes.dask.org", "daskworkergroups"),
+    ("patch", "kubernetes.dask.org", "daskworkergroups"),
+    ("delete", "kubernetes.dask.org", "daskworkergroups"),
+    ("create", "", "secrets"),
+    ("list", "", "pods"),
+    ("get", "", "pods/log"),
+    ("list", "apps", "deployments"),
+)
+"""What the user must be allowed to do."""
+
+FROM_OUTSIDE = (("get", "", "pods"), ("get", "", "pods/portforward"), ("create", "", "pods/portforward"))
+"""What else is needed to reach the scheduler from outside of Kubernetes."""
+
+_INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match
+"""Whether a variable has Dask's images install packages at their start."""
+
+_logger = logging.getLogger(__name__)
+
+
+class KubernetesCluster(ObservedCluster[KubernetesSpec]):
+    """A scheduler and workers in pods of their own, made by the Dask operator of one custom resource.
+
+    Its phase is never believed: it may say Pending for good (dask-kubernetes issue 968). Pods and the scheduler decide.
+    """
+
+    shows: ClassVar[str] = (
+        "what these nodes do: real pods, their network and accelerators, serialisation, memory, interpreter locks"
+    )
+    cannot_show: ClassVar[str] = (
+        "what other pods on the nodes do meanwhile; from outside of Kubernetes, results come through its API server"
+    )
+
+    def __init__(self, spec: KubernetesSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self.label = leases.new_label()
+        self._api: Api | None = None
+        self._lease: Lease | None = None
+        self._record: Record | None = None
+        self._renewer: Renewer | None = None
+        self._asking = threading.Lock()
+        self._security: Security | None = None
+        self._uid = self._address = ""
+        self._sizes: dict[str, int] = {}  # workers of each group by its name; the main one has none
+        self._made: dict[str, str] = {}  # and the name of its custom resource
+        self._whole: set[str] = set()  # groups that have all their workers
+        self._threads, self._serial = 0, 0
+        self._scheduler: list[Raw] = []
+        self._pods: list[Raw] = []
+        self._waited_s = 0.0
+        self._lost = ""
+        self._facts: dict[str, Any] = {}
+        self._counted: dict[str, dict[str, float]] = {}
+
+    # ---------------------------------------------------------------- from open to close
+
+    def open(self) -> None:
+        """Have the operator start the scheduler, and connect to it.
+
+        Raises:
+            ClusterError: It cannot be started there, or did not start.
+            StoreError: The lease could not be written.
+        """
+        spec = self.spec
+        if any(_INSTALLS(each) for name in ("", *spec.group_names) for each in spec.group(name).environment):
+            _logger.warning(
+                "every pod installs packages when it starts: it starts late, and may get other versions each time. For "
+                "measurements, build an image that has them"
+            )
+        self._api = api = Api(spec.context, spec.namespace)
+        self._record = Record(api, self.label)
+        try:
+            self._check(api)
+            self._try(api)
+            self._security = Security.temporary() if spec.tls else None
+            known = {"context": spec.context, "namespace": api.namespace, "server": api.server}
+            known["kubeconfig"] = os.environ.get("KUBECONFIG", "")
+            limit_s = LEDGER_S + spec.idle_timeout_s
+            asked = manifests.cluster(spec, self.label, api.namespace)
+            asked["metadata"]["annotations"] = {**asked["metadata"]["annotations"], **begun(api)}
+            with self._asking:
+                self._kube()  # it may be closed by another thread
+                self._lease = leases.intend(self.kind, self.label, known, limit_s=limit_s)
+                self._uid = str(self._create(api, asked)["metadata"]["uid"])
+                self._renewer = Renewer(api, self._lease, limit_s)
+            self._create(api, manifests.secret(spec, self.label, self._uid, self._security))
+            self._scheduler = self._await("scheduler", 1, lambda pods: len(pods) == 1)
+            self._connect(api, self._scheduler[0])
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Have everything removed, and see that it is gone. May be called at any time."""
+        self._disconnect()
+        with self._asking:
+            lease, self._lease = self._lease, None
+            api, self._api = self._api, None
+            renewer, self._renewer = self._renewer, None
+        if renewer is not None:
+            renewer.stop()
+        if api is None:
+            return
+        with api:
+            if lease is None:
+                return
+            try:
+                left = remove(api, self.label, CLOSE_TIMEOUT_S)
+            except ClusterError as error:
+                left = [str(error)]
+        if all(each.endswith(ENDING) for each in left):
+            leases.release(lease)
+        else:
+            _logger.warning("%s is not gone: %s; `scalescope reap` removes it later", self.label, ", ".join(left))
+
+    def client(self) -> distributed.Client:
+        """A further client."""
+        self._open()
+        return self._client()
+
+    def facts(self) -> dict[str, Any]:
+        """Layout, manifest, and where the pods run."""
+        layout = f"a pod for each worker, made by the Dask operator; {'tls' if self.spec.tls else 'tcp'}"
+        return {
+            **super().facts(),
+            "layout": layout,
+            "label": self.label,
+            "image": manifests.image(self.spec),
+            "workers": sum(self._sizes.values()),
+            **({"groups": {name: number for name, number in self._sizes.items() if name}} if self.spec.groups else {}),
+            "threads_per_worker": self._threads,
+            "waited_for_workers_s": round(self._waited_s, 3),
+            "manifest": manifests.text(self.spec, self._sizes, self._threads or 1),
+            **self._facts,
+        }
+
+    def submission(self, workers: int, threads_per_worker: int) -> str:
+        """The manifest."""
+        return manifests.text(self.spec, self._asked(workers), threads_per_worker)
+
+    # ---------------------------------------------------------------- sizes
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Have exactly these workers. Those of a group are replaced where they have other threads, or some were lost.
+
+        Raises:
+            ClusterError: They will not come, or there is no room for them within the limits.
+            WorkersMissing: They have room, but did not arrive within `start_timeout_s`.
+        """
+        self._open()
+        began = time.monotonic()
+        try:
+            self._ask_for(self._kube(), self._asked(workers), threads_per_worker)
+            self._pods = self._await("worker", workers, self._has_arrived)
+            if len(self._images()) > 1:
+                self._check_versions(self._open())
+        finally:
+            self._waited_s = time.monotonic() - began
+        self._facts = {"pods": self._recorded().place(self._pods, list(self._present))}
+        self._counted = self._count()
+
+    def _asked(self, workers: int) -> dict[str, int]:
+        """The size of each group by its name."""
+        further = {name: self.groups.get(name, 0) for name in self.spec.group_names}
+        return {"": workers - sum(further.values()), **further}
+
+    def _ask_for(self, api: Api, sizes: dict[str, int], threads: int) -> None:
+        if api.cluster(self.label) is None:
+            raise self._gone()
+        # Kubernetes lets a container that has died wait, longer each time; and the operator retires no worker that it
+        # does not know yet, and asks no second time. So a group that is not whole is replaced.
+        kept = self._whole & self._made.keys() if threads == self._threads else set()
+        before, self._sizes, self._threads = self._sizes, sizes, threads
+        self._whole, self._lost = set(), ""
+        self._retire_next({self._made[name]: before[name] - sizes[name] for name in kept})
+        for name, number in sizes.items():
+            if name in kept:
+                if number != before[name]:
+                    api.resize(self._made[name], number)
+                continue
+            if made := self._made.pop(name, ""):
+                api.delete_workers(made)
+            if number:
+                self._make(api, name)
+
+    def _make(self, api: Api, group: str) -> None:
+        self._serial += 1
+        made = manifests.workers(
+            self.spec,
+            self.label,
+            api.namespace,
+            number=self._sizes[group],
+            threads=self._threads,
+            group=group,
+            serial=self._serial,
+            owner=self._uid,
+        )
+        self._made[group] = made["metadata"]["name"]
+        self._create(api, made)
+
+    def _retire_next(self, surplus: Mapping[str, int]) -> None:
+        """Tell the scheduler which workers to choose: the operator asks it for so many, whatever their group."""
+        leaving: list[str] = []
+        for group, number in surplus.items():
+            leaving += [pod["status"]["podIP"] for pod in self._pods if _group_of(pod) == group][: max(number, 0)]
+        if not leaving:
+            return
+        cloudpickle.register_pickle_by_value(retiring)  # the image need not have it
+        try:
+            self._open().run_on_scheduler(retiring.retire_next, leaving, callback_timeout=CONNECT_TIMEOUT_S)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise self._silent(error) from error
+
+    def _has_arrived(self, pods: list[Raw]) -> bool:
+        """Whether these pods, and no others, are the workers that are asked for."""
+        try:
+            self._present = {str(address): int(number) for address, number in self._open().nthreads().items()}
+        except (OSError, TimeoutError) as error:
+            raise self._silent(error) from error
+        known = {urlsplit(address).hostname for address in self._present}
+        found = Counter(_group_of(pod) for pod in pods if pod["status"]["podIP"] in known)
+        self._whole = {name for name, number in self._sizes.items() if found[self._made.get(name, "")] == number}
+        return (
+            self._whole == self._sizes.keys()
+            and len(pods) == len(self._present) == sum(self._sizes.values())
+            and set(self._present.values()) <= {self._threads}
+        )
+
+    def _await(self, component: str, number: int, is_there: Callable[[list[Raw]], bool]) -> list[Raw]:
+        """Wait until pods of a component are there; returns them.
+
+        Raises:
+            ClusterError: They will not come.
+        """
+        watch = Watch(self._kube(), self.label, component, self.spec)
+        said, said_at = "", 0.0
+        while True:
+            pods = watch.look()
+            self._recorded().read_ending(watch.seen)
+            if is_there(pods) and not watch.troubles and not watch.is_ending:
+                return pods
+            words = watch.check(number, len(self._present) if component == "worker" else 0)
+            now = time.monotonic()
+            if words != said or now - said_at > REPORT_INTERVAL_S:
+                said, said_at = words, now
+                self.report(words)
+            time.sleep(LOOK_INTERVAL_S)
+
+    # ---------------------------------------------------------------- trials
+
+    @contextmanager
+    def running(self, workload: Workload, point: Point) -> Iterator[None]:
+        """Watch the pods; when workers are lost, say why, and end the trial: it would wait for them in vain."""
+        client, watch = self._open(), Watch(self._kube(), self.label, "", self.spec)
+        names = {pod["metadata"]["name"]: reasons.restarts(pod) for pod in [*self._pods, *self._scheduler]}
+        gone: set[str] = set()
+
+        def intact() -> int:
+            try:
+                watch.look()
+            except RequestRefused as error:
+                _logger.warning("the pods of %s cannot be watched now: %s", self.label, error)
+                return len(names)
+            gone.update(trouble.what for trouble in watch.ended(names))
+            return len(names) - len(gone)
+
+        def explain(arrived: int) -> None:
+            self._recorded().read_ending(watch.seen)
+            if ended := watch.ended(names):
+                raise watch.error(ended[0])
+
+        def cancel() -> None:
+            cloudpickle.register_pickle_by_value(supervisor)  # the image need not have it
+            try:
+                client.run_on_scheduler(supervisor.cancel_everything, callback_timeout=CONNECT_TIMEOUT_S)
+            except (OSError, ValueError, TimeoutError) as error:
+                raise RuntimeError("the scheduler does not answer") from error
+
+        self._lost = ""
+        watching = supervisor.Supervisor(
+            len(names),
+            arrived=intact,
+            explain=explain,
+            missing=lambda: f"cluster {self.label}",
+            cancel=cancel,
+            what="pods (of the workers and the scheduler)",
+        )
+        with watching:
+            yield
+        if watching.lost:
+            self._lost = watching.lost
+            broken = {_group_of(pod) for pod in self._pods if pod["metadata"]["name"] in gone}
+            self._whole = {group for group in self._whole if self._made.get(group) not in broken}
+
+    def losses(self) -> str:
+        """Why workers were lost during the last trial."""
+        return self._lost
+
+    def records(self) -> dict[str, Columns]:
+        """Logs of all pods, and what Kubernetes said of them; what the counters of a trial show goes to its facts."""
+        if self._whole == self._sizes.keys():
+            try:
+                self._facts["counters"] = counters.grown(self._counted, self._count())
+            except ClusterError as error:
+                _logger.warning("the counters of %s cannot be read: %s", self.label, error)
+        return {"logs": self._recorded().of_trial()}
+
+    # ---------------------------------------------------------------- parts
+
+    def _check(self, api: Api) -> None:
+        """Refuse what cannot work, before anything is asked for.
+
+        Raises:
+            RequestRefused: There is no operator, or the user may not do what is needed.
+        """
+        where = f"namespace {api.namespace} at {api.server}"
+        if not api.has_operator_resources():
+            raise reasons.no_operator(where, installed=False)
+        needed = ALLOWED if api.is_inside else (*ALLOWED, *FROM_OUTSIDE)
+        if refusals := [f"{verb} {what}" for verb, group, what in needed if not api.may(verb, group, what)]:
+            raise reasons.not_allowed(refusals, where)
+
+    def _try(self, api: Api) -> None:
+        """Have Kubernetes look at all pods before any is made: limits, policies and webhooks speak at once.
+
+        Raises:
+            ClusterError: It would not let one be created.
+        """
+        if not api.may("create", "", "pods"):
+            return
+        spec, label = self.spec, self.label
+        tried = [("scheduler", "", manifests.scheduler_pod(spec, label))]
+        for group in ("", *spec.group_names):
+            tried.append(("worker", group, manifests.worker_pod(spec, label, api.namespace, 1, group)))
+        for component, name, pod in tried:
+            if said := api.objection(manifests.trial_pod(pod, label)):
+                trouble = reasons.Trouble("FailedCreate", said, f"{component} {name}".rstrip())
+                raise Watch(api, label, component, spec).error(trouble)
+
+    def _create(self, api: Api, manifest: Raw) -> Raw:
+        if run := os.environ.get(leases.RUN):
+            manifest["metadata"]["labels"][manifests.RUN] = run
+        return api.create(manifest)
+
+    def _connect(self, api: Api, scheduler: Raw) -> None:
+        self._address = manifests.scheduler_address(self.spec, self.label, api.namespace)
+        if not api.is_inside:
+            port = api.forward(scheduler["metadata"]["name"], manifests.COMM_PORT)
+            self._address = f"{urlsplit(self._address).scheme}://127.0.0.1:{port}"
+        try:
+            self._observer = self._client()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ClusterError(
+                "the scheduler runs, but cannot be reached",
+                where=f"{self._address}, pod {scheduler['metadata']['name']}",
+                cause=root_cause(error),
+                next_step="look at its log with `kubectl logs`; a network policy or a service mesh may be between, for "
+                "which there is `cluster.tls`",
+            ) from error
+        self._check_versions(self._observer)
+
+    def _check_versions(self, client: distributed.Client) -> None:
+        """Refuse an image whose Dask is another one than here: what fails then fails without a hint."""
+        found = client.get_versions()
+        here = _versions(found["client"]["packages"])
+        for there in (_versions(side["packages"]) for side in (found["scheduler"], *found["workers"].values())):
+            if there != here:
+                raise ClusterError(
+                    "the image has other versions than the driver",
+                    where=", ".join(self._images()),
+                    cause=f"it has {there}; here there is {here}",
+                    next_step="set `cluster.image` to one with the driver's versions, or install the image's here",
+                )
+
+    def _images(self) -> list[str]:
+        """Of all pods, each once."""
+        return list(dict.fromkeys(manifests.image(self.spec.group(name)) for name in ("", *self.spec.group_names)))
+
+    def _client(self) -> distributed.Client:
+        return distributed.Client(
+            self._address, security=self._security, timeout=CONNECT_TIMEOUT_S, set_as_default=False
+        )
+
+    def _gone(self) -> ClusterError:
+        return ClusterError(
+            f"the cluster {self.label} was removed",
+            where=f"namespace {self._kube().namespace}",
+            cause=f"it did nothing for {self.spec.idle_timeout_s} s, or somebody deleted it",
+            next_step="raise `cluster.idle_timeout_s`, and run again",
+        )
+
+    def _silent(self, error: Exception) -> ClusterError:
+        """Why the scheduler does not answer, from its pod."""
+        watch = Watch(self._kube(), self.label, "scheduler", self.spec)
+        watch.look()
+        if ended := watch.ended({pod["metadata"]["name"]: reasons.restarts(pod) for pod in self._scheduler}):
+            return watch.error(ended[0])
+        return ClusterError(
+            "the scheduler does not answer",
+            where=f"{self._address}, cluster {self.label}",
+            cause=root_cause(error),
+            next_step=f"`kubectl logs -l app.kubernetes.io/instance={self.label}` shows its log",
+        )
+
+    def _count(self) -> dict[str, dict[str, float]]:
+        """Counters of the scheduler and all workers; outside of trials, for all of them are asked."""
+        cloudpickle.register_pickle_by_value(counters)  # the image need not have it
+        client = self._open()
+        try:
+            of_workers = client.run(counters.read, on_error="ignore")
+            return {
+                "scheduler": client.run_on_scheduler(counters.read, callback_timeout=CONNECT_TIMEOUT_S),
+                **of_workers,
+            }
+        except (OSError, ValueError, TimeoutError) as error:
+            raise self._silent(error) from error
+
+    def _recorded(self) -> Record:
+        if self._record is None:
+            raise self._not_open()
+        return self._record
+
+    def _kube(self) -> Api:
+        if self._api is None:
+            raise self._not_open()
+        return self._api
+
+
+def _group_of(pod: Raw) -> str:
+    """Name of the custom resource of a worker's group."""
+    return str(pod["metadata"]["labels"][manifests.WORKER_GROUP])
+
+
+def _versions(packages: Mapping[str, str]) -> str:
+    """Those that must be the same on both sides: of Python the first two numbers, and of distributed."""
+    python = ".".join(packages["python"].split(".")[:2])
+    return f"Python {python} and distributed {packages['distributed']}"
+
+
+CLUSTER = KubernetesCluster

@@ -1,0 +1,74 @@
+"""Reaches a port of a pod from outside of Kubernetes, through the websocket of its API server.
+
+kr8s can do so too, but where the pod is gone it tries to connect again without a pause and without an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx_ws
+
+_BLOCK = 2**20
+_ERRORS = 1  # number of the channel; data are 0
+
+_logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def forwarded(api: Any, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
+    """A port of this machine's loopback device that leads to one of a pod.
+
+    Args:
+        api: Of kr8s, on this event loop.
+        namespace: Of the pod.
+        pod: Its name.
+        port: Of the pod.
+    """
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            where = {"namespace": namespace, "url": f"pods/{pod}/portforward", "params": {"ports": str(port)}}
+            async with api.open_websocket(**where) as socket:
+                ways = [asyncio.ensure_future(way) for way in (_send(reader, socket), _receive(socket, writer))]
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                for way in ways:
+                    way.cancel()
+                for end in await asyncio.gather(*ways, return_exceptions=True):
+                    _logger.debug("a connection to %s ends: %r", pod, end)
+        except (OSError, httpx.HTTPError, httpx_ws.HTTPXWSException) as error:
+            _logger.debug("no connection to %s: %r", pod, error)
+        except asyncio.CancelledError:  # by the end of the event loop; asyncio would log it as an error
+            return
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(carry, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def _send(reader: asyncio.StreamReader, socket: Any) -> None:
+    while data := await reader.read(_BLOCK):
+        await socket.send_bytes(b"\0" + data)
+
+
+async def _receive(socket: Any, writer: asyncio.StreamWriter) -> None:
+    opened: set[int] = set()
+    while True:
+        message = await socket.receive_bytes()
+        channel = message[0]
+        if channel not in opened:  # the first message of a channel is the number of the port
+            opened.add(channel)
+        elif channel == _ERRORS:
+            raise ConnectionError(message[1:].decode(errors="replace"))
+        else:
+            writer.write(message[1:])
+            await writer.drain()

@@ -1,0 +1,80 @@
+"""The lease on a cluster itself: whoever reaches its custom resource can tell whether its owner, anywhere, lives.
+
+Its times are of the API server's clock alone. The ledger (`scalescope.leases`) is of the owner's host.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import UTC, datetime
+
+from scalescope import leases
+from scalescope.clusters.kubernetes.api import Api, Raw
+from scalescope.errors import ScalescopeError
+from scalescope.leases import Lease
+from scalescope.owner import Owner
+
+LEASE_S = 300.0
+"""Seconds for which it holds: so long a dead owner's cluster is left alone by other hosts."""
+
+RENEW_S, RETRY_S = 60.0, 10.0
+LEDGER_S = 3600.0
+"""Seconds that the ledger says, besides the idle timeout: two hosts' clocks may differ."""
+
+UNTIL, OWNER = "scalescope/lease-until", "scalescope/owner"
+"""Annotations of the custom resource; the operator copies the first ones to what it makes, where they mean nothing."""
+
+_logger = logging.getLogger(__name__)
+
+
+def begun(api: Api) -> dict[str, str]:
+    """Annotations for a lease of this process that begins now."""
+    owner = Owner.current()
+    until = datetime.fromtimestamp(api.now() + LEASE_S, UTC).isoformat(timespec="seconds")
+    return {UNTIL: until, OWNER: f"process {owner.pid} on {owner.host.split()[0]}"}
+
+
+def holds_until(cluster: Raw) -> datetime | None:
+    """When the lease on a cluster is over; None where there is none."""
+    try:
+        found = datetime.fromisoformat(cluster["metadata"].get("annotations", {})[UNTIL])
+    except (KeyError, ValueError):
+        return None
+    return found if found.tzinfo else None
+
+
+class Renewer:
+    """Renews both leases of a cluster, in a thread, as long as this process lives.
+
+    Args:
+        api: Where the cluster is.
+        lease: In the ledger.
+        limit_s: For which it holds in the ledger.
+    """
+
+    def __init__(self, api: Api, lease: Lease, limit_s: float) -> None:
+        self._api, self._lease, self._limit_s = api, lease, limit_s
+        self._over, self._writing = threading.Event(), threading.Lock()
+        threading.Thread(target=self._renew, name="scalescope-lease", daemon=True).start()
+
+    def stop(self) -> None:
+        """End; nothing is written from now on."""
+        with self._writing:
+            self._over.set()
+
+    def _renew(self) -> None:
+        pause_s = RENEW_S
+        while not self._over.wait(pause_s):
+            try:
+                if self._api.cluster(self._lease.label) is None:  # also tells what time it is there
+                    return
+                self._api.annotate(self._lease.label, begun(self._api))
+                with self._writing:
+                    if not self._over.is_set():
+                        self._lease = leases.renew(self._lease, limit_s=self._limit_s)
+                pause_s = RENEW_S
+            except ScalescopeError as error:
+                if not self._over.is_set():
+                    _logger.warning("the lease of %s could not be renewed now: %s", self._lease.label, error)
+                pause_s = RETRY_S

@@ -1,0 +1,362 @@
+"""What is asked of Kubernetes for a cluster, from its specification: pure functions.
+
+The operator makes of a `DaskCluster` a Deployment and a Service for the scheduler, and of a `DaskWorkerGroup` a
+Deployment for each worker. The cluster's own group stays empty: workers of so many threads, and of one of our groups,
+are a group of their own, so that they can be replaced as a whole. All of it carries the labels that stand here.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import io
+import sys
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed
+import yaml
+
+import scalescope
+from scalescope.clusters.kubernetes.spec import TOLERATION, KubernetesSpec
+
+GROUP = "kubernetes.dask.org/v1"
+"""API group and version of the operator's resources."""
+
+INSTANCE, MANAGED_BY, OURS = "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "scalescope"
+"""Labels of everything that belongs to a cluster: the label of its lease, and this package."""
+
+RUN = "scalescope/run"
+"""A further one, where it is known: the id of the run."""
+
+STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+"""Annotations of all pods: autoscaling must not empty their nodes to save money, for then the trial is lost."""
+
+COMPONENT, WORKER_GROUP = "dask.org/component", "dask.org/workergroup-name"
+"""Labels that the operator gives: `scheduler` or `worker`, and the name of a worker's custom resource."""
+
+COMM_PORT, HTTP_PORT = 8786, 8787
+USER = 1000
+"""User and group of all processes: never root, whatever the image says."""
+
+GRACE_S = 5
+"""Seconds that processes have to end by themselves."""
+
+DEATH_TIMEOUT_S = 60
+
+_FOLDER = "/etc/scalescope"
+_CONFIG, _PACKAGE = "dask.config", "scalescope.zip"
+_SHIPPED = ("workloads", "model", "__init__.py", "errors.py")
+"""Parts of this package that tasks of the built-in workloads need: pods import them from the secret."""
+_LOCAL = ("jobqueue", "kubernetes", "temporary-directory")
+"""Parts of Dask's configuration that hold on this machine only."""
+
+_API = "distributed.http.scheduler.api"
+"""Routes of the scheduler by which the operator learns that it is idle and retires workers; with TLS, its only way."""
+
+
+def labels(label: str) -> dict[str, str]:
+    """What everything of a cluster is found by."""
+    return {INSTANCE: label, MANAGED_BY: OURS}
+
+
+def scheduler_address(spec: KubernetesSpec, label: str, namespace: str) -> str:
+    """Of the scheduler, inside Kubernetes."""
+    return f"{'tls' if spec.tls else 'tcp'}://{label}-scheduler.{namespace}.svc:{COMM_PORT}"
+
+
+def group_name(label: str, serial: int, group: str = "") -> str:
+    """Name of the custom resource of a worker group."""
+    return "-".join(filter(None, (label, group, str(serial))))
+
+
+def cluster(spec: KubernetesSpec, label: str, namespace: str) -> dict[str, Any]:
+    """The custom resource of a cluster, which has no workers: they are `workers`.
+
+    Args:
+        spec: Of the cluster.
+        label: Its name, and that of its lease.
+        namespace: Where it is to run.
+    """
+    ports = {"tcp-comm": COMM_PORT, "http-dashboard": HTTP_PORT}
+    return {
+        "apiVersion": GROUP,
+        "kind": "DaskCluster",
+        "metadata": {"name": label, "namespace": namespace, "labels": labels(label), "annotations": STAYS},
+        "spec": {
+            "idleTimeout": spec.idle_timeout_s,
+            "worker": {"replicas": 0, "spec": worker_pod(spec, label, namespace, 1)},
+            "scheduler": {
+                "spec": scheduler_pod(spec, label),
+                "service": {
+                    "type": "ClusterIP",
+                    "selector": {"dask.org/cluster-name": label, COMPONENT: "scheduler"},
+                    "ports": [
+                        {"name": name, "protocol": "TCP", "port": port, "targetPort": name}
+                        for name, port in ports.items()
+                    ],
+                },
+            },
+        },
+    }
+
+
+def workers(
+    spec: KubernetesSpec,
+    label: str,
+    namespace: str,
+    *,
+    number: int,
+    threads: int,
+    group: str = "",
+    serial: int = 1,
+    owner: str = "",
+) -> dict[str, Any]:
+    """The custom resource of the workers of a group.
+
+    Args:
+        spec: Of the cluster.
+        label: Its name.
+        namespace: Where it runs.
+        number: Of the workers.
+        threads: Of each worker.
+        group: Its name; the main one has none.
+        serial: Of the group within the cluster.
+        owner: UID of the cluster's custom resource; the group goes with it.
+    """
+    name = group_name(label, serial, group)
+    metadata = {"name": name, "namespace": namespace, "labels": labels(label), "annotations": STAYS}
+    return {
+        "apiVersion": GROUP,
+        "kind": "DaskWorkerGroup",
+        "metadata": {**metadata, "ownerReferences": _owned(label, owner)} if owner else metadata,
+        "spec": {
+            "cluster": label,
+            "worker": {"replicas": number, "spec": worker_pod(spec, label, namespace, threads, group)},
+        },
+    }
+
+
+def secret(spec: KubernetesSpec, label: str, owner: str, security: distributed.Security | None) -> dict[str, Any]:
+    """Certificates, Dask's configuration and the built-in workloads, for all pods; it goes with the cluster.
+
+    Args:
+        spec: Of the cluster.
+        label: Its name.
+        owner: UID of its custom resource.
+        security: The certificates, as text; None without TLS.
+    """
+    entries = {_CONFIG: dask.config.serialize(_config(spec)).encode(), _PACKAGE: _package()}
+    if security is not None:
+        proof = {"ca": security.tls_ca_file, "cert": security.tls_worker_cert, "key": security.tls_worker_key}
+        entries |= {f"{name}.pem": text.encode() for name, text in proof.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": label,
+            "labels": labels(label),
+            "ownerReferences": _owned(label, owner),
+        },
+        "type": "Opaque",
+        "data": {name: base64.b64encode(content).decode() for name, content in entries.items()},
+    }
+
+
+def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
+    """The scheduler's pod."""
+    command = ["scheduler", "--port", str(COMM_PORT), "--protocol", "tls" if spec.tls else "tcp"]
+    command += ["--no-dashboard", "--dashboard-address", f":{HTTP_PORT}"]
+    pod = _pod(spec, label, "scheduler", command, {}, _resources(spec.scheduler_cpu, 0, spec.scheduler_memory_mb))
+    container = pod["containers"][0]
+    container["ports"] = [
+        {"name": "tcp-comm", "containerPort": COMM_PORT, "protocol": "TCP"},
+        {"name": "http-dashboard", "containerPort": HTTP_PORT, "protocol": "TCP"},
+    ]
+    container["readinessProbe"] = {
+        "httpGet": {"path": "/health", "port": "http-dashboard"},
+        "periodSeconds": 1,
+        "timeoutSeconds": 10,
+    }
+    return pod | _placed(spec.scheduler_node_selector, spec.scheduler_tolerations)
+
+
+def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, group: str = "") -> dict[str, Any]:
+    """The pod of a worker, without a nanny: a process that dies is the container's end, and Kubernetes tells why.
+
+    That of dask-cuda has one always. Workers of a group have its name as a resource, one for each thread.
+    """
+    spec = spec.group(group)
+    command = ["cuda", "worker"] if spec.cuda else ["worker", "--no-nanny"]
+    command += ["--no-dashboard", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(threads)]
+    command += ["--memory-limit", f"{spec.memory_mb}MiB" if spec.memory_mb else "0"]
+    command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # of the metrics
+    command += ["--resources", f"{group}={threads}"] if group else []
+    own = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}
+    own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # else the operator sets one of plain TCP
+    resources = _resources(spec.cpu or float(threads), float(threads), spec.memory_mb, spec.gpus)
+    pod = _pod(spec, label, "worker", command, own, resources)
+    pod["containers"][0]["ports"] = [{"name": "http-dashboard", "containerPort": HTTP_PORT, "protocol": "TCP"}]
+    if spec.shm_mb:
+        pod["volumes"].append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mb}Mi"}})
+        pod["containers"][0]["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108
+    if spec.spread:
+        key = {"node": "kubernetes.io/hostname", "zone": "topology.kubernetes.io/zone"}[spec.spread]
+        pod["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {INSTANCE: label, COMPONENT: "worker"}},
+            }
+        ]
+    product = [f"nvidia.com/gpu.product={spec.gpu_product}"] if spec.gpu_product else []
+    gpu = ["nvidia.com/gpu:NoSchedule"] if spec.gpus else []
+    return pod | _placed([*spec.node_selector, *product], [*spec.tolerations, *gpu])
+
+
+def image(spec: KubernetesSpec) -> str:
+    """The image, or Dask's own, where dask-kubernetes says that it is, with the versions of this process."""
+    if spec.image:
+        return spec.image
+    from dask_kubernetes.operator import make_cluster_spec
+
+    repository = inspect.signature(make_cluster_spec).parameters["image"].default.rpartition(":")[0]
+    return f"{repository}:{dask.__version__}-py{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def text(spec: KubernetesSpec, sizes: Mapping[str, int], threads: int) -> str:
+    """The custom resources of a cluster as YAML, with placeholders for what is known only later.
+
+    Args:
+        spec: Of the cluster.
+        sizes: Workers of each group, by its name.
+        threads: Of each worker.
+    """
+    label, namespace = "scalescope-LABEL", spec.namespace or "NAMESPACE"
+    shown = [cluster(spec, label, namespace)]
+    for group, number in sizes.items():
+        shown.append(workers(spec, label, namespace, number=number, threads=threads, group=group))
+    return str(yaml.safe_dump_all(shown, sort_keys=False))
+
+
+def trial_pod(pod: dict[str, Any], label: str) -> dict[str, Any]:
+    """A pod that is to be asked about, not made: as a Deployment would have it, for some clusters refuse others."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": label, "uid": label}
+    metadata = {"generateName": f"{label}-", "labels": labels(label), "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
+
+
+# ------------------------------------------------------------------ parts
+
+
+def _owned(label: str, owner: str) -> list[dict[str, str]]:
+    return [{"apiVersion": GROUP, "kind": "DaskCluster", "name": label, "uid": owner}]
+
+
+def _pod(
+    spec: KubernetesSpec,
+    label: str,
+    name: str,
+    command: Iterable[str],
+    own: Mapping[str, str],
+    resources: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What the pods of scheduler and workers have in common; the variables of the user win over our own."""
+    own = {"HOME": "/tmp", "PYTHONPATH": f"{_FOLDER}/{_PACKAGE}", "PYTHONFAULTHANDLER": "1", **own}  # noqa: S108
+    variables = {**own, **dict(each.split("=", 1) for each in spec.environment)}
+    config = {"secretKeyRef": {"name": label, "key": _CONFIG}}
+    container: dict[str, Any] = {
+        "name": name,
+        "image": image(spec),
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["dask", *command],  # not `command`: the entrypoint of Dask's images prepares them
+        "env": [
+            *({"name": key, "value": value} for key, value in variables.items()),
+            {"name": "DASK_INTERNAL_INHERIT_CONFIG", "valueFrom": config},
+        ],
+        "resources": resources,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+            {"name": "scalescope", "mountPath": _FOLDER, "readOnly": True},
+        ],
+    }
+    pod: dict[str, Any] = {
+        "containers": [container],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "scalescope", "secret": {"secretName": label, "defaultMode": 0o440}},
+        ],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": GRACE_S,
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": bool(spec.service_account),
+    }
+    if spec.environment_secrets:
+        container["envFrom"] = [{"secretRef": {"name": each}} for each in spec.environment_secrets]
+    if spec.service_account:
+        pod["serviceAccountName"] = spec.service_account
+    if spec.priority_class:
+        pod["priorityClassName"] = spec.priority_class
+    if spec.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": each} for each in spec.pull_secrets]
+    return pod
+
+
+def _resources(cpu: float, most_cpu: float, memory_mb: int, gpus: int = 0) -> dict[str, Any]:
+    """Requests and limits. All quantities are text: the operator's schema refuses numbers."""
+    hard = {"memory": f"{memory_mb}Mi"} if memory_mb else {}
+    hard |= {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return {"requests": {"cpu": _cpus(cpu), **hard}, "limits": {"cpu": _cpus(max(cpu, most_cpu, 1)), **hard}}
+
+
+def _cpus(number: float) -> str:
+    thousandths = max(round(number * 1000), 1)  # there are no smaller ones
+    return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
+
+
+def _placed(selector: Iterable[str], tolerations: Iterable[str]) -> dict[str, Any]:
+    """Where a pod may go."""
+    chosen = dict(each.split("=", 1) for each in selector)
+    tolerated = [_toleration(each) for each in dict.fromkeys(tolerations)]
+    return {name: value for name, value in (("nodeSelector", chosen), ("tolerations", tolerated)) if value}
+
+
+def _toleration(given: str) -> dict[str, str]:
+    found = TOLERATION.fullmatch(given)
+    assert found is not None, given  # the specification has checked it
+    parts = {name: value for name in ("key", "value", "effect") if (value := found[name]) is not None}
+    return {**parts, "operator": "Equal" if "value" in parts else "Exists"}
+
+
+def _package() -> bytes:
+    """What tasks of the built-in workloads need, as a file that Python imports from."""
+    root, packed = Path(scalescope.__file__).parent, io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*.py")):
+            if path.relative_to(root).parts[0] in _SHIPPED:
+                archive.write(path, path.relative_to(root.parent))
+    return packed.getvalue()
+
+
+def _config(spec: KubernetesSpec) -> dict[str, Any]:
+    """Dask's configuration for the pods: this process' own, the routes for the operator, and the certificates."""
+    mine = {name: value for name, value in dask.config.config.items() if name not in _LOCAL}
+    routes = dask.config.get("distributed.scheduler.http.routes")
+    more: dict[str, Any] = {"distributed": {"scheduler": {"http": {"routes": [*routes, _API]}}}}
+    if spec.tls:
+        proof = {"cert": f"{_FOLDER}/cert.pem", "key": f"{_FOLDER}/key.pem"}
+        tls = {"ca-file": f"{_FOLDER}/ca.pem", **dict.fromkeys(("scheduler", "worker", "client"), proof)}
+        more["distributed"]["comm"] = {"require-encryption": True, "tls": tls}
+    merged: dict[str, Any] = dask.config.merge(mine, more)
+    return merged

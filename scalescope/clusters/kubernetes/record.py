@@ -1,0 +1,241 @@
+"""What a trial keeps of its pods: where they ran, and what they and Kubernetes said."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from operator import itemgetter
+from typing import Any
+from urllib.parse import urlsplit
+
+from scalescope.clusters.kubernetes import reasons
+from scalescope.clusters.kubernetes.api import Api, Raw, event_time
+from scalescope.clusters.kubernetes.manifests import COMPONENT
+from scalescope.model import spool
+from scalescope.model.nodes import INSTANCE_TYPE, is_spot
+from scalescope.model.records import KUBERNETES
+from scalescope.model.spool import Columns
+
+LOGS_BYTES, POD_BYTES, LEAST_BYTES = 4 * 2**20, 256 * 1024, 4096
+"""Most that is kept of all logs of a trial, of one pod, and what each pod may have however many there are."""
+
+READERS = 8
+"""Logs that are read at a time."""
+
+_LINE = 80
+"""Bytes of a usual line."""
+
+_RECORD = re.compile(r"\S+ \S+ - (?P<name>\S+) - (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?P<text>.*)")
+"""How Dask writes log records."""
+
+_TIMED = re.compile(r"\d{4}-\d\d-\d\dT\S+ ")
+"""How each line of a log begins. What does not, the kubelet says itself, of a log that it no longer has."""
+
+_GPU = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
+
+_POWERS = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_POWERS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGT", 1)}
+
+_Row = tuple[float, str, str, str]
+"""Time, worker, level, text."""
+
+
+class Record:
+    """The pods of one cluster, from trial to trial: each line of a log is kept with one trial.
+
+    Args:
+        api: Where they are.
+        label: Of the cluster.
+    """
+
+    def __init__(self, api: Api, label: str) -> None:
+        self._api, self._label = api, label
+        self._rows: list[_Row] = []
+        self._last: dict[tuple[str, int], str] = {}
+        self._ending: set[str] = set()
+        self._events: dict[str, int] = {}
+        self._nodes: dict[str, Raw] = {}
+        self._workers: dict[str, str] = {}
+        self._restarts: dict[str, int] = {}
+
+    def place(self, pods: Sequence[Raw], addresses: Sequence[str]) -> list[dict[str, Any]]:
+        """Take note of the pods of the workers that are there now; returns where they run, as JSON.
+
+        That is `pod`, `worker` (its address), `node`, `spot`, and, as far as the pod's own selector or its node says
+        it, `instance_type`, `zone`, `gpu`, `kernel`, `architecture` and `node_share`, from 0 to 1.
+        """
+        by_host = {urlsplit(address).hostname: address for address in addresses}
+        self._workers |= {each["metadata"]["name"]: by_host.get(each["status"].get("podIP"), "") for each in pods}
+        self._restarts = {each["metadata"]["name"]: reasons.restarts(each) for each in pods}
+        names = {str(each["spec"].get("nodeName", "")) for each in pods} - self._nodes.keys() - {""}
+        if names and self._api.may("get", "", "nodes"):  # a Role is of one namespace; nodes are of none
+            self._nodes |= {name: self._api.node(name) for name in sorted(names)}
+        return [
+            {
+                "pod": (name := each["metadata"]["name"]),
+                "worker": self._workers[name],
+                **facts_of_pod(each, self._nodes.get(str(each["spec"].get("nodeName", "")), {})),
+            }
+            for each in pods
+        ]
+
+    def read_ending(self, pods: Sequence[Raw]) -> None:
+        """Take in what those of these pods have logged that are being deleted: their logs go with them."""
+        ending = [each for each in pods if "deletionTimestamp" in each["metadata"]]
+        self._read([each for each in ending if each["metadata"]["name"] not in self._ending])
+        self._ending |= {each["metadata"]["name"] for each in ending}
+
+    def of_trial(self) -> Columns:
+        """Rows of `records.LOGS`, in order of time: all that was logged since the last call, and why containers ended.
+
+        What Kubernetes says begins so, and is of the worker that it is about. Pods without a Dask worker stand by their
+        names.
+
+        Raises:
+            ClusterError: Kubernetes does not answer.
+        """
+        pods = {each["metadata"]["name"]: each for each in self._api.pods(self._label)}
+        schedulers = (name for name, each in pods.items() if each["metadata"]["labels"].get(COMPONENT) == "scheduler")
+        self._workers |= dict.fromkeys(schedulers, "scheduler")
+        self._read(list(pods.values()))
+        for name, count in self._restarts.items():
+            if ended := reasons.trouble_of_ended(pods.get(name), name, count):
+                when = _ended_at(pods.get(name, {}))
+                self._rows.append((when, self._who(name), "CRITICAL", KUBERNETES + ended.said))
+        self._rows += self._new_events()
+        rows, self._rows = sorted(self._rows, key=itemgetter(0)), []
+        columns = spool.empty("logs")
+        for when, worker, level, text in rows:
+            for column, value in (("worker", worker), ("time", when), ("level", level), ("text", text)):
+                columns[column].append(value)
+        return columns
+
+    # ---------------------------------------------------------------- parts
+
+    def _read(self, pods: Sequence[Raw]) -> None:
+        most = max(min(LOGS_BYTES // max(len(pods), 1), POD_BYTES), LEAST_BYTES)
+        with ThreadPoolExecutor(READERS) as readers:
+            for rows in readers.map(lambda pod: self._read_pod(pod, most), pods):
+                self._rows += rows
+
+    def _read_pod(self, pod: Raw, most: int) -> list[_Row]:
+        name, count = pod["metadata"]["name"], reasons.restarts(pod)
+        found = reasons.trouble_of_pod(pod)
+        if not pod["spec"].get("nodeName") or (found and found.reason == "NodeLost"):
+            return []
+        rows: list[_Row] = []
+        for number in range(max(count - 1, 0), count + 1):
+            text = self._api.log(name, most // _LINE, previous=number < count, timestamps=True)
+            lines = [line for line in text.split("\n") if _TIMED.match(line)]  # a progress bar's have \r in them
+            rows += self._new_lines((name, number), self._who(name), lines, most)
+        return rows
+
+    def _new_lines(self, key: tuple[str, int], who: str, lines: Sequence[str], most: int) -> list[_Row]:
+        """Rows of the lines that were not read before, from the end on, as many as may be kept."""
+        before, rows, size = self._last.get(key), list[_Row](), 0
+        for line in reversed(lines):
+            if line == before:
+                break
+            size += len(line)
+            if size > most:
+                rows.append((rows[-1][0] if rows else time.time(), who, "INFO", _cut(most)))
+                break
+            rows.append(_row(who, line))
+        else:
+            if len(lines) >= most // _LINE:
+                rows.append((rows[-1][0], who, "INFO", _cut(most)))
+        if lines:
+            self._last[key] = lines[-1]
+        return rows[::-1]
+
+    def _new_events(self) -> list[_Row]:
+        if not self._api.may("list", "", "events"):
+            return []
+        rows = []
+        for each in self._api.events(self._label):
+            uid, count = each["metadata"]["uid"], int(each.get("count") or 1)
+            if self._events.get(uid, 0) < count:
+                self._events[uid] = count
+                level = str(each.get("type") or "Normal")  # `Warning` is no `WARNING` of the worker's own
+                text = f"{KUBERNETES}{each['reason']}: {' '.join(str(each.get('message', '')).split())}"
+                rows.append((_seconds(event_time(each)), self._who(each["involvedObject"]["name"]), level, text))
+        return rows
+
+    def _who(self, name: str) -> str:
+        return self._workers.get(name) or name
+
+
+def facts_of_pod(pod: Raw, node: Raw) -> dict[str, Any]:
+    """Where a pod runs; of a node that this user may not look at, what the pod's own selector says of it. JSON.
+
+    Args:
+        pod: As its API writes it.
+        node: Of the pod, or empty.
+    """
+    labels = {**pod["spec"].get("nodeSelector", {}), **node.get("metadata", {}).get("labels", {})}
+    info, allocatable = (node.get("status", {}).get(name, {}) for name in ("nodeInfo", "allocatable"))
+    spot = is_spot(labels)
+    known = {
+        "node": pod["spec"].get("nodeName"),
+        "instance_type": labels.get(INSTANCE_TYPE),
+        "zone": labels.get("topology.kubernetes.io/zone"),
+        "gpu": next((labels[name] for name in _GPU if name in labels), None),
+        "spot": spot if spot or node else None,
+        "kernel": info.get("kernelVersion"),
+        "architecture": info.get("architecture"),
+        "node_share": node_share(pod, allocatable) if allocatable else None,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def node_share(pod: Raw, allocatable: Mapping[str, str]) -> float:
+    """The share of a node that a pod takes: the largest of its shares of CPU, memory and GPUs, from 0 to 1.
+
+    It is the dominant share of Ghodsi et al. (Dominant Resource Fairness, NSDI 2011): what keeps further such pods off
+    the node. It is of what the pod requests, not of what it uses, and of what the node has for pods.
+    """
+    asked: dict[str, float] = {}
+    for each in pod["spec"]["containers"]:
+        resources = each.get("resources", {})
+        for name, quantity in {**resources.get("limits", {}), **resources.get("requests", {})}.items():
+            asked[name] = asked.get(name, 0.0) + amount(quantity)
+    shares = (
+        number / amount(allocatable[name]) for name, number in asked.items() if amount(allocatable.get(name, "0"))
+    )
+    return round(min(max(shares, default=0.0), 1.0), 4)
+
+
+def amount(quantity: str) -> float:
+    """What Kubernetes writes as `500m`, `4Gi` or `2`; 0 for what is written otherwise."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", quantity)
+    return float(found[1]) * _POWERS.get(found[2], 0.0) if found else 0.0
+
+
+def _row(who: str, line: str) -> _Row:
+    """A line of a log, which begins with its time."""
+    when, _, text = line.partition(" ")
+    if found := _RECORD.fullmatch(text):
+        return _seconds(when), who, found["level"], f"{found['name']} {found['text']}"
+    return _seconds(when), who, "", text
+
+
+def _cut(most: int) -> str:
+    return f"(lines before this are not kept: {most // 1024} KiB of each pod are, for each trial)"
+
+
+def _ended_at(pod: Raw) -> float:
+    """When the last container of a pod ended, in seconds since the epoch; now, where nobody says."""
+    states = (
+        each.get(name, {}).get("terminated", {}).get("finishedAt")
+        for each in pod.get("status", {}).get("containerStatuses", ())
+        for name in ("state", "lastState")
+    )
+    return max((_seconds(when) for when in states if when), default=time.time())
+
+
+def _seconds(when: str) -> float:
+    """Since the epoch."""
+    return datetime.fromisoformat(when).timestamp()

@@ -1,0 +1,94 @@
+"""Removes everything of a cluster from Kubernetes, with or without the operator."""
+
+from __future__ import annotations
+
+import time
+
+from scalescope.clusters.kubernetes.api import Api
+from scalescope.clusters.kubernetes.manifests import GROUP
+from scalescope.errors import ClusterError
+
+OPERATOR_S = 4.0
+"""Seconds that the operator has to let go of a cluster; then it is taken for away, and done without."""
+
+COLLECTED_S = 10.0
+"""Seconds in which Kubernetes begins to end what has lost its owner; then it never does."""
+
+GONE_S = 60.0
+"""Seconds for everything to be gone: a pod whose node is lost stays for longer, and is named."""
+
+ENDING = " (ending)"
+"""Said of what is deleted, and has only to end: a pod that its node is slow to stop, or whose node is lost."""
+
+_LOOK_S = 0.2
+
+
+def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[str]:
+    """Delete a cluster and wait until nothing of it is left.
+
+    The operator holds a cluster by a finalizer, for its timers alone. If it is away, nobody would ever take that off.
+
+    Args:
+        api: Of the namespace.
+        label: Of the cluster; nothing else is touched.
+        timeout_s: Seconds to wait.
+        version: Of its custom resource; another one is refused with status 409.
+
+    Returns:
+        What is left after that, in words.
+
+    Raises:
+        ClusterError: Kubernetes does not answer, or does not allow it.
+    """
+    began = time.monotonic()
+    own_group = f"daskworkergroups/{label}-default"  # not collected where its cluster goes before it adopted that
+    api.delete_cluster(label, version)
+    while left := remains(api, label):
+        waited_s = time.monotonic() - began
+        held = _cluster(label) in left
+        uncollected = not held and not all(each.endswith(ENDING) for each in left)
+        if waited_s > (COLLECTED_S if uncollected else timeout_s):
+            break
+        if not held:
+            api.delete(GROUP, own_group)
+        elif waited_s > OPERATOR_S:
+            api.drop_finalizers(label)
+        time.sleep(_LOOK_S)
+    api.delete(GROUP, own_group)
+    return left
+
+
+def remove_for_good(api: Api, label: str, version: str = "") -> None:
+    """Remove a cluster whose owner is dead, also what has lost its cluster and is not collected.
+
+    Raises:
+        ClusterError: As `remove`; or something does not go away.
+    """
+    remove(api, label, GONE_S, version)
+    lost = [part for part in api.parts(label) if "deletionTimestamp" not in part[2]]
+    if lost and api.cluster(label) is None:
+        for kind, what, metadata in lost:
+            api.delete(kind, f"{what}/{metadata['name']}")
+        remove(api, label, GONE_S)
+    if left := remains(api, label):
+        raise ClusterError(
+            f"not gone {GONE_S:g} s after it was deleted: {', '.join(left)}",
+            where=f"namespace {api.namespace} at {api.server}",
+            cause="a node that does not answer keeps its pods, or a finalizer of somebody else's does",
+            next_step="`kubectl get nodes`; `scalescope reap` again when the node is back or removed",
+        )
+
+
+def remains(api: Api, label: str) -> list[str]:
+    """What there is of a cluster, in words."""
+    kinds = (("Deployment", api.deployments(label)), ("pod", api.pods(label)))
+    found = [
+        f"{kind} {each['metadata']['name']}" + (ENDING if "deletionTimestamp" in each["metadata"] else "")
+        for kind, objects in kinds
+        for each in objects
+    ]
+    return ([_cluster(label)] if api.cluster(label) is not None else []) + found
+
+
+def _cluster(label: str) -> str:
+    return f"DaskCluster {label}"

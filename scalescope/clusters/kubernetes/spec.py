@@ -1,0 +1,232 @@
+"""The specification of a cluster on Kubernetes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.cluster import WORD, ClusterSpec, Text, json_mapping
+from scalescope.model.parameters import Parameter
+
+_SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_WORD = r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?"
+_KEY = rf"({_SUBDOMAIN}/)?{_WORD}"
+_NAME = partial(
+    Text, accepts=re.compile(_SUBDOMAIN).fullmatch, allowed="a name in lower case letters, digits, . and -, at most 253"
+)
+_LABELS = partial(Text, accepts=re.compile(rf"{_KEY}=({_WORD})?").fullmatch, allowed="KEY=VALUE", separator=",")
+TOLERATION = re.compile(rf"(?P<key>{_KEY})(=(?P<value>{_WORD}))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?")
+_TOLERATIONS = partial(
+    Text, accepts=TOLERATION.fullmatch, allowed="KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT", separator=","
+)
+_GROUP = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z0-9])?")
+_OWN = (
+    "image",
+    "cpu",
+    "memory_mb",
+    "gpus",
+    "gpu_product",
+    "cuda",
+    "shm_mb",
+    "node_selector",
+    "tolerations",
+    "spread",
+    "priority_class",
+    "environment",
+    "environment_secrets",
+)
+"""Fields that a further worker group can have of its own."""
+_SECRET = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IGNORECASE)
+
+
+def _is_setting(text: str) -> bool:
+    name, equals, _ = text.partition("=")
+    return bool(equals) and re.fullmatch(r"[A-Za-z_]\w*", name) is not None and not _SECRET.search(name)
+
+
+@dataclass(frozen=True)
+class KubernetesSpec(ClusterSpec):
+    """Workers in pods of Kubernetes, through the Dask operator; `scalescope job-script` shows the manifest."""
+
+    kind: ClassVar[str] = "kubernetes"
+    title: ClassVar[str] = "Kubernetes Cluster"
+    example: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"namespace": "team", "gpus": 1, "gpu_product": "NVIDIA-H200", "memory_mb": 65536}
+    )
+    extra: ClassVar[str] = "kubernetes"
+    packages: ClassVar[tuple[str, ...]] = ("kr8s", "cryptography")
+    max_workers: ClassVar[int] = 2_000
+
+    image: Annotated[
+        str,
+        WORD("Image of all pods, with the driver's versions of Python and Dask; empty is Dask's own."),
+    ] = ""
+    namespace: Annotated[str, _NAME("Where the pods run; empty is the namespace of the context.")] = ""
+    context: Annotated[str, WORD("Context of the kubeconfig; empty is the current one, or the pod's account.")] = ""
+    cpu: Annotated[
+        float,
+        Parameter(
+            "CPUs that a worker requests; 0 is one for every thread. It never uses more than its threads.",
+            title="CPUs per worker",
+            minimum=0,
+        ),
+    ] = 0.0
+    memory_mb: Annotated[
+        int,
+        Parameter(
+            "Memory of a worker in MiB, requested and its limit; 0 is neither.",
+            title="Memory per worker, MiB",
+            minimum=0,
+        ),
+    ] = 2048
+    gpus: Annotated[int, Parameter("NVIDIA GPUs of a worker.", title="GPUs per worker", minimum=0, maximum=64)] = 0
+    gpu_product: Annotated[
+        str,
+        Text(
+            "Model of the GPUs, as the label nvidia.com/gpu.product of the nodes says it.",
+            title="GPU product",
+            accepts=re.compile(_WORD).fullmatch,
+            allowed="the value of a label",
+        ),
+    ] = ""
+    cuda: Annotated[
+        bool,
+        Parameter(
+            "Start workers as `dask cuda worker` of dask-cuda, which the image must have; each has one GPU.",
+            title="Workers of dask-cuda",
+        ),
+    ] = False
+    shm_mb: Annotated[
+        int,
+        Parameter(
+            "Size of a worker's /dev/shm in MiB; 0 is the runtime's 64.",
+            title="Shared memory per worker, MiB",
+            minimum=0,
+        ),
+    ] = 0
+    node_selector: Annotated[
+        tuple[str, ...], _LABELS("Labels of the nodes for workers, as KEY=VALUE; for spot nodes, those of the cloud.")
+    ] = ()
+    tolerations: Annotated[
+        tuple[str, ...],
+        _TOLERATIONS("Taints that workers tolerate, as KEY=VALUE:EFFECT; with GPUs nvidia.com/gpu too."),
+    ] = ()
+    spread: Annotated[
+        Literal["", "node", "zone"],
+        Parameter("Spread workers evenly over nodes or zones; empty leaves it to Kubernetes."),
+    ] = ""
+    scheduler_cpu: Annotated[float, Parameter("CPUs of the scheduler.", title="CPUs of the scheduler", minimum=0)] = 1.0
+    scheduler_memory_mb: Annotated[
+        int, Parameter("Memory of the scheduler in MiB.", title="Memory of the scheduler, MiB", minimum=64)
+    ] = 2048
+    scheduler_node_selector: Annotated[
+        tuple[str, ...], _LABELS("Labels of the nodes for the scheduler, which needs neither GPUs nor spot nodes.")
+    ] = ()
+    scheduler_tolerations: Annotated[tuple[str, ...], _TOLERATIONS("Taints that the scheduler tolerates.")] = ()
+    priority_class: Annotated[str, _NAME("Priority class of all pods.")] = ""
+    service_account: Annotated[str, _NAME("Service account of all pods; empty is none of them gets a token.")] = ""
+    pull_secrets: Annotated[
+        tuple[str, ...], _NAME("Secrets that hold the credentials of the registry.", separator=",")
+    ] = ()
+    environment: Annotated[
+        tuple[str, ...],
+        Text(
+            "Variables of all pods, as NAME=VALUE. EXTRA_PIP_PACKAGES has Dask's images install packages in every pod "
+            "at its start: for a try only.",
+            accepts=_is_setting,
+            allowed="NAME=VALUE; nothing that looks like a secret, for which there is cluster.environment_secrets",
+        ),
+    ] = ()
+    environment_secrets: Annotated[
+        tuple[str, ...], _NAME("Secrets whose entries become variables of all pods.", separator=",")
+    ] = ()
+    groups: Annotated[
+        Mapping[str, Any],
+        Parameter(
+            "Further worker groups by name, each a mapping of the fields above that differ for its workers; or the "
+            "same as JSON. The GPUs of the main group are its own. The axis workers@NAME says how many of a point's "
+            "workers are in one.",
+            title="Further worker groups",
+            examples=({"gpu": {"gpus": 1, "gpu_product": "NVIDIA-H200"}},),
+        ),
+    ] = field(default_factory=dict)
+    tls: Annotated[
+        bool,
+        Parameter(
+            "Encrypt all connections between Dask's processes, and prove both sides; not needed in a service mesh.",
+            title="TLS",
+        ),
+    ] = True
+    idle_timeout_s: Annotated[
+        int, Parameter("Seconds after which the operator removes a cluster that does nothing.", minimum=60)
+    ] = 900
+    queue_timeout_s: Annotated[
+        float, Parameter("Seconds that pods may wait for room on nodes that are busy.", minimum=1)
+    ] = 600.0
+    autoscale_timeout_s: Annotated[
+        float,
+        Parameter(
+            "Seconds that pods may wait for nodes that autoscaling adds; 0: what no node can hold is an error at once.",
+            minimum=0,
+        ),
+    ] = 0.0
+    start_timeout_s: Annotated[
+        float,
+        Parameter("Seconds within which pods that have a node must have pulled the image and arrived.", minimum=1),
+    ] = 180.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", json_mapping("cluster.groups", self.groups))
+        super().__post_init__()
+        if self.gpu_product and not self.gpus:
+            raise InvalidField(
+                "cluster.gpus", 0, f"at least 1 together with cluster.gpu_product = {self.gpu_product!r}"
+            )
+        if self.cuda and self.gpus != 1:
+            raise InvalidField("cluster.gpus", self.gpus, "1 together with cluster.cuda: it starts a worker for each")
+        for name, own in self.groups.items():
+            where = f"cluster.groups.{name}"
+            if not _GROUP.fullmatch(name):
+                raise InvalidField(where, own, "a name in lower case letters, digits and -, at most 15")
+            fields.reject_unknown(where, fields.mapping(where, own), _OWN)
+            try:
+                self.group(name)
+            except InvalidField as error:
+                allowed = error.allowed.replace("cluster.", f"{where}.")
+                raise InvalidField(error.field.replace("cluster", where, 1), error.value, allowed) from error
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Of the further worker groups."""
+        return tuple(self.groups)
+
+    def group(self, name: str) -> KubernetesSpec:
+        """What the workers of a group are made of; the main one has no name."""
+        if not name:
+            return self
+        without: dict[str, Any] = {"groups": {}, "gpus": 0, "gpu_product": "", "cuda": False}
+        return replace(self, **{**without, **self.groups[name]})
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Cryptography makes the certificates of TLS."""
+        return self.packages if self.tls else self.packages[:1]
+
+    @property
+    def arrival_limit_s(self) -> float:
+        """Seconds for room, for new nodes and to start."""
+        return self.queue_timeout_s + self.autoscale_timeout_s + self.start_timeout_s
+
+    @property
+    def open_limit_s(self) -> float:
+        """The scheduler waits as workers do."""
+        return self.arrival_limit_s
+
+
+SPECS = (KubernetesSpec,)

@@ -1,0 +1,95 @@
+"""A scheduler or a nanny on a machine that is reached over SSH.
+
+`distributed.deploy.ssh` hands Dask's configuration over on the command line, which all users of that machine can read.
+Here it comes over standard input, with the credentials of the cluster in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import dask
+from distributed.deploy import ssh
+from distributed.security import Security
+
+START = """\
+import os, sys, threading
+os.environ["DASK_INTERNAL_INHERIT_CONFIG"] = sys.stdin.readline().strip()
+def watch():
+    sys.stdin.buffer.read()
+    os._exit(1)
+threading.Thread(target=watch, daemon=True).start()
+if "" in sys.path:
+    sys.path.remove("")
+    sys.path.append("")
+from distributed.cli.dask_spec import main
+main()"""
+"""Standard input ends when the SSH connection does, and the process with it: no signal would come. What lies in the
+folder where it starts must not be taken for a module of Python or Dask."""
+
+_logger = logging.getLogger(ssh.__name__)  # what processes say over SSH, as with distributed's own
+
+
+def configuration(security: Security) -> str:
+    """Dask's configuration of this process and the credentials of a cluster, as a line."""
+    tls = {"ca-file": security.tls_ca_file} | {
+        role: {name: getattr(security, f"tls_{role}_{name}") for name in ("cert", "key")}
+        for role in ("scheduler", "worker", "client")
+    }
+    ours = {"distributed": {"comm": {"require-encryption": True, "tls": tls}}}
+    return str(dask.config.serialize(dask.config.merge(dask.config.config, ours)))
+
+
+class Remote(ssh.Process):  # type: ignore[misc]
+    """Started over SSH, and ended with its connection.
+
+    Args:
+        scheduler: Its address; empty for the scheduler itself.
+        address: The machine.
+        connect_options: Of `asyncssh.connect`.
+        python: Interpreter there.
+        config: See `configuration`.
+        kwargs: Arguments of the scheduler or nanny.
+        name: As the cluster calls it.
+    """
+
+    def __init__(
+        self,
+        scheduler: str = "",
+        *,
+        address: str,
+        connect_options: Mapping[str, Any],
+        python: str,
+        config: str,
+        kwargs: Mapping[str, Any],
+        name: object = None,
+    ) -> None:
+        super().__init__(name=name)
+        self.scheduler = scheduler
+        self.address = address
+        self.kwargs = kwargs
+        self._connect_options, self._python, self._config = connect_options, python, config
+
+    async def start(self) -> None:
+        """Start it and wait until it says its address, or ends."""
+        import asyncssh  # an extra
+
+        self.connection = await asyncssh.connect(self.address, **self._connect_options)
+        cls, word = ("distributed.Nanny", "worker at") if self.scheduler else ("distributed.Scheduler", "Scheduler at:")
+        spec = json.dumps({"cls": cls, "opts": dict(self.kwargs)})
+        arguments = ["-c", START, *([self.scheduler] if self.scheduler else []), "--spec", spec]
+        self.proc = await self.connection.create_process(f"{self._python} {shlex.join(arguments)}")
+        self.proc.stdin.write(self._config + "\n")
+        line = ""
+        while word not in line:
+            line = await self.proc.stderr.readline()
+            if not line:
+                raise RuntimeError("the process ended")
+            _logger.info(line.strip())
+        if not self.scheduler:
+            self.address = line.split(word)[1].strip()
+        await super().start()

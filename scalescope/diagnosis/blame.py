@@ -1,0 +1,207 @@
+"""Blame: at every instant of a trial, each of the P threads is charged to what it ran, or to whom it waited for.
+
+| part of the worker time | charged to |
+| --- | --- |
+| `busy` | the prefix of the task |
+| `no_runnable_task`, `tail` | the prefixes of the tasks that run then, in equal shares; or the scheduler |
+| `client` | the line at which the client was (table `client`) |
+| all others | the part itself |
+
+Where no task runs, none is runnable and some is known, the scheduler has to go on. How long tasks held their thread and
+waited is known of each prefix (events with topic `waits`), not when: it is spread evenly over its time. The idea is
+that of idleness blame in HPCToolkit (Tallent and Mellor-Crummey, 2009).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats, Ints, codes
+from scalescope.analysis.ledger import unoccupied
+from scalescope.analysis.worker_time import over_time
+from scalescope.diagnosis import levels
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.metrics import PARTS, WORKER_TIME
+from scalescope.model.trial import BLAMED
+
+MOST_KEPT = 5
+"""Charges that are kept of a trial, as its fact `BLAMED`."""
+MOST_PREFIXES, MOST_LINES = 8, 3
+"""Prefixes and lines of the client with a charge of their own; the others share one."""
+ROUNDING = 1e-9
+"""Share of the worker time below which a charge is none."""
+OTHER = "other tasks"
+INTAKE, BETWEEN = "the scheduler, taking in a graph", "the scheduler, between two tasks"
+IDLE, CLIENT = "no_runnable_task", "client"
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Threads that are charged to one thing.
+
+    Attributes:
+        part: Of `WORKER_TIME`; the part `tail` counts as `no_runnable_task`.
+        name: The prefix that ran or is waited for, or what the client does; empty where the part says all.
+        seconds: Thread-seconds in each bin; shape (bins,).
+        held: Whether these are tasks that held their thread and waited.
+    """
+
+    part: str
+    name: str
+    seconds: Floats
+    held: bool = False
+
+    @property
+    def total_s(self) -> float:
+        """Thread-seconds in all."""
+        return float(self.seconds.sum())
+
+    @property
+    def of_tasks(self) -> bool:
+        """Whether its name is that of a prefix."""
+        return self.part == "busy" or (self.part == IDLE and self.name not in (INTAKE, BETWEEN))
+
+    @property
+    def state(self) -> str:
+        """What the threads were: `ran` a task, `held` by one that waited, `wasted`, `absent`, or `idle`."""
+        if self.part == "busy":
+            return "held" if self.held else "ran"
+        return {"lost": "wasted", "late_start": "absent"}.get(self.part, "idle")
+
+    @property
+    def text(self) -> str:
+        """What they are charged to, in words."""
+        if self.part == CLIENT:
+            return f"the client, {self.name}" if self.name else "the client"
+        return self.name or PARTS[self.part].title
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The charges of a trial: what ran, then whom idle threads waited for.
+
+    Attributes:
+        edges: Of the bins, from the call of the workload to its end, in seconds; shape (bins + 1,).
+        charges: Those that are not zero up to `ROUNDING`. Their sum is P × the length of each bin.
+    """
+
+    edges: Floats
+    charges: tuple[Charge, ...]
+
+    @property
+    def waited(self) -> list[Charge]:
+        """Charges of threads that did not work, most first."""
+        return sorted((each for each in self.charges if each.state != "ran"), key=lambda each: -each.total_s)
+
+
+def blame(observation: Observation, bins: int) -> Blame:
+    """Charge the worker time of a trial that has attempts, in so many equal bins."""
+    attempts = observation.measured
+    edges = np.linspace(attempts.begin, attempts.end, bins + 1)
+    parts = _parts(observation, edges)
+    names, ran, waited_for = _prefixes(observation, edges)
+    busy = _shared(parts["busy"], ran)
+    waits = _waits(observation, names, busy)
+    found = []
+    for name, seconds, share in zip([*names, OTHER], busy, waits, strict=True):
+        found.append(Charge("busy", name, seconds * (1 - share)))
+        found.append(Charge("busy", name, seconds * share, held=True))
+    idle = _shared(parts[IDLE] + parts["tail"], waited_for)
+    found += [Charge(IDLE, *each) for each in zip([*names, OTHER, INTAKE, BETWEEN], idle, strict=True)]
+    lines, doing = _lines(observation, edges)
+    client = _shared(parts[CLIENT], doing)
+    found += [Charge(CLIENT, *each) for each in zip([*lines, ""], client, strict=True)]
+    rest = [part for part in WORKER_TIME if part not in ("busy", IDLE, "tail", CLIENT)]
+    found += [Charge(part, "", parts[part]) for part in rest]
+    least = ROUNDING * observation.threads * attempts.elapsed
+    return Blame(edges, tuple(charge for charge in found if charge.total_s > least))
+
+
+def kept(observation: Observation) -> dict[str, dict[str, float]]:
+    """The fact `BLAMED` of a trial; none where it has no attempts."""
+    if observation.attempts is None:
+        return {}
+    found: Counter[str] = Counter()
+    for charge in blame(observation, 1).waited:
+        found[charge.text] += charge.total_s  # type: ignore[assignment]
+    return {BLAMED: dict(found.most_common(MOST_KEPT))}
+
+
+def _parts(observation: Observation, edges: Floats) -> dict[str, Floats]:
+    """The worker time by part and bin; of a single bin it is known already."""
+    if len(edges) > 2 or observation.worker_time is None:
+        return over_time(observation.measured, edges, threads=observation.threads)
+    return {part: np.array([seconds]) for part, seconds in observation.worker_time.total().items()}
+
+
+def _shared(whole: Floats, weights: Floats) -> Floats:
+    """Each bin divided in proportion to the weights, of shape (charges, bins); to the last where there are none."""
+    total = weights.sum(axis=0)
+    weights[-1, total <= 0] = 1.0
+    shared: Floats = weights / np.where(total > 0, total, 1.0) * whole
+    return shared
+
+
+def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Floats, Floats]:
+    """Prefixes that matter; seconds in which tasks of each ran, and were waited for, per bin.
+
+    The rows are theirs and one of all others; of what was waited for also the scheduler's two.
+    """
+    attempts, line = observation.measured, levels.timeline(observation)
+    begin, useful = levels.occupied_from(observation), attempts.useful
+    rate = line.unwanted / np.maximum(line.occupied, 1.0)  # the same for each task that runs
+    of_attempt = (attempts.stop - attempts.start) * useful + line.between(rate, begin, attempts.stop)
+    names, prefix = levels.prefixes(observation)
+    order = np.argsort(-np.bincount(prefix, of_attempt, len(names)), kind="stable")[:MOST_PREFIXES]
+    place = np.full(len(names), len(order))
+    place[order] = np.arange(len(order))
+    place = place[prefix]
+    ran, waited_for = [], []
+    for i in range(len(order) + 1):
+        own = place == i
+        used = own & useful
+        ran.append(levels.held(attempts.start[used], attempts.stop[used], edges))
+        waited_for.append(rate * line.level(begin[own], attempts.stop[own]))
+    graphs = observation.numbers("graphs", "time") - attempts.epoch
+    taken_in = line.level(graphs, graphs + observation.numbers("graphs", "seconds"))
+    none = np.maximum(line.level(*attempts.pending.T) - np.minimum(line.occupied, 1.0), 0.0)
+    taken_in = np.minimum(taken_in, none)
+    waited_for += [line.unwanted * taken_in, line.unwanted * (none - taken_in)]
+    return (
+        [names[i] for i in order],
+        np.array(ran),
+        np.array([line.between(level, edges[:-1], edges[1:]) for level in waited_for]),
+    )
+
+
+def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floats:
+    """The share of the time of each prefix in which its tasks held their thread and waited."""
+    waited = dict.fromkeys([*names, OTHER], 0.0)
+    for _, wait in observation.events("waits"):
+        waited[wait["prefix"] if wait["prefix"] in waited else OTHER] += float(wait["seconds"])
+    shares: Floats = np.minimum(np.array(list(waited.values())) / np.maximum(busy.sum(axis=1), 1e-9), 1.0)
+    return shares
+
+
+def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
+    """What the client did most while no task was known; seconds of each per bin, and in the last row of all else."""
+    attempts, found = observation.measured, levels.unoccupied(observation)
+    titles = [" at ".join(filter(None, (what, where))) for where, what in found.doing]
+    names, line = codes(titles)
+    order = np.argsort(-np.bincount(line, found.seconds.sum(axis=1)), kind="stable")
+    order = np.array([i for i in order if names[i]][:MOST_LINES], np.int64)
+    place = np.full(len(names), len(order))
+    place[order] = np.arange(len(order))
+    begins = observation.numbers("client", "time") - attempts.epoch
+    seconds = np.zeros((len(order) + 1, len(edges) - 1))
+    if not len(begins):
+        return [], seconds
+    moments = np.unique(np.clip(np.concatenate([edges, begins]), edges[0], edges[-1]))
+    free = np.diff(unoccupied(attempts.pending, lambda time: time)(moments))
+    row: Ints = np.maximum(np.searchsorted(begins, moments[:-1], side="right") - 1, 0)
+    np.add.at(seconds, (place[line[row]], np.searchsorted(edges, moments[:-1], side="right") - 1), free)
+    return [names[i] for i in order], seconds

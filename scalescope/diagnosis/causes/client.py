@@ -1,0 +1,168 @@
+"""Causes that lie in the client itself: what it does, or waits for, while the cluster has nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, codes
+from scalescope.analysis.summary import percent
+from scalescope.diagnosis import levels, words
+from scalescope.diagnosis.causes.submission import large, loop, submissions
+from scalescope.diagnosis.levels import AFTER, BEFORE, BETWEEN
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.records import IMPORT
+
+PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
+DO_INSTEAD = {
+    BEFORE: "move it into tasks, or submit first what does not need it",
+    BETWEEN: "move it into tasks so that one graph does it all, or submit the next graph before it",
+    AFTER: "move it into the tasks, or do it with `as_completed` while others still run",
+}
+SEND_LESS = "load within tasks what the client sends"
+GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
+SHORT_S = 0.1
+"""Seconds of the client that are not worth a change, however short the trial."""
+ROUND_TRIP_S = 0.05
+"""Seconds that it may take to send a graph and to fetch its small results."""
+MOSTLY = 0.9
+"""Share of the time that one line must have for it to be named alone."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the client spent in some way, while no task was known.
+
+    Attributes:
+        lost_s: Thread-seconds.
+        phases: The same for each of `PHASES`.
+        at: Where most of it was: of the lines of one function that do the same, that with most.
+        what: What was called there; empty where it is that code itself, or unknown.
+        most: The share of all these lines.
+    """
+
+    lost_s: float
+    phases: tuple[float, ...]
+    at: str
+    what: str
+    most: float
+
+    @classmethod
+    def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> Spent | None:
+        """Of some rows of `levels.unoccupied`, without some phases; None where it is not worth a word."""
+        found = levels.unoccupied(observation)
+        seconds = found.seconds * chosen[:, None]
+        seconds[:, list(without)] = 0.0
+        lost_s, by_row = float(seconds.sum()), seconds.sum(axis=1)
+        if observation.share_of(lost_s) < NOTEWORTHY or lost_s < SHORT_S * observation.threads:
+            return None
+        doing, same = codes([f"{what} {where.rpartition(' ')[2]}" for where, what in found.doing])
+        lines, line = codes([where for where, _ in found.doing])
+        most = np.bincount(same, by_row)
+        best = lines[int(np.bincount(line, np.where(same == most.argmax(), by_row, 0.0)).argmax())]
+        place, _, function = best.partition(" ")
+        at = f"at {place} (`{function}`)" if place else "at a line that is not known"
+        what = doing[int(most.argmax())].rpartition(" ")[0]
+        return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, what, float(most.max()) / lost_s)
+
+    @property
+    def when(self) -> str:
+        """The phases that have something of it, the largest first."""
+        order = sorted(PHASES, key=lambda phase: -self.phases[phase])
+        *others, last = (PHASES[phase] for phase in order if self.phases[phase] >= 0.2 * self.lost_s)
+        return f"{', '.join(others)} and {last}" if others else last
+
+    def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
+        """The finding of a cause: what the client did, what is to be said of it, and what to do."""
+        most = ""
+        if self.most < MOSTLY:
+            worked = "worked" if cause is CLIENT_BUSY else "waited for the cluster"
+            did, most = worked, f"; {percent(self.most)} of that it {did} {self.at}"
+        else:
+            did += f" {self.at}"
+        return cause.finding(
+            observation,
+            self.lost_s,
+            f"{percent(observation.share_of(self.lost_s))} of the worker time passed while the client {did}, "
+            f"{self.when}, with no task to run{said}{most}.",
+            remedy,
+            *(
+                Evidence(
+                    f"seconds {text}", round(self.phases[phase] / observation.threads, 3), "tables client and tasks"
+                )
+                for phase, text in PHASES.items()
+            ),
+            Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
+            confidence=0.8 if len(observation.column("client", "time")) else 0.6,
+        )
+
+
+CLIENT_BUSY = TrialCause(
+    code="client-busy",
+    title="The cluster waits for the client",
+    needs="A tenth of the worker time, and 0.1 s, pass while the scheduler knows no task (before the first graph, "
+    "between graphs, after the last task) and the client runs code of its own, by samples of its stack.",
+    ruled_out_by="A client that waits for the cluster then (client-waits); between the graphs of a loop, its own "
+    "finding (slow-submission, results-awaited-in-loop); a large graph that is packed, sent and taken in "
+    "(large-graph). Imports, which a process does once, are information.",
+    remedy="Move it into tasks, do it while tasks run (submit first), or send one graph",
+    link="https://docs.dask.org/en/stable/best-practices.html",
+    parts=("client",),
+)
+
+
+@CLIENT_BUSY.finds
+def client_busy(observation: Observation) -> Finding | None:
+    """The client does something while the cluster has nothing to do.
+
+    `lost_s`: the part `client` of the worker time while the client did not wait for the cluster, imports apart; without
+    what passed between graphs where these are a loop, and the sending of large graphs.
+    """
+    found = levels.unoccupied(observation)
+    imports = np.array([what == IMPORT for _, what in found.doing])
+    without = (BETWEEN,) if loop(observation) else ()
+    own = ~(found.sends if large(submissions(observation)).any() else found.waits)
+    if spent := Spent.of(observation, own & ~imports, without):
+        did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
+        remedy = DO_INSTEAD[int(np.argmax(spent.phases))]
+        return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
+    if spent := Spent.of(observation, own, without):
+        remedy = "import before the function is called, or measure with `warmups: 1`: a process imports once"
+        finding = spent.finding(CLIENT_BUSY, observation, "imported modules", "", remedy)
+        return replace(finding, severity=Severity.INFO)
+    return None
+
+
+CLIENT_WAITS = TrialCause(
+    code="client-waits",
+    title="Data travels, nothing runs",
+    needs="A tenth of the worker time, 0.1 s, and 0.05 s for each graph, pass while the scheduler knows no task and "
+    "the client waits for the cluster: results or data are on their way, or a call that is no task.",
+    ruled_out_by="A client that works meanwhile (client-busy); between the graphs of a loop, its own finding "
+    "(results-awaited-in-loop); a large graph that is sent (large-graph); tasks that wait for inputs (transfer-bound).",
+    remedy="Reduce on the workers what the client gathers, and load within tasks what it sends",
+    link="https://distributed.dask.org/en/stable/efficiency.html#leave-data-on-the-cluster",
+    parts=("client",),
+)
+
+
+@CLIENT_WAITS.finds
+def client_waits(observation: Observation) -> Finding | None:
+    """The client waits for the cluster while this has no task: data travels between them.
+
+    `lost_s`: the part `client` of the worker time while the client waited for the cluster; without what passed between
+    graphs where these are a loop, and before and between them where one is large.
+    """
+    sent = submissions(observation)
+    without = (BEFORE, BETWEEN) if large(sent).any() else (BETWEEN,) if loop(observation) else ()
+    spent = Spent.of(observation, levels.unoccupied(observation).waits, without)
+    if spent is None or spent.lost_s < ROUND_TRIP_S * len(sent.time) * observation.threads:
+        return None
+    did = f"waited in `{words.cut(spent.what) or 'a call'}`"
+    said = ": results or data were on their way, or calls that are no tasks"
+    remedy = SEND_LESS if spent.phases[BEFORE] > 0.5 * spent.lost_s else GATHER_LESS
+    return spent.finding(CLIENT_WAITS, observation, did, said, remedy)

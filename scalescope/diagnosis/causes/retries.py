@@ -1,0 +1,65 @@
+"""Causes that lie in attempts which failed and were made again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from scalescope.analysis.summary import percent, plural
+from scalescope.diagnosis import levels, words
+from scalescope.diagnosis.causes.failures import given_up
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.records import STATUS_ERRED
+
+RETRIED_TASKS = TrialCause(
+    code="retried-tasks",
+    title="Tasks fail and are tried again",
+    needs="A tenth of the worker time passed in attempts that raised (table tasks, status 1).",
+    ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task). What a task retries within "
+    "itself is not seen.",
+    remedy="Mend what raises, or retry within the task only the call that fails, with a pause",
+    link="https://distributed.dask.org/en/stable/resilience.html#user-code-failures",
+    parts=("lost",),
+    precedence=20,
+)
+
+
+@RETRIED_TASKS.finds
+def retried_tasks(observation: Observation) -> Finding | None:
+    """Attempts that raised, whether or not a later one succeeded.
+
+    `lost_s`: from start to end of these attempts.
+    """
+    attempts = observation.measured
+    erred = observation.numbers("tasks", "status")[attempts.row] == STATUS_ERRED
+    killed = given_up(observation)
+    if killed:
+        erred &= ~np.isin(attempts.key, list(killed))
+    lost_s = float((attempts.stop - attempts.start)[erred].sum())
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    names, place = levels.prefixes(observation)
+    by_prefix = np.bincount(place[erred], weights=(attempts.stop - attempts.start)[erred], minlength=len(names))
+    worst = int(by_prefix.argmax())
+    prefix, failed, made = names[worst], int((erred & (place == worst)).sum()), int((place == worst).sum())
+    raised = Counter(
+        words.first_line(str(message.get("exception", "")))
+        for _, message in observation.events("task-erred")
+        if str(message.get("key")) not in killed
+    )
+    said = f" ({raised.most_common(1)[0][0]})" if raised else ""
+    return RETRIED_TASKS.finding(
+        observation,
+        lost_s,
+        f"{failed:,} of {plural(made, 'attempt')} of `{prefix}` raised{said}: {percent(share)} of the worker time "
+        "was spent on attempts that came to nothing.",
+        f"mend what raises in `{prefix}`, or retry only the call that fails within the task, with a pause that grows",
+        Evidence("attempts that raised", int(erred.sum()), "table tasks, status 1"),
+        Evidence("attempts in all", len(erred), "table tasks"),
+        Evidence("thread-seconds in attempts that raised", round(lost_s, 3), "table tasks"),
+        *(Evidence("said most often", text, f"table events, {count:,} times") for text, count in raised.most_common(1)),
+        confidence=0.9,
+    )

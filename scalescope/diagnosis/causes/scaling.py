@@ -1,0 +1,202 @@
+"""Causes that only several sizes together show: the same work, done by more workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scalescope.analysis.summary import PointSummary, percent, plural, settings
+from scalescope.diagnosis import words
+from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
+from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
+from scalescope.model.finding import Evidence, Finding, Gain
+from scalescope.model.metrics import Metrics, PrefixWork
+from scalescope.model.sweep import THREADS
+from scalescope.model.words import number
+
+GROWTH = 1.25
+"""Times its size at fewer threads from which on work has grown. Where twice the threads bring less than 10 % and most
+of them are busy, it has grown by more (2 × 0.7 / 1.1): such a sweep is never healthy."""
+FASTER = 1.1
+"""Times as fast as fewer threads, below which more threads do not pay."""
+
+WORK_INFLATION = SweepCause(
+    code="work-inflation",
+    title="The same work takes longer on more workers",
+    needs="The work T1 of the most threads is 1.25 times that of fewer or more, for the same load (equal items, or "
+    "as many tasks), and what it grew by is a tenth of the worker time.",
+    ruled_out_by="What findings of the trials explain of busy threads is left out: waits in calls of distributed "
+    "(waiting-tasks), the interpreter lock (gil-bound), a slow worker, a full host. With other items or tasks, only "
+    "longer tasks count; and a few long ones only where none is called one (straggler, skewed-tasks).",
+    remedy="Widen what the tasks share outside Dask, or ask for no more workers than it serves",
+    link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
+    parts=("busy",),
+)
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """How the work of a point has grown, against one of fewer threads.
+
+    Attributes:
+        summary: The point.
+        metrics: What it measured.
+        fewer: The other point.
+        prefix: Of the tasks that grew most; empty where the work of prefixes was not recorded.
+        before: Their work at the other point.
+        after: And at this one.
+        excess_s: Thread-seconds by which the work of all prefixes grew, in one trial, without what is explained.
+    """
+
+    summary: PointSummary
+    metrics: Metrics
+    fewer: PointSummary
+    prefix: str
+    before: PrefixWork
+    after: PrefixWork
+    excess_s: float
+
+    @property
+    def each(self) -> bool:
+        """Whether it is the typical task that takes longer, and not a few of them."""
+        return (self.after.median_s - self.before.median_s) * self.after.tasks >= self.excess_s / 2
+
+    @property
+    def share(self) -> float:
+        """Of the worker time."""
+        return self.excess_s / sum(self.metrics.worker_time_s.values())
+
+    @property
+    def gain(self) -> Gain:
+        """All tasks would be shorter in proportion."""
+        now_s, makespan_s = self.metrics.elapsed_s, self.metrics.makespan_s
+        return Gain(now_s, max(now_s - makespan_s * min(self.excess_s / self.metrics.work_s, 1.0), 0.0))
+
+
+def _said(worst: _Grown) -> tuple[str, str]:
+    """What became longer, and what to do about it."""
+    before, after = worst.before, worst.after
+    if worst.each:
+        lock = "the interpreter lock, " if worst.summary.point.threads_per_worker > 1 else ""
+        return (
+            f"a typical one takes {words.duration(after.median_s)} instead of {words.duration(before.median_s)}: they "
+            "share something outside Dask that serves no more of them at once",
+            f"find what they share ({lock}memory bandwidth, a disk or file system, a database, the cores of one host) "
+            "and widen it, or let each worker have its own",
+        )
+    if (after.tasks - before.tasks) * after.median_s >= worst.excess_s / 2:
+        return (
+            f"there are {after.tasks:,} instead of {before.tasks:,}, a typical one as long as before",
+            "divide the same work among more tasks, instead of doing all or some of it in each",
+        )
+    return (
+        "a typical one takes as long as before, but some take longer, such as the first on each worker",
+        "do once, before the tasks, what each worker does at first (imports, models to be loaded: "
+        "`distributed.worker.preload`), or measure with `warmups: 1`",
+    )
+
+
+@WORK_INFLATION.finds
+def work_inflation(case: SweepCase) -> Finding | None:
+    """The same load costs more thread-seconds, the more threads there are.
+
+    `lost_s`: the work of the points of most threads beyond that of a point of fewer, of equal load, without what
+    findings of their trials explain of busy threads.
+    """
+    found = [grown for points in _alike(case) for grown in _grown(case, points)]
+    if not found:
+        return None
+    worst = max(found, key=lambda grown: grown.share)
+    before, after = worst.before, worst.after
+    tasks = f"`{worst.prefix}` tasks" if worst.prefix else "tasks"
+    more, fewer, paying = case.label(worst.summary), case.label(worst.fewer), _paying(case, worst)
+    what, remedy = _said(worst)
+    enough = "" if paying is worst.summary else f"; until then ask for {case.label(paying)}: more are hardly faster"
+    return WORK_INFLATION.finding(
+        severity_of(worst.share),
+        f"The same work takes longer on more threads: {tasks} take {number(after.work_s)} thread-seconds at {more}, "
+        f"and {number(before.work_s)} at {fewer}, which costs {percent(worst.share)} of the worker time; {what}.",
+        remedy + enough,
+        Evidence("thread-seconds there", round(after.work_s, 3), f"work of the {tasks}, {more}"),
+        Evidence("thread-seconds on fewer", round(before.work_s, 3), f"work of the {tasks}, {fewer}"),
+        Evidence("typical task there, s", round(after.median_s, 4), f"median, {plural(after.tasks, 'task')}"),
+        Evidence("typical task on fewer, s", round(before.median_s, 4), f"median, {plural(before.tasks, 'task')}"),
+        Evidence("seconds of the call there", round(worst.metrics.elapsed_s, 3), more),
+        Evidence("seconds of the call on fewer", round(_elapsed_s(worst.fewer), 3), fewer),
+        points=[grown.summary for grown in sorted(found, key=lambda grown: -grown.share)],
+        lost_s=sum(grown.summary.valid * grown.excess_s for grown in found),
+        confidence=0.8 if worst.each else 0.6,
+        gain=worst.gain,
+    )
+
+
+def _alike(case: SweepCase) -> Iterator[Sequence[Measured]]:
+    """Points that differ in workers, threads of each and items alone; those of fewer threads first."""
+    groups: dict[str, list[Measured]] = {}
+    for summary, metrics in case.measured:
+        rest = {name: value for name, value in settings(summary.point).items() if name != THREADS}
+        groups.setdefault(repr(sorted(rest.items())), []).append((summary, metrics))
+    for points in groups.values():
+        yield sorted(points, key=lambda point: point[0].point.threads)
+
+
+def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_Grown]:
+    """Those of the most threads whose work has grown, each against the point of fewer for which it shows best."""
+    most = points[-1][0].point.threads
+    fewer = [point for point in points if point[0].point.threads < most]
+    for summary, metrics in points[len(fewer) :]:
+        grown = [found for other in fewer if (found := _against(case, other, (summary, metrics)))]
+        if grown:
+            yield max(grown, key=lambda found: found.excess_s)
+
+
+def _against(case: SweepCase, fewer: Measured, more: Measured) -> _Grown | None:
+    (first, small), (summary, large) = fewer, more
+    before, after = _work(small, large)
+    excess = {
+        name: _excess_s(first.items, before[name], summary.items, after[name]) for name in after if name in before
+    }
+    total = sum(excess.values())
+    if total <= 0 or sum(after[name].work_s for name in excess) < GROWTH * (
+        sum(after[name].work_s for name in excess) - total
+    ):
+        return None
+    worst = max(excess, key=lambda name: excess[name])
+    net = total - case.explained_of(summary, "busy")
+    grown = _Grown(summary, large, first, worst, before[worst], after[worst], net)
+    if grown.share < NOTEWORTHY or (not grown.each and case.explained_s(summary, ("straggler", "skewed-tasks"))):
+        return None
+    return grown
+
+
+def _work(small: Metrics, large: Metrics) -> tuple[Mapping[str, PrefixWork], Mapping[str, PrefixWork]]:
+    """The work of two points by prefix; all together where an older version recorded one of them."""
+    if small.work_by_prefix and large.work_by_prefix:
+        return small.work_by_prefix, large.work_by_prefix
+    return {"": PrefixWork.of_all(small)}, {"": PrefixWork.of_all(large)}
+
+
+def _excess_s(few: int | None, before: PrefixWork, many: int | None, after: PrefixWork) -> float:
+    """Thread-seconds by which the work of a prefix has grown beyond its load.
+
+    Where neither items nor tasks are the same, a typical task may take as much longer as it has more items to do.
+    """
+    if few == many and (few is not None or before.tasks == after.tasks):
+        return max(after.work_s - before.work_s, 0.0)
+    of_a_task = max(many / few * before.tasks / after.tasks, 1.0) if few and many else 1.0
+    return max(after.median_s - before.median_s * of_a_task, 0.0) * after.tasks
+
+
+def _paying(case: SweepCase, worst: _Grown) -> PointSummary:
+    """The point of fewest threads and the same load that is about as fast; else that point itself."""
+    alike = next(points for points in _alike(case) if any(summary is worst.summary for summary, _ in points))
+    enough = (
+        summary
+        for summary, metrics in alike
+        if summary.items == worst.summary.items and metrics.elapsed_s <= FASTER * worst.metrics.elapsed_s
+    )
+    return next(enough, worst.summary)
+
+
+def _elapsed_s(summary: PointSummary) -> float:
+    return 0.0 if summary.metrics is None else summary.metrics.elapsed_s

@@ -1,0 +1,170 @@
+"""Causes that lie in single stages: a graph that is wide elsewhere has, for a while, fewer tasks than threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats, Ints, codes
+from scalescope.analysis.summary import percent, plural
+from scalescope.diagnosis import levels
+from scalescope.diagnosis.causes.submission import loop, sending
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.registry import NOTEWORTHY, WITHOUT_TASKS
+from scalescope.model.finding import Evidence, Finding
+
+WIDER = 2
+"""How many times as many tasks another stage must have."""
+WIDE = 0.5
+"""How many tasks the widest stage must have, as a share of the threads, for the others to be called narrow."""
+
+NARROW_STAGE = TrialCause(
+    code="narrow-stage",
+    title="One stage has too few tasks",
+    needs="While tasks of a stage ran of which there are fewer than threads, a tenth of the worker time passed on "
+    "threads without a task; and another stage has at least twice as many, and half as many as there are threads.",
+    ruled_out_by="All stages as narrow as this one (too-few-partitions); tasks of a stage that need each other "
+    "(sequential-graph); tasks that a client sends one by one (results-awaited-in-loop, slow-submission); one long "
+    "task of many (straggler); tasks that wait for tasks of their own (nested-client).",
+    remedy="Cut that stage into more tasks: repartition before it, combine partial results in a tree (`split_every=`), "
+    "or let other work run beside it",
+    link="https://docs.dask.org/en/stable/best-practices.html#break-up-computations-into-many-pieces",
+    parts=WITHOUT_TASKS,
+    rules_out=("sequential-graph",),
+)
+
+
+@dataclass(frozen=True)
+class _Narrow:
+    """Batches of one prefix that are narrow.
+
+    Attributes:
+        prefix: Of their tasks.
+        tasks: Of the widest of them.
+        batches: How many.
+        blamed_s: Thread-seconds without a task while they ran, as far as more tasks of theirs would have filled them.
+        ran_s: Seconds in which one of them ran.
+    """
+
+    prefix: str
+    tasks: int
+    batches: int
+    blamed_s: float
+    ran_s: float
+
+
+@NARROW_STAGE.finds
+def narrow_stage(observation: Observation) -> Finding | None:
+    """The threads wait for a stage of few tasks, in a graph that has many elsewhere.
+
+    `lost_s`: while tasks of narrow stages ran, threads beyond the tasks of that stage that had no task, none waiting.
+    Stages that run at once share them according to the tasks of each that run.
+    """
+    if not observation.noteworthy(*WITHOUT_TASKS):
+        return None
+    found = _narrow(observation)
+    lost_s = sum(each.blamed_s for each in found)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    worst = max(found, key=lambda each: each.blamed_s)
+    wide, widest = _widest(observation)
+    threads = observation.threads
+    times = f" in each of {worst.batches:,} rounds" if worst.batches > 1 else ""
+    act = (
+        "cut its work into parts, and combine their results in a tree (`split_every=`), or let other work run beside it"
+        if worst.tasks == 1
+        else f"make at least {threads:,} tasks of it (`repartition`, `rechunk` or more items before it)"
+    )
+    more = f", which is the most of {plural(len(found), 'such stage')}" if len(found) > 1 else ""
+    return NARROW_STAGE.finding(
+        observation,
+        lost_s,
+        f"`{worst.prefix}` has {plural(worst.tasks, 'task')}{times} for {plural(threads, 'thread')}, and `{wide}` has "
+        f"{widest:,}: {percent(observation.share_of(worst.blamed_s))} of the worker time passed on threads without a "
+        f"task while it ran{more}.",
+        f"look at `{worst.prefix}`: {act}",
+        Evidence("tasks of the narrow stage", worst.tasks, f"table tasks, prefix {worst.prefix}"),
+        Evidence("tasks of the widest stage", widest, f"table tasks, prefix {wide}"),
+        Evidence("seconds in which the narrow stage ran", round(worst.ran_s, 3), f"table tasks, prefix {worst.prefix}"),
+        Evidence("share of the worker time lost to such stages", round(share, 3), "tasks and worker time"),
+        confidence=0.8,
+    )
+
+
+def _narrow(observation: Observation) -> list[_Narrow]:
+    attempts, found = observation.measured, levels.batches(observation)
+    size = found.size
+    _, widest = _widest(observation)
+    threads = observation.threads
+    if widest < WIDE * threads:
+        return []
+    few = (size < threads) & (min(widest, threads) >= WIDER * size) & ~_excused(observation)
+    chosen = few[found.batch]
+    tasks, size_of_task = found.task[chosen], size[found.batch[chosen]]
+    names, prefix = levels.prefixes(observation)
+    blamed = np.bincount(prefix[tasks], weights=_blamed_s(observation, tasks, size_of_task), minlength=len(names))
+    begins = found.first[:-1]
+    ran = np.maximum.reduceat(attempts.stop[found.task], begins) - np.minimum.reduceat(
+        attempts.start[found.task], begins
+    )
+    of_batch = prefix[found.task[begins]]
+    return [
+        _Narrow(names[each], int(size[own].max()), int(own.sum()), float(blamed[each]), float(ran[own].sum()))
+        for each in np.unique(of_batch[few]).tolist()
+        for own in (few & (of_batch == each),)
+    ]
+
+
+def _blamed_s(observation: Observation, tasks: Ints, sizes: Ints) -> Floats:
+    """Thread-seconds without a task that are put down to each of these attempts, in batches of such sizes.
+
+    Not those on which tasks of its own batch had ended sooner: with as many tasks as threads, they would have been idle
+    as well.
+    """
+    line, stop = levels.timeline(observation), observation.measured.stop
+    begin, busy = levels.occupied_from(observation), np.maximum(line.occupied, 1.0)
+    blamed = np.zeros(len(tasks))
+    for size in np.unique(sizes).tolist():
+        own = sizes == size
+        rate = np.minimum(line.unwanted, np.maximum(line.capacity - size, 0.0)) / busy
+        blamed[own] = line.between(rate, begin[tasks[own]], stop[tasks[own]])
+    return blamed
+
+
+def _widest(observation: Observation) -> tuple[str, int]:
+    """Prefix and size of the batch of most tasks."""
+    found = levels.batches(observation)
+    batch = int(found.size.argmax())
+    return observation.measured.prefix[int(found.tasks(batch)[0])], int(found.size[batch])
+
+
+def _excused(observation: Observation) -> Bools:
+    """Batches whose number of tasks is not that of a stage.
+
+    Their tasks wait for tasks of their own, need others of their prefix, are sent by a client that awaits each, or are
+    parts of a group that is wide all in all and that a client sends by and by.
+    """
+    attempts, found = observation.measured, levels.batches(observation)
+    count = len(found.size)
+    excused = np.zeros(count, dtype=bool)
+    excused[found.batch[sending(observation)[found.task]]] = True
+    batch = np.full(len(attempts.start), -1)
+    batch[found.task] = found.batch
+    attempt = np.full(len(observation.column("tasks", "start")), -1)
+    attempt[attempts.row] = np.arange(len(attempts.row))
+    edges = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
+    here, there = (attempt[rows] for rows in edges)
+    known = (here >= 0) & (there >= 0) & (batch[here] >= 0)
+    here, there = here[known], there[known]
+    fed = np.zeros(count, dtype=bool)
+    fed[batch[here]] = True
+    _, prefix = levels.prefixes(observation)
+    excused[batch[here[prefix[here] == prefix[there]]]] = True
+    begins = found.first[:-1]
+    if (sent := loop(observation)) is not None:
+        runnable = np.minimum.reduceat(attempts.runnable[found.task], begins)
+        excused |= (sent.begin <= runnable) & (runnable <= sent.end)
+    _, group = codes(attempts.group)
+    excused |= ~fed & (np.bincount(group)[group[found.task[begins]]] >= observation.threads)
+    return excused

@@ -1,0 +1,75 @@
+"""Causes that lie in what tasks wait for while they hold their thread: a thread that is busy need not compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalescope.analysis.summary import percent, plural
+from scalescope.diagnosis.causes.submission import submissions
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model.finding import Evidence, Finding
+
+REMEDIES = {
+    "Semaphore": "take as many leases as what it guards really bears; if that is few, give these tasks a resource "
+    "(`resources=`) with as many units, so that those that wait hold no thread",
+    "Lock": "lock less: guard only the lines that need it, with one lock per file or row, or return the values and let "
+    "one task join them",
+    "MultiLock": "lock less: guard only the lines that need it, or fewer names at once",
+    "Queue": "let the client submit a task for each item, instead of tasks that wait for items",
+    "Event": "pass the future of what sets it as an argument: the task then begins when that is done",
+    "Variable": "pass the future of what sets it as an argument: the task then begins when that is done",
+    "ActorFuture": "share the work among several actors, call the actor less often, or return the values and let one "
+    "task join them",
+    "Future": "pass futures on as arguments: the task then begins when their results are there",
+    "Client": "pass futures on as arguments: the task then begins when their results are there",
+}
+"""By the class that was waited for."""
+OTHERWISE = "let the task begin when what it waits for is there, or call `distributed.secede()` before it waits"
+
+WAITING_TASKS = TrialCause(
+    code="waiting-tasks",
+    title="Tasks wait and hold their threads",
+    needs="For a tenth of the worker time, tasks held their thread while they waited in a call of `distributed`: for a "
+    "lock, semaphore, queue, event, variable, actor or future.",
+    ruled_out_by="Tasks that sent graphs of their own and wait for these (nested-client); tasks that had seceded. What "
+    "waits elsewhere, such as for a database, is not seen, and counts as work.",
+    remedy="Let the task begin when what it waits for is there, or lift the limit",
+    link="https://distributed.dask.org/en/stable/task-launch.html",
+    parts=("busy",),
+    rules_out=("straggler", "skewed-tasks", "slow-worker", "sequential-graph", "uneven-waves"),
+)
+
+
+@WAITING_TASKS.finds
+def waiting_tasks(observation: Observation) -> Finding | None:
+    """Tasks that wait for each other, or for what is not there yet, while they hold their thread.
+
+    `lost_s`: what they waited in calls of `distributed`, by the clock of their workers.
+    """
+    waits = [wait for _, wait in observation.events("waits")]
+    if len(submissions(observation).nested_at):  # they wait for tasks of their own
+        waits = [wait for wait in waits if _waited_for(wait) not in ("Client", "Future")]
+    lost_s = sum(float(wait["seconds"]) for wait in waits)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    worst = max(waits, key=lambda wait: float(wait["seconds"]))
+    where = f" at {worst['where']}" if worst["where"] else ""
+    tasks = sum(int(wait["tasks"]) for wait in waits if wait["prefix"] == worst["prefix"])
+    return WAITING_TASKS.finding(
+        observation,
+        lost_s,
+        f"`{worst['prefix']}` waited in `{worst['what'].replace('.__enter__', '')}`{where}: {percent(share)} of the "
+        f"worker time passed in {plural(tasks, 'task')} that held a thread and waited.",
+        REMEDIES.get(_waited_for(worst), OTHERWISE),
+        Evidence("thread-seconds waited", round(lost_s, 3), "table events, topic waits"),
+        Evidence("of these at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
+        Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
+        confidence=0.9,
+    )
+
+
+def _waited_for(wait: Mapping[str, Any]) -> str:
+    """The class that was waited for."""
+    return str(wait["what"]).partition(".")[0]

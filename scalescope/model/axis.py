@@ -1,0 +1,79 @@
+"""The values of an axis, as people write them: a list, a single value, or text such as `1..8,16`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+
+from scalescope.errors import InvalidField
+from scalescope.model import fields
+from scalescope.model.fields import Scalar
+
+RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\d+))?")
+MAX_RANGE = 100_000
+WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
+
+
+def value(text: str) -> Scalar:
+    """A number, true, false or null where the text is one, and otherwise the text itself."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def read(where: str, text: str) -> list[Scalar]:
+    """Read `1,2,4`, `1..8` and `50..300:50`, mixed with commas; a range includes its end.
+
+    Args:
+        where: How the user wrote the name.
+        text: What was written.
+
+    Raises:
+        InvalidField: Not of that form.
+    """
+    return [each for part in text.split(",") for each in _part(where, text, part.strip())]
+
+
+def values(where: str, given: object) -> list[Scalar]:
+    """The values of an axis, checked; texts in a list can be ranges and are otherwise taken as they are.
+
+    Args:
+        where: Name of the axis in errors.
+        given: A list, one value, or text as `read` takes it.
+
+    Raises:
+        InvalidField: It is none of these, or a value is not allowed.
+    """
+    if isinstance(given, str):
+        return read(where, given)
+    if not isinstance(given, list | tuple):
+        return [fields.scalar(where, given)]
+    return list(chain.from_iterable(_item(f"{where}[{i}]", each) for i, each in enumerate(given)))
+
+
+def _item(where: str, given: object) -> Iterable[Scalar]:
+    if isinstance(given, str) and RANGE.fullmatch(given):
+        return read(where, given)
+    return [fields.scalar(where, given)]
+
+
+def _part(where: str, text: str, part: str) -> Iterable[Scalar]:
+    if not part:
+        raise InvalidField(where, text, "VALUE,VALUE,... or FIRST..LAST or FIRST..LAST:STEP")
+    if ".." not in part:
+        return [value(part)]
+    match = RANGE.fullmatch(part)
+    if not match:
+        raise InvalidField(where, text, "a range FIRST..LAST or FIRST..LAST:STEP of whole numbers")
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if last < first or step < 1:
+        raise InvalidField(where, text, "a range that goes up, with a step of at least 1")
+    if (last - first) // step >= MAX_RANGE:
+        raise InvalidField(where, text, f"at most {MAX_RANGE} values")
+    return range(first, last + 1, step)

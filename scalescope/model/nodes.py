@@ -1,0 +1,21 @@
+"""What labels say of a node of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+SPOT = {
+    "cloud.google.com/gke-spot": "true",
+    "cloud.google.com/gke-provisioning": "spot",
+    "cloud.google.com/gke-preemptible": "true",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "karpenter.sh/capacity-type": "spot",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+}
+"""Labels by which clouds mark nodes that they may take away."""
+
+
+def is_spot(labels: Mapping[str, str]) -> bool:
+    """Whether a cloud may take a node with these labels away."""
+    return any(labels.get(name) == value for name, value in SPOT.items())

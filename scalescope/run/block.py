@@ -1,0 +1,316 @@
+"""A block of code on a cluster that somebody else made: recorded, measured and judged like a trial of a sweep."""
+
+from __future__ import annotations
+
+import html
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import distributed
+
+from scalescope.capture.asked import line_of_user, noted
+from scalescope.capture.client import ClientWatch
+from scalescope.capture.host import HostLoad, packages
+from scalescope.capture.recording import Capture
+from scalescope.diagnosis import verdict
+from scalescope.driver.attempt import Attempt, describe, judge
+from scalescope.errors import UsageError
+from scalescope.model import spool
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.finding import Finding, Verdict
+from scalescope.model.metrics import PARTS, Metrics
+from scalescope.model.sweep import PlannedTrial, Point, Sweep
+from scalescope.model.trial import Trial
+from scalescope.report import html as page
+from scalescope.report import rows, terminal
+from scalescope.report.html import theme
+from scalescope.report.screen import Screen
+from scalescope.run.trials import judged
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+if TYPE_CHECKING:
+    import pandas
+
+CONNECT_TIMEOUT_S = 10.0
+WIDTH = 100
+ONE_RUN = (
+    "One run cannot say whether its work grows with the workers, or where it stops scaling: "
+    "`scalescope sweep -w FILE.py:FUNCTION -a workers=1,2,4,8` does."
+)
+_recorded: set[str] = set()
+"""Addresses of the schedulers on which a block of this process is being recorded."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is known once the block has been left."""
+
+    run: SweepRun
+    tables: Mapping[str, Any]
+
+    @property
+    def trial(self) -> Trial:
+        return self.run.trials[0]
+
+
+class Diagnosis:
+    """What a block did, and why it was not faster; to be asked for when the block has been left."""
+
+    def __init__(self) -> None:
+        self._found: _Found | None = None
+
+    @property
+    def _known(self) -> _Found:
+        if self._found is None:
+            raise UsageError("the block is not over", next_step="ask after the `with` statement")
+        return self._found
+
+    @property
+    def verdict(self) -> str:
+        """What is wrong, why, and the remedy, in one line."""
+        return self._judgement.line
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All causes found, worst first."""
+        return self._judgement.findings
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What was measured; None where no task was recorded, or the block raised."""
+        return self._known.trial.metrics
+
+    @property
+    def trial(self) -> Trial:
+        """The block as a trial: its state, the reason where it is not valid, metrics, facts, warnings."""
+        return self._known.trial
+
+    @property
+    def tasks(self) -> pandas.DataFrame:
+        """A row for each attempt at a task; columns and units are those of the table `tasks` (docs/metrics.md).
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise UsageError("A table of tasks needs pandas", next_step="pip install pandas") from error
+        return pandas.DataFrame({name: list(values) for name, values in self._known.tables.get("tasks", {}).items()})
+
+    def report(self, path: str) -> str:
+        """Write an HTML file that needs nothing else; returns its path.
+
+        Raises:
+            UsageError: The extra for reports is not installed.
+            StoreError: The file cannot be written.
+        """
+        found = self._known
+        return page.write(path, found.run, lambda trial: found.tables)
+
+    def save(self, store: str = "") -> str:
+        """Keep it in a store (empty: the default one); returns the id by which `scalescope show` and `report` know it.
+
+        Raises:
+            StoreError: The store refuses.
+        """
+        found, trial = self._known, self._known.trial
+        with Store.open(store) as kept:
+            plan = [PlannedTrial(0, trial.point, 0)]
+            run = kept.begin(found.run.sweep, plan, workload_version=1, fresh=True, facts=found.run.facts)
+            kept.save(run.id, trial, found.tables)
+            kept.finish(run.id, RunState.COMPLETE, self._judgement)
+        return run.id
+
+    def __str__(self) -> str:
+        found = self._known
+        console = Screen(width=WIDTH, color_system=None)
+        with console.capture() as captured:
+            console.print(terminal.render(found.run.sweep, found.run.trials, self._judgement, width=WIDTH))
+        return f"{captured.get()}\n{ONE_RUN}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, a bar of the worker time, and the other findings."""
+        seconds = self.metrics.worker_time_s if self.metrics else {}
+        whole = sum(seconds.values()) or 1.0
+        shown = {name: share for name in PARTS if (share := seconds.get(name, 0.0) / whole) >= 0.005}
+        bar = "".join(
+            f'<span style="display:inline-block;height:1.2em;width:{100 * share:.2f}%;background:{theme.LIGHT[name]}" '
+            f'title="{html.escape(PARTS[name].title)}: {100 * share:.0f} %"></span>'
+            for name, share in shown.items()
+        )
+        legend = ", ".join(f"{html.escape(PARTS[name].title)} {100 * share:.0f} %" for name, share in shown.items())
+        others = "".join(
+            f"<li>{html.escape(f'{finding.severity.word}: {finding.line}')}</li>" for finding in self.findings[1:]
+        )
+        whole_s = rows.seconds(sum(seconds.values()))
+        return (
+            f"<div><p><strong>{html.escape(self.verdict)}</strong></p>"
+            f'<div style="white-space:nowrap;width:100%">{bar}</div>'
+            f"<p>Worker time, {whole_s} thread-seconds: {legend or 'nothing was measured'}.</p><ul>{others}</ul></div>"
+        )
+
+    @property
+    def _judgement(self) -> Verdict:
+        judgement = self._known.run.verdict
+        assert judgement is not None
+        return judgement
+
+
+@contextmanager
+def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
+    """Record what a cluster does while the body runs, and say what is wrong, and why.
+
+    It installs a recorder on the scheduler and its workers, by a client of its own, and removes it at the end; nothing
+    else is changed. Any deployment will do. An exception of the body goes on, after what was recorded is judged. The
+    verdict is printed.
+
+    Args:
+        client: Connected to the cluster, whose scheduler must run distributed 2023.5 or later.
+        name: What the block is called; by default the line where it begins.
+
+    Raises:
+        UsageError: The client is asynchronous or closed, the cluster has no workers, or is being recorded already.
+        CaptureError: The recorder could not be installed.
+    """
+    caller = sys._getframe(2)
+    own = SimpleNamespace(__code__=caller.f_code)
+    watch = ClientWatch(own)  # type: ignore[arg-type]  # its code is all that is used
+    with observed(client, name or line_of_user(caller) or "a block", watch) as found:
+        yield found
+
+
+@contextmanager
+def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -> Iterator[Diagnosis]:
+    """As `diagnose`, which has its thread watched; without a watch the client is elsewhere, and nothing is printed.
+
+    Raises:
+        UsageError: As for `diagnose`.
+        CaptureError: Likewise.
+    """
+    address = _checked(client)
+    found, attempt = Diagnosis(), Attempt()
+    _recorded.add(address)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="scalescope-block-") as folder,
+            distributed.Client(
+                address, security=client.security, set_as_default=False, timeout=CONNECT_TIMEOUT_S
+            ) as observer,
+            closing(Capture(observer, settle_s=0.0)) as capture,
+        ):
+            threads, spools = dict(observer.nthreads()), Path(folder)
+            began, clock = datetime.now(UTC), time.monotonic()
+            load = HostLoad()
+            try:
+                with (
+                    capture.trial(spools / "tasks.spool") as recording,
+                    load,
+                    noted(()) as asked,
+                    watch or nullcontext(),
+                ):
+                    yield found
+                attempt.elapsed_s = watch.ended - watch.began if watch else time.monotonic() - clock
+            except BaseException as error:
+                attempt.error = describe(error)
+                attempt.raised = f"the block raised {attempt.error['message']}"
+                raise
+            finally:
+                if watch:
+                    with (spools / "client.spool").open("wb") as stream:
+                        spool.write_chunk(stream, "client", watch.columns(recording.ahead_s))
+                attempt.missing = "" if recording.complete else recording.reason
+                attempt.warnings += recording.warnings
+                attempt.facts = {
+                    "asked": [each.to_mapping() for each in asked],
+                    "cluster": {"kind": _kind(client), "address": address},
+                    **({"host": {"load": load.load.to_mapping()}} if load.load and _is_here(client) else {}),
+                    "packages": packages(),
+                    "error": attempt.error,
+                }
+                found._found = _judged(attempt, name, address, threads, began, spools)
+                if watch:
+                    print(found.verdict)
+    finally:
+        _recorded.discard(address)
+
+
+# ------------------------------------------------------------------ parts
+
+
+def _checked(client: distributed.Client) -> str:
+    """The address of its scheduler.
+
+    Raises:
+        UsageError: A block cannot be recorded there.
+    """
+    if client.asynchronous:
+        raise UsageError(
+            "A block cannot be recorded through an asynchronous client",
+            next_step="run it in a thread of its own, with `distributed.Client(address)`",
+        )
+    if client.status != "running":
+        raise UsageError(f"The client is {client.status}", next_step="connect it before the block begins")
+    if not client.nthreads():
+        raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
+    address = str(client.scheduler.address)
+    if address in _recorded:
+        raise UsageError(
+            "This cluster is being recorded for another block",
+            where=address,
+            next_step="record the outer one, or one after the other",
+        )
+    return address
+
+
+def _judged(
+    attempt: Attempt, name: str, address: str, threads: Mapping[str, int], began: datetime, spools: Path
+) -> _Found:
+    each = math.ceil(sum(threads.values()) / len(threads))
+    if len(set(threads.values())) > 1:
+        attempt.warnings.append(f"workers have different numbers of threads; they are taken to have {each} each")
+    point = Point(len(threads), each)
+    state, reason = judge(attempt)
+    trial = Trial(
+        key=PlannedTrial(0, point, 0).key,
+        point=point,
+        repeat=0,
+        warmup=False,
+        state=state,
+        reason=reason,
+        started_at=began.isoformat(timespec="seconds"),
+        real_s=(datetime.now(UTC) - began).total_seconds(),
+        facts={fact: value for fact, value in attempt.facts.items() if value is not None},
+        warnings=tuple(attempt.warnings),
+    )
+    trial, tables = judged(trial, spools, attempt.elapsed_s)
+    trial = replace(trial, records="in memory")
+    cluster = cluster_spec({"kind": "scheduler", "address": _plain(address)})
+    sweep = Sweep(name, cluster, points=({"workers": len(threads)},))
+    facts = {"packages": attempt.facts["packages"]}
+    run = SweepRun("block", sweep, 1, RunState.COMPLETE, 1, (trial,), verdict.diagnose(sweep, [trial]), facts=facts)
+    return _Found(run, tables)
+
+
+def _plain(address: str) -> str:
+    """An address as the specification of a running scheduler takes it; one in this process has none for others."""
+    return "inproc:0" if address.startswith("inproc") else address
+
+
+def _kind(client: distributed.Client) -> str:
+    return type(client.cluster).__name__ if client.cluster is not None else "running scheduler"
+
+
+def _is_here(client: distributed.Client) -> bool:
+    """Whether all workers are of this process, or children of it: what the host does besides is done by others."""
+    return isinstance(client.cluster, distributed.LocalCluster)

@@ -1,0 +1,58 @@
+"""Options of sbatch that users add, and those among them that would part a job from whoever watches it."""
+
+from __future__ import annotations
+
+import shlex
+
+LOST = frozenset(
+    [
+        "array",
+        "clusters",
+        "comment",
+        "error",
+        "help",
+        "job-name",
+        "output",
+        "parsable",
+        "requeue",
+        "test-only",
+        "usage",
+        "version",
+        "wait",
+        "wrap",
+    ]
+)
+"""Long options that we set ourselves, that make other jobs than the one that is waited for, or none."""
+
+_SHORT = {"a": "array", "e": "error", "h": "help", "J": "job-name", "M": "clusters", "o": "output"} | {
+    "V": "version",
+    "W": "wait",
+}
+_FLAGS = frozenset("hHIkOQsuvVW")
+"""Short options that can stand without a value: what is written right after one is a further option, or part of it."""
+
+
+def objection(line: str, *more: str) -> str:
+    """Why a line cannot be added to a job's options; empty where it can.
+
+    Args:
+        line: As the user wrote it, such as `--nice=5` or `-w n1`.
+        more: Further long options that are not allowed.
+    """
+    try:
+        option, *values = shlex.split(line) or [""]
+    except ValueError as error:
+        return f"it cannot be read: {error}"
+    if not option.startswith("-") or option in ("-", "--") or "\n" in line:
+        return "it is no option of sbatch: each begins with a dash, one per line"
+    name = option[2:].partition("=")[0] if option.startswith("--") else _SHORT.get(option[1], "")
+    # sbatch takes the beginning of a name for the whole.
+    if name and any(lost.startswith(name) for lost in LOST.union(more)):
+        return "we set it ourselves, or could not follow the job"
+    if option.startswith("--") and values:
+        return "write one option per line, and its value after an equals sign"
+    if not option.startswith("--") and option[1] in _FLAGS and (option[2:] or values):
+        return "write one option per line, and none right after another"
+    if len(values) > (len(option) == 2) or any(value.startswith("-") for value in values):
+        return "write one option per line, and a value with blanks in quotes"
+    return ""

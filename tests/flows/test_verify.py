@@ -1,0 +1,118 @@
+"""Remedies that a run carries out itself, on the simulated cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.requests import asked
+
+from scalescope.model.finding import Finding, Gain, Severity, Verdict
+from scalescope.run import request
+from scalescope.run.sweep import run_sweep
+from scalescope.store.store import Store, SweepRun
+
+FEW = """
+import time
+import dask.bag
+
+def nap(number):
+    time.sleep(1)
+    return number
+
+def run(client):
+    return dask.bag.from_sequence(range(40), npartitions=2).map(nap).sum().compute()
+"""
+
+
+def swept(address: str, **given: Any) -> SweepRun:
+    result = run_sweep({"store": address, **given})
+    with Store.open(address) as store:
+        return store.run(result.run_id)
+
+
+def few(point: str, change: dict[str, Any]) -> Verdict:
+    gain = Gain(2.0, 1.0, change)
+    return Verdict.of([Finding("too-few-partitions", Severity.HIGH, "Slow.", "Do better", points=(point,), gain=gain)])
+
+
+def gain_of(run: SweepRun, code: str) -> Gain:
+    assert run.verdict is not None
+    [finding] = [each for each in run.verdict.findings if each.code == code]
+    assert finding.gain is not None
+    return finding.gain
+
+
+def test_a_line_of_the_users_own_code_makes_more_partitions(address: str, tmp_path: Path) -> None:
+    job = tmp_path / "few.py"
+    job.write_text(FEW)
+    given = {"workload": f"{job}:run", "axes": {"workers": [2, 8]}}
+    gain = gain_of(swept(address, **given), "too-few-partitions")
+    assert gain.measured_s is None
+    assert gain.now_s == pytest.approx(20, rel=0.05)
+    assert gain.predicted_s == pytest.approx(5, rel=0.05)
+    run = swept(address, **given, verify=True)
+    gain = gain_of(run, "too-few-partitions")
+    assert gain.change == {"scalescope.npartitions": 8}
+    assert gain.measured_s == pytest.approx(gain.predicted_s, rel=0.1)
+    assert run.verdict is not None
+    assert run.verdict.line.endswith(f"({gain}).")
+    assert str(gain).startswith("predicted 5")
+    assert "; measured 5." in str(gain)
+    assert run.planned == len(run.trials) == 3
+
+
+def test_a_stopped_run_comes_to_the_same_remedy(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "diagnose", lambda sweep, trials: few(trials[0].point.id, {"npartitions": 300}))
+    given = {"workload": "bag-map", "axes": {"workers": [300]}, "repeats": 2, "verify": True}
+    fake.script = {3: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        swept(address, **given)
+    run = swept(address, **given)
+    assert [trial.point.params["npartitions"] for trial in run.trials] == [None, None, 300, 300]
+    assert len(fake.begun) == 5  # the one that was stopped is run again, and no other
+
+
+def test_what_a_point_of_the_sweep_shows_is_not_run_again(address: str) -> None:
+    given = {"workload": "bag-map", "params": {"items": 300, "seconds": 1}}
+    run = swept(address, **given, axes={"workers": [300], "npartitions": [None, 300]}, verify=True)
+    assert run.planned == 2
+    gain = gain_of(run, "too-few-partitions")
+    assert gain.measured_s == pytest.approx(gain.predicted_s, rel=0.4)  # to hand out 300 tasks takes its time, too
+
+
+def test_a_remedy_that_cannot_be_run_here_is_said(
+    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = swept(address, workload="futures-map", axes={"workers": [2]}, params={"items": 2})
+    trial = run.trials[0]
+    monkeypatch.setattr(request, "diagnose", lambda sweep, trials: few(trial.point.id, {"workers": 10**9}))
+    asked_for = asked({"workload": "futures-map", "axes": {"workers": [2]}}, store=address, verify=True)
+    assert asked_for.grow is not None
+    assert asked_for.grow([trial]) == []
+    assert "this cannot be run here: point.workers" in caplog.text
+
+
+# ------------------------------------------------------------------ experiments
+
+
+def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str, tmp_path: Path) -> None:
+    job = tmp_path / "few.py"
+    job.write_text(FEW.replace("sleep(1)", "sleep(0.2)"))
+    given = {"workload": f"{job}:run", "cluster": "local", "axes": {"workers": [4]}, "explain": True}
+    run = swept(address, **given)
+    assert sorted((each.point.cluster, each.point.workers) for each in run.trials) == [
+        ("", 1),
+        ("", 2),
+        ("", 4),
+        ("", 4),
+        ("simulated", 4),
+    ]
+    assert run.verdict is not None
+    [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
+    assert "graph, client and scheduler explain the time, and the machine does not" in said
+    assert "2 workers took" in said
+    assert "1 worker took" in said
+    assert "4 partitions instead of 2" in said
+    assert run.verdict.findings[0].code == "too-few-partitions"

@@ -1,0 +1,164 @@
+"""Blocks of code on clusters that the user made: real ones of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+
+import scalescope
+from scalescope.cli import main as cli
+from scalescope.errors import UsageError
+from scalescope.model.trial import TrialState
+
+
+def nap(number: int, seconds: float = 0.1) -> int:
+    time.sleep(seconds)
+    return number
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as made:
+        yield made
+
+
+def left_on(client: Client) -> tuple[Any, ...]:
+    """What a recorder would leave."""
+
+    def scheduler(dask_scheduler: Any) -> tuple[Any, ...]:
+        own = dask_scheduler
+        handlers = {name: repr(handler) for name, handler in own.stream_handlers.items()}
+        return sorted(own.plugins), sorted(own.handlers), sorted(own.worker_plugins), handlers, len(own.clients)
+
+    return client.run_on_scheduler(scheduler), client.run(lambda dask_worker: sorted(dask_worker.plugins))
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_a_block_is_measured_and_judged_and_nothing_is_left(
+    client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = left_on(client)
+    with scalescope.diagnose(client) as found:
+        with pytest.raises(UsageError, match="not over"):
+            _ = found.verdict
+        for number in range(10):
+            client.submit(nap, number, pure=False).result()
+    assert left_on(client) == before
+    assert found.findings[0].code == "results-awaited-in-loop"
+    assert found.findings[0].gain is not None
+    assert found.verdict in capsys.readouterr().out
+    assert found.trial.state is TrialState.VALID
+    assert found.metrics is not None
+    assert (found.metrics.tasks, found.metrics.workers_used) == (10, 2)
+    assert len(found.tasks) == 10
+    assert set(found.tasks["prefix"]) == {"nap"}
+    assert "One run cannot say" in str(found)
+    pytest.importorskip("bokeh")
+    assert "each only after the result" in Path(found.report(str(tmp_path / "report.html"))).read_text()
+
+
+def test_it_is_kept_and_shown_like_a_run(client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with scalescope.diagnose(client, "the morning's job") as found:
+        client.gather(client.map(nap, range(20), pure=False))
+    run = found.save(str(tmp_path / "store.db"))
+    capsys.readouterr()
+    assert cli.run(["show", run, "--store", str(tmp_path / "store.db")]) == 0
+    assert "No fault found" in capsys.readouterr().out
+    assert cli.run(["show", "--list", "--store", str(tmp_path / "store.db")]) == 0
+    assert "the morning's job" in capsys.readouterr().out
+
+
+def test_one_block_after_another_and_the_line_where_it_began(client: Client) -> None:
+    for _ in range(2):
+        with scalescope.diagnose(client) as found:
+            client.submit(nap, 1, pure=False).result()
+        assert found.metrics is not None
+        assert found.metrics.tasks == 1
+    shown = found._repr_html_()
+    assert "thread-seconds" in shown
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_an_error_of_the_block_goes_on_and_is_kept(client: Client) -> None:
+    with pytest.raises(ZeroDivisionError), scalescope.diagnose(client) as found:  # noqa: PT012
+        client.gather(client.map(nap, range(4), pure=False))
+        1 / 0  # noqa: B018
+    assert found.trial.state is TrialState.FAILED
+    assert "the block raised ZeroDivisionError" in found.trial.reason
+    assert len(found.tasks) == 4
+
+
+def test_what_tasks_are_called_is_no_code_of_the_page(client: Client) -> None:
+    with scalescope.diagnose(client, "<script>alert(1)</script>") as found:
+        for number in range(6):
+            client.submit(nap, number, key=f"<img src=x onerror=alert({number})>").result()
+    assert "<img" not in found._repr_html_()
+    assert "<script" not in found._repr_html_()
+
+
+def test_a_client_that_is_closed_in_the_block(cluster: LocalCluster) -> None:
+    with Client(cluster, set_as_default=False) as client, scalescope.diagnose(client) as found:
+        client.gather(client.map(nap, range(4), pure=False))
+        client.close()
+    assert found.metrics is not None
+    assert found.metrics.tasks == 4
+
+
+def test_a_cluster_that_is_closed_in_the_block() -> None:
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        client = Client(cluster, set_as_default=False)
+        with scalescope.diagnose(client) as found:
+            client.submit(nap, 1).result()
+            client.close()
+            cluster.close()
+    assert found.trial.state is TrialState.INVALID
+    assert "the scheduler's recorder did not answer 'finish'" in found.trial.reason
+
+
+def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: LocalCluster) -> None:
+    with scalescope.diagnose(client) as outer:
+        with pytest.raises(UsageError, match="another block"), scalescope.diagnose(client):
+            pass
+        client.submit(nap, 1, pure=False).result()
+    assert outer.metrics is not None
+    with Client(cluster, set_as_default=False) as closed:
+        pass
+    with pytest.raises(UsageError, match="is closed"), scalescope.diagnose(closed):
+        pass
+
+    async def asynchronous() -> None:
+        async with Client(cluster.scheduler_address, asynchronous=True, set_as_default=False) as other:
+            with pytest.raises(UsageError, match="asynchronous"), scalescope.diagnose(other):
+                pass
+
+    asyncio.run(asynchronous())
+
+
+def test_a_block_that_does_nothing_is_no_result(client: Client) -> None:
+    with scalescope.diagnose(client) as found:
+        pass
+    assert found.trial.state is TrialState.INVALID
+    assert found.findings[0].code == "nothing-measured"
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    code = "import sys, scalescope; sys.exit(any(name in sys.modules for name in ('distributed', 'sqlalchemy')))"
+    assert subprocess.call([sys.executable, "-c", code]) == 0

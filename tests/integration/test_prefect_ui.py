@@ -1,0 +1,387 @@
+"""Prefect's UI in a real browser, with our deployments, a real server and a real worker.
+
+With SCALESCOPE_SCREENSHOTS naming a folder, a picture of every step is kept there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from support.browser import chromium
+from support.prefect_ui import Ui
+from support.site import DEPLOY, PATIENCE_S, POOL, WORKER, Site, drivers, wait_for
+
+pytestmark = pytest.mark.quiet
+
+SCREENSHOTS = "SCALESCOPE_SCREENSHOTS"
+CAUSE = "8 workers asked for, 1 used: Apache Beam puts 128 items in a partition, so 8 items are 1 partition."
+ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+SMALL = {"Axes": {"workers": [1, 2]}, "Workload parameters": {"items": 4}}
+
+
+@dataclass
+class Place:
+    """A server with our deployments, a worker of its pool, a browser, and a web server for reports.
+
+    Attributes:
+        ui: The browser.
+        api: A client of the server.
+        worker: Its process.
+    """
+
+    ui: Ui
+    api: httpx.Client
+    worker: psutil.Process
+
+    def get(self, path: str) -> Any:
+        return self.api.get(path).raise_for_status().json()
+
+    def find(self, kind: str, **filters: Any) -> Any:
+        return self.api.post(f"{kind}/filter", json=filters).raise_for_status().json()
+
+    def form(self) -> None:
+        """Open the form for a run, and wait for its defaults."""
+        self.ui.open(f"v2/{self.page}/run")
+        self.ui.see("futures-map", '"workers"', '"items"')
+
+    @property
+    def page(self) -> str:
+        """Address of the deployment."""
+        found = self.get("deployments/name/scale-sweep/scale-sweep")["id"]
+        return f"deployments/deployment/{found}"
+
+    def submit(self) -> str:
+        """Submit the form, and open the page of the run that this makes; its id.
+
+        V2 does nothing at a first press after something was typed that it had refused, nor where the server says 503;
+        people press again.
+        """
+        before = set(self.made())
+        deadline = time.monotonic() + PATIENCE_S
+        made = None
+        while not made:
+            assert time.monotonic() < deadline, f"no run was made\n{self.ui.text[-3000:]}"
+            self.ui.press("Submit")
+            made = self.ui.wait(lambda: set(self.made()) - before, "the run", 10, needed=False)
+        [run] = made
+        self.ui.open(f"v2/runs/flow-run/{run}")
+        return str(run)
+
+    def made(self) -> list[str]:
+        """Ids of the runs that no schedule has made."""
+        return [each["id"] for each in self.find("flow_runs") if not each["auto_scheduled"]]
+
+    def run(self, id: str) -> Any:
+        return self.get(f"flow_runs/{id}")
+
+    def ended(self, id: str, kind: str = "COMPLETED") -> Any:
+        """The run, once it has ended and its page says so."""
+        wait_for(lambda: self.run(id)["state"]["type"] in ENDED, f"the run {id} has not ended")
+        run = self.run(id)
+        assert run["state"]["type"] == kind, run["state"]
+        self.ui.open(f"v2/runs/flow-run/{id}")
+        self.ui.see(run["state"]["name"], "submitted to infrastructure")
+        return run
+
+    def logged(self, id: str) -> list[str]:
+        found = self.find("logs", logs={"flow_run_id": {"any_": [id]}}, sort="TIMESTAMP_ASC", limit=200)
+        return [each["message"] for each in found]
+
+
+def fill(ui: Ui, values: Mapping[str, Any]) -> None:
+    """Type into the fields with these labels."""
+    for label, value in values.items():
+        ui.fill(label, value if isinstance(value, str) else json.dumps(value))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("ui")
+    pictures = Path(os.environ.get(SCREENSHOTS) or folder)
+    pictures.mkdir(parents=True, exist_ok=True)
+    site = Site(folder, PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS="1")
+    address = f"http://127.0.0.1:{site.port}"
+    with (
+        chromium(missing, folder / "chromium", "--window-size=1300,1500") as driver,
+        httpx.Client(base_url=f"{address}/api", timeout=30) as api,
+        closing(site),
+    ):
+        site.start_server()
+        for command in ("prefect block register -m scalescope_blocks", POOL, DEPLOY):
+            site.give(command)
+        site.serve()
+        yield Place(Ui(driver, address, pictures), api, site.stay(WORKER))
+
+
+# ------------------------------------------------------------------ a sweep, from the form to its verdict
+
+
+@pytest.fixture(scope="module")
+def sweep(place: Place) -> str:
+    """Id of the run of a form that was filled in, which has ended."""
+    place.form()
+    place.ui.choose("Workload", "beam-pardo")
+    place.ui.choose("Cluster", "simulated")
+    axes = {"workers": [1, 2, 4, 6, 8], "items_per_worker": [1]}
+    fill(place.ui, {"Axes": axes, "Workload parameters": {"seconds": 1, "stages": 2}, "Report file": "report.html"})
+    place.ui.picture("form")
+    return place.submit()
+
+
+def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: Place, sweep: str) -> None:
+    place.ui.see("Running")
+    place.ui.picture("running")
+    place.ui.see("Finding: ")  # without a reload
+    run = place.ended(sweep)
+    place.ui.picture("ended")
+    given = run["parameters"]
+    assert given["workload"] == "beam-pardo"
+    assert given["cluster"] == "simulated"
+    assert given["axes"] == {"workers": [1, 2, 4, 6, 8], "items_per_worker": [1]}
+    assert {"workload:beam-pardo", "cluster:simulated", "scalescope"} <= set(run["tags"])
+    assert CAUSE in run["state"]["message"]
+
+
+def test_a_run_is_named_after_workload_axes_and_cluster(place: Place, sweep: str) -> None:
+    name = place.ended(sweep)["name"]
+    place.ui.see(name)
+    assert name == "beam-pardo on simulated: workers 1..8, items_per_worker 1"
+
+
+def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
+    place.ended(sweep)
+    place.ui.press("Logs", on="tab")
+    place.ui.wait(lambda: place.ui.find("//*[@aria-label='log sort order']"), "the order of the log")[0].click()
+    place.ui.press("Newest to oldest", on="option")
+    [log] = place.ui.wait(lambda: place.ui.find("//*[@role='log'][contains(., 'Finished in state')]"), "the log")
+    place.ui.picture("log")
+    assert CAUSE in log.text[:1000]
+
+
+def test_the_artifact_is_a_page_with_verdict_and_table(place: Place, sweep: str) -> None:
+    place.ended(sweep)
+    open_artifact(place, sweep)
+    place.ui.see("best possible s", "Worker time at 8 workers", "Cluster: simulated, virtual clock.")
+    place.ui.picture("artifact")
+    assert place.ui.text.count(CAUSE) >= 2  # above the page and on it
+    assert place.ui.text.count("--dask_npartitions=<number of items>") >= 2  # not taken for an element of HTML
+
+
+def artifacts(place: Place, run: str) -> Any:
+    return place.find("artifacts", artifacts={"flow_run_id": {"any_": [run]}, "type": {"any_": ["markdown"]}})
+
+
+def open_artifact(place: Place, run: str) -> None:
+    """From a run's page, by its cards."""
+    [made] = artifacts(place, run)
+    place.ui.press("Artifacts", on="tab")
+    place.ui.picture("artifacts")
+    place.ui.press(made["key"], on="*")
+    place.ui.press(made["id"][:8])
+
+
+def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> None:
+    place.ended(sweep)
+    open_artifact(place, sweep)
+    place.ui.see(CAUSE)
+    links = place.ui.wait(lambda: place.ui.find("//a[contains(@href, 'report')]"), "the link")
+    assert len(links) == 1
+    before = place.ui.driver.current_window_handle
+    links[0].click()
+    place.ui.driver.switch_to.window(place.ui.driver.window_handles[-1])
+    place.ui.see("What ran")
+    place.ui.wait(
+        lambda: place.ui.driver.execute_script("return document.querySelectorAll('.chart .bk-Figure').length"),
+        "a chart",
+    )
+    place.ui.picture("report")
+    if place.ui.driver.current_window_handle != before:
+        place.ui.driver.close()
+        place.ui.driver.switch_to.window(before)
+
+
+def test_a_copied_run_has_not_the_tags_that_we_gave_to_the_first(place: Place, sweep: str) -> None:
+    place.ended(sweep)
+    place.ui.menu("Copy to new run")
+    place.ui.field("Axes")
+    place.ui.fill("Workload parameters", json.dumps({"seconds": 1, "stages": 1}))
+    copy = place.ended(place.submit())
+    place.ui.picture("copy")
+    tags = [[tag for tag in run["tags"] if tag.startswith(("sweep:", "run:"))] for run in (place.run(sweep), copy)]
+    assert len(tags[0]) == len(tags[1])
+    assert set(tags[0]).isdisjoint(tags[1])
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_a_number_out_of_bounds_is_refused_in_words_and_nothing_runs(place: Place) -> None:
+    before = len(place.find("flow_runs"))
+    place.form()
+    place.ui.fill("Repeats", "0")
+    place.ui.press("Submit")
+    said = place.ui.wait(lambda: place.ui.field("Repeats").get_property("validationMessage"), "a refusal")
+    assert said == "Value must be greater than or equal to 1."
+    place.ui.picture("refused")
+    assert place.ui.driver.current_url.endswith("/run")
+    assert len(place.find("flow_runs")) == before
+
+
+def test_an_axis_that_cannot_be_is_refused_in_words_and_nothing_runs(place: Place) -> None:
+    before = len(place.find("flow_runs"))
+    place.form()
+    fill(place.ui, {"Axes": {"workers": 0}})
+    place.ui.press("Submit")
+    place.ui.see("less than the minimum of 1")
+    place.ui.picture("refused-axis")
+    assert len(place.find("flow_runs")) == before
+
+
+# ------------------------------------------------------------------ cancelled, and retried
+
+
+@pytest.fixture(scope="module")
+def cancelled(place: Place) -> str:
+    """Id of a run on worker processes that was cancelled after its second trial.
+
+    In one of its trials, which are long: a signal that meets Prefect's own code between two steps leaves a Crashed one.
+    """
+    place.form()
+    place.ui.choose("Cluster", "local")
+    fill(place.ui, {"Axes": {"workers": [1]}, "Workload parameters": {"items": 2, "seconds": 2}, "Repeats": "6"})
+    run = place.submit()
+    place.ui.see("2/6 ")
+    [driver] = drivers(place.worker)
+    tree = [driver, *driver.children(recursive=True)]
+    place.ui.menu("Cancel")
+    place.ui.picture("cancel")
+    place.ui.press("Cancel Flow Run")
+    place.ended(run, "CANCELLED")
+    place.ui.picture("cancelled")
+    _, alive = psutil.wait_procs(tree, timeout=30)
+    assert alive == []
+    return run
+
+
+def steps(place: Place, run: str) -> list[tuple[str, str]]:
+    found = place.find("task_runs", flow_runs={"id": {"any_": [run]}}, sort="EXPECTED_START_TIME_ASC")
+    return [(each["name"], each["state_name"]) for each in found]
+
+
+def test_cancelling_leaves_nothing_behind(place: Place, cancelled: str) -> None:
+    assert drivers(place.worker) == []
+    assert place.run(cancelled)["state"]["type"] == "CANCELLED"
+
+
+def test_a_trial_that_was_cancelled_has_not_crashed(place: Place, cancelled: str) -> None:
+    assert "Crashed" not in {state for _, state in steps(place, cancelled)}
+
+
+def test_retry_goes_on_where_the_run_was_cancelled(place: Place, cancelled: str) -> None:
+    before = [name for name, state in steps(place, cancelled) if state == "Measured"]
+    place.ui.open(f"v2/runs/flow-run/{cancelled}")
+    place.ui.menu("Retry")
+    place.ui.press("Retry", on="button")
+    wait_for(lambda: place.run(cancelled)["run_count"] == 2, "it is not run again")
+    place.ended(cancelled)
+    place.ui.picture("retried")
+    measured = [name for name, state in steps(place, cancelled) if state == "Measured"]
+    assert 2 <= len(before) < 6
+    assert any(f"6 trials, {len(before)} finished before" in line for line in place.logged(cancelled))
+    assert len(measured) == len(set(measured)) == 6
+
+
+# ------------------------------------------------------------------ schedules
+
+
+def scheduled(place: Place, v1: bool, values: Mapping[str, Any]) -> Any:
+    """Make a schedule in the UI, wait for its first run, and remove it."""
+    schedules = f"deployments/{place.page.rpartition('/')[2]}/schedules"
+
+    def made() -> Any:
+        # SQLite may be locked by Prefect's own services: the server then answers 503, and the UI closes the dialog.
+        place.ui.open(place.page if v1 else f"v2/{place.page}")
+        place.ui.press("Schedule")
+        place.ui.fill("Value", "10")
+        place.ui.choose("Interval", "Seconds")
+        fill(place.ui, values)
+        place.ui.picture(f"schedule-{'v1' if v1 else 'v2'}")
+        place.ui.press("Save")
+        place.ui.wait(lambda: "Every 10 seconds" in place.ui.text, "the schedule", 10, needed=False)
+        return place.get(schedules)
+
+    [schedule] = wait_for(made, "the schedule was not made")
+    place.ui.see("Every 10 seconds")
+    begun = {"state": {"type": {"any_": ["RUNNING", *ENDED]}}, "start_time": {"after_": schedule["created"]}}
+    run = wait_for(lambda: place.find("flow_runs", flow_runs=begun), "the schedule did not fire")[0]
+    # As above: with a schedule go the hundred runs that were made for it.
+    wait_for(lambda: place.api.delete(f"{schedules}/{schedule['id']}").is_success, "the schedule is still there")
+    assert "auto-scheduled" in run["tags"]
+    return run
+
+
+def test_a_schedule_made_in_the_old_ui_fires(place: Place) -> None:
+    run = scheduled(place, True, {})
+    assert place.ended(run["id"])["parameters"]["axes"] == {"workers": [1, 2, 4, 8]}
+    place.ui.picture("scheduled")
+
+
+def test_a_schedule_made_with_its_parameters_fires(place: Place) -> None:
+    run = scheduled(place, False, {**SMALL, "Budget": {}})
+    assert place.ended(run["id"])["name"] == "futures-map on simulated: workers 1..2"
+
+
+def test_a_schedule_whose_parameters_were_left_empty_says_so(place: Place) -> None:
+    run = place.ended(scheduled(place, False, {})["id"], "FAILED")
+    assert run["parameters"]["axes"] == {"__prefect_kind": "json"}
+    place.ui.picture("schedule-left-empty")
+    assert "the dialog in which the schedule was made left it empty" in run["state"]["message"]
+
+
+# ------------------------------------------------------------------ blocks
+
+
+def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place: Place) -> None:
+    place.ui.open("v2/blocks/catalog/simulated-cluster/create")
+    place.ui.fill("Name", "quick")
+    place.ui.fill("Worker cost per task, µs", "50")
+    place.ui.press("Save")
+    place.ui.see("Block created successfully", "Worker cost per task, µs", "50")
+    place.ui.picture("block")
+    place.form()
+    place.ui.tab("Cluster", "Saved block or kind")
+    fill(place.ui, {"Run Name": "quick workers", "Cluster": "simulated-cluster/quick", **SMALL})
+    place.ui.picture("form-with-block")
+    run = place.ended(place.submit())
+    place.ui.picture("block-used")
+    assert run["name"] == "quick workers"
+    assert run["parameters"]["cluster"] == "simulated-cluster/quick"
+    assert "cluster:simulated" in run["tags"]
+
+
+def catalogue(place: Place) -> Any:
+    place.ui.open("v2/blocks/catalog")
+    place.ui.see("Blocks")
+    place.ui.wait(lambda: place.ui.find("//input[@placeholder='Search blocks']"), "search")[0].send_keys("cluster")
+    place.ui.wait(lambda: "AWS" not in place.ui.text, "the clusters")
+
+
+def test_the_catalogue_shows_our_blocks(place: Place) -> None:
+    catalogue(place)
+    place.ui.see("Simulated Cluster", "Virtual Cluster", "Local Cluster", "Slurm Cluster", "SSH Cluster")
+    place.ui.picture("catalogue")
+
+
+def test_only_what_can_be_saved_is_in_the_catalogue(place: Place) -> None:
+    catalogue(place)
+    assert "ClusterBlock" not in place.ui.text

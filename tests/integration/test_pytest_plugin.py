@@ -1,0 +1,70 @@
+"""What a test of another project sees."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from scalescope.errors import UsageError
+from scalescope.pytest_plugin import assert_scales
+
+TESTS = """
+import time
+
+import dask.bag
+
+
+def nap(number):
+    time.sleep(1)
+    return number
+
+
+def wide(client, *, items=64):
+    dask.bag.from_sequence(range(items), npartitions=items).map(nap).sum().compute()
+
+
+def narrow(client):
+    dask.bag.from_sequence(range(64), npartitions=4).map(nap).sum().compute()
+
+
+def broken(client):
+    raise RuntimeError("no such table")
+
+
+def test_wide(assert_scales):
+    assert_scales(wide, workers=(4, 16), params={"items": 32})
+
+
+def test_narrow(assert_scales):
+    assert_scales(narrow, workers=(4, 16))
+
+
+def test_broken(assert_scales):
+    assert_scales(broken)
+"""
+
+
+def test_the_fixture_fails_with_the_verdict(tmp_path: Path) -> None:
+    test = tmp_path / "test_theirs.py"
+    test.write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", str(test)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=200)
+    assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "16 workers are 1.00 times as fast as 4: efficiency 0.25, not 0.7." in done.stdout
+    assert "`dask.bag.from_sequence` at test_theirs.py:17 in narrow makes 4 partitions out of 64 items" in done.stdout
+    assert "no such table" in done.stdout
+
+
+def test_pytest_finds_it() -> None:
+    assert [each.value for each in entry_points(group="pytest11", name="scalescope")] == ["scalescope.pytest_plugin"]
+
+
+def test_what_no_other_process_can_import_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be run in another process"):
+        assert_scales(lambda client: None)
+    with pytest.raises(UsageError, match="two sizes"):
+        assert_scales(test_pytest_finds_it, workers=(4,))

@@ -1,0 +1,166 @@
+"""deployments/*.yaml as their headers say: a server, a worker, schedules that fire, and killed runs that are found."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.server.events.schemas.automations import EventTrigger
+from prefect.server.events.schemas.events import RelatedResource, Resource
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from support.site import ROOT, WORKER, Site, header, runs_of, wait_for
+
+from scalescope.model.trial import TrialState
+from scalescope_flows import scheduling
+
+LIMIT_S = 40
+"""Of silence, after which a run counts as killed; the file says 600. Heartbeats are 30 s apart, which is the least."""
+
+LONG = {"cluster": "local", "axes": {"workers": [1, 2]}, "params": {"items": 12, "seconds": 1}, "repeats": 3}
+"""Takes 54 s and more; 42 s without its first trial."""
+
+TRIALS = 6
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """All commands of both headers, but for the workers, for `scalescope serve` and for a server on a login node."""
+    made = Site(tmp_path_factory.mktemp("site"), PREFECT_FLOWS_HEARTBEAT_FREQUENCY="30")
+    later = (". .venv/bin/activate", "scalescope serve", "prefect worker start", "prefect server start --host")
+    commands = dict.fromkeys(header("local.yaml") + header("slurm.yaml"))  # each once
+    try:
+        for command in commands:
+            if command == "prefect server start":
+                made.start_server(command)
+            elif not command.startswith(later):
+                made.give(command)
+        [automation] = yaml.safe_load((ROOT / "deployments/automations/killed-runs.yaml").read_text())
+        automation["trigger"]["within"] = LIMIT_S
+        (made.folder / "sooner.yaml").write_text(yaml.safe_dump([automation]))
+        made.give(f"prefect automation create --from-file {made.folder}/sooner.yaml")
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def client(site: Site) -> Iterator[SyncPrefectClient]:
+    with temporary_settings({PREFECT_API_URL: site.environ["PREFECT_API_URL"]}), get_client(sync_client=True) as made:
+        yield made
+
+
+def state(client: SyncPrefectClient, run: UUID) -> str:
+    return str(client.read_flow_run(run).state_name)
+
+
+def complete(
+    client: SyncPrefectClient, deployment: str, creator: str, states: Collection[str] = ("Completed",)
+) -> FlowRun | None:
+    """A run that was created by a schedule or an automation, and has completed."""
+    for run in runs_of(client, deployment):
+        if run.state_name in states and run.created_by is not None and run.created_by.type == creator:
+            return run
+    return None
+
+
+@pytest.fixture(scope="module")
+def killed(site: Site, client: SyncPrefectClient) -> UUID:
+    """A run that died with its worker and its driver, after its first trial."""
+    worker = site.stay(WORKER)
+    deployment = client.read_deployment_by_name("scale-sweep/scale-sweep")
+    run = client.create_flow_run_from_deployment(deployment.id, parameters=LONG).id
+
+    def begun() -> bool:
+        with site.store() as store:
+            return bool(store.runs()) and bool(store.run("latest").trials)
+
+    wait_for(begun, "no trial was finished")
+    assert state(client, run) == "Running"
+    assert WORKER in header("local.yaml")
+    [driver] = [each for each in worker.children(recursive=True) if "scalescope.driver" in each.cmdline()]
+    flow = driver.parent()
+    assert flow is not None
+    for process in (worker, flow, driver):
+        process.send_signal(signal.SIGKILL)
+    return run
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_schedules_have_runs_ahead(site: Site, client: SyncPrefectClient) -> None:
+    wait_for(lambda: not scheduling.overdue(), "the scheduler creates no runs")
+    night = runs_of(client, "scale-sweep/nightly-local")[0].expected_start_time
+    assert night is not None
+    assert night.astimezone(ZoneInfo("Europe/Berlin")).hour == 4
+    for name in ("scale-sweep/nightly-slurm", "reap/reap-slurm", "reap/reap-local"):
+        assert all(run.auto_scheduled for run in runs_of(client, name))
+
+
+@pytest.mark.parametrize("file", ["local.yaml", "slurm.yaml", "kubernetes.yaml"])
+def test_a_crash_of_reap_itself_triggers_nothing(file: str) -> None:
+    """Else a worker that cannot run anything would have it crash for ever."""
+    [reap] = [
+        each for each in yaml.safe_load((ROOT / "deployments" / file).read_text())["deployments"] if "triggers" in each
+    ]
+    trigger = EventTrigger(posture="Reactive", **reap["triggers"][0])
+
+    def triggers(flow: str, pool: str = reap["work_pool"]["name"]) -> bool:
+        resources = [
+            {"prefect.resource.id": f"prefect.{role}.1", "prefect.resource.role": role, "prefect.resource.name": name}
+            for role, name in [("flow", flow), ("work-pool", pool)]
+        ]
+        run = Resource({"prefect.resource.id": "prefect.flow-run.1"})
+        return trigger.covers_resources(run, [RelatedResource(each) for each in resources])
+
+    assert triggers("scale-sweep")
+    assert not triggers("reap")
+    assert not triggers("scale-sweep", pool="another")
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: SyncPrefectClient, killed: UUID) -> None:
+    assert site.leases()
+    wait_for(lambda: state(client, killed) == "Crashed", "the killed run was not found")
+    found = client.read_flow_run(killed).state
+    assert found is not None
+    assert "Retry continues" in str(found.message)
+    site.stay(WORKER.removesuffix(" --limit 1"))
+    ended = ("Completed", "Cancelled")  # of two at once, the later is cancelled: at half past, the schedule has its own
+    wait_for(lambda: complete(client, "reap/reap-local", "AUTOMATION", ended), "reap was not triggered")
+    wait_for(lambda: site.leases() == [], "reap did not remove the lease")
+
+
+def test_schedules_fire_while_a_retried_run_lives_longer_than_the_limit(
+    site: Site, client: SyncPrefectClient, killed: UUID
+) -> None:
+    site.give(f"prefect flow-run retry {killed}")
+    site.give('prefect deployment schedule create scale-sweep/nightly-local --cron "* * * * *" --replace -y')
+    soon = (datetime.now(UTC) + timedelta(seconds=20)).isoformat()
+    site.give(f"prefect deployment schedule create reap/reap-local --interval 3600 --anchor-date {soon} --replace -y")
+    for deployment in ("scale-sweep/nightly-local", "reap/reap-local"):
+        run = wait_for(lambda name=deployment: complete(client, name, "SCHEDULE"), f"{deployment} did not run")
+        assert run.auto_scheduled
+
+    wait_for(lambda: state(client, killed) == "Completed", "the retried run does not complete")
+    ended = client.read_flow_run(killed)
+    names = [each.name for each in client.read_flow_run_states(killed)]
+    assert names.count("Crashed") == 1
+    last = [each for each in client.read_flow_run_states(killed) if each.name in ("Running", "Retrying")][-1]
+    assert ended.end_time is not None
+    assert (ended.end_time - last.timestamp).total_seconds() > LIMIT_S
+    with site.store() as store:
+        [resumed] = [run.id for run in store.runs() if run.planned == TRIALS]
+        trials = store.run(resumed).trials
+    assert [trial.state for trial in trials] == [TrialState.VALID] * TRIALS
+    # nor does silence after the end, or before the begin, count as death
+    assert "Crashed" not in {run.state_name for run in client.read_flow_runs()}

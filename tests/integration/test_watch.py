@@ -1,0 +1,248 @@
+"""Somebody's running cluster, watched: real ones of this machine, with workers in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, Event, LocalCluster, Lock, get_client, get_worker
+from rich.console import Console
+
+from scalescope.capture.asking import Asker
+from scalescope.cli import main as cli
+from scalescope.cli import watching as drawing
+from scalescope.errors import ClusterError
+from scalescope.run import watching
+from scalescope.run.watching import Watch
+
+WORKERS = 4
+WATCH = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "watch"]
+HOLDER = """
+import sys, time, distributed
+client = distributed.Client(sys.argv[1])
+distributed.Lock("held").acquire()
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def nap(number: int, after: object = None) -> int:
+    time.sleep(0.1)
+    return number
+
+
+def until_told(number: object = None) -> None:
+    Event("told").wait()
+
+
+def locked() -> None:
+    with Lock("held"):
+        pass
+
+
+def nested() -> Any:
+    return get_client().submit(nap, 1, workers=[get_worker().address], pure=False).result()
+
+
+def left_on(client: Client) -> tuple[Any, ...]:
+    """What a watcher or a recorder would leave, and what it would change."""
+
+    def scheduler(dask_scheduler: Any) -> tuple[Any, ...]:
+        own = dask_scheduler
+        handlers = {name: repr(handler) for name, handler in own.stream_handlers.items()}
+        tasks = {str(key): task.state for key, task in own.tasks.items()}
+        plugins = sorted(own.plugins), sorted(own.worker_plugins), sorted(own.nanny_plugins)
+        clients = sorted(name for name in own.clients if not name.startswith("Client-worker"))  # those of tasks stay
+        return plugins, sorted(own.handlers), handlers, clients, tasks, sorted(own.extensions)
+
+    return client.run_on_scheduler(scheduler), client.run(lambda dask_worker: sorted(dask_worker.plugins))
+
+
+def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as made:
+        yield made
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "INTERVAL_S", 0.3)
+    monkeypatch.setattr(watching, "STILL_S", 1.5)
+    monkeypatch.setattr(watching, "ANSWER_S", 0.5)
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_working_and_idle_threads_and_what_these_wait_for(client: Client) -> None:
+    def looked(working: int) -> Any:
+        wait(lambda: watch.look().seen["working"] == working)
+        return watch.last
+
+    before, watch = left_on(client), Watch(Asker(client.scheduler.address))
+    assert watch.look().seen["idle"]["client"] == WORKERS
+    told = Event("told", client=client)
+    first = client.submit(until_told, pure=False)
+    rest = client.map(nap, range(3), [first] * 3)
+    assert looked(1).seen["idle"]["nothing_runnable"] == WORKERS - 1
+    here = [next(iter(client.scheduler_info()["workers"]))]
+    told.set()
+    client.gather(rest)
+    told.clear()
+    del first, rest
+    confined = client.map(until_told, range(4), workers=here, key="\x1b[2J")
+    look = looked(1)
+    assert look.seen["idle"]["restricted"] == WORKERS - 1
+    assert [(group.done, group.total) for group in look.groups] == [(0, 4)]
+    assert look.standstill is None
+    told.set()
+    client.gather(confined)
+    del confined
+    told.clear()
+    wait(lambda: watch.look().seen["idle"]["client"] == WORKERS)
+    wait(lambda: left_on(client)[0][4] == before[0][4])
+    assert left_on(client) == before
+    assert watch.ended == 8
+    assert sum(watch.thread_seconds.values()) == pytest.approx(WORKERS * watch.watched_s)
+    assert "8 tasks ended" in drawing.summary(watch)
+    console = Console(width=200, color_system=None)
+    with console.capture() as captured:
+        console.print(drawing.picture("tcp://10.0.0.7:8786", look))
+    assert max(map(len, captured.get().splitlines())) <= drawing.WIDTH
+    assert "?[2J" in captured.get()
+    assert "\x1b" not in captured.get() + drawing.line(look)
+    assert "restrictions of the tasks" in drawing.line(look)
+
+
+def test_with_the_recorder_it_ends_with_a_verdict(
+    client: Client, quick: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("bokeh")
+    before = left_on(client)
+    futures = client.map(nap, range(60), pure=False)
+    page = tmp_path / "page.html"
+    address = client.scheduler.address
+    assert cli.run(["watch", address, "--for", "2s", "--record", "--report", str(page), "--json"]) in (0, 1)
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"]["line"]
+    assert told["ended"] > 5
+    assert "nap" in page.read_text()
+    client.gather(futures)
+    del futures
+    wait(lambda: left_on(client) == before)
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_nothing_is_left_of_a_watcher_that_is_killed(client: Client) -> None:
+    before = left_on(client)
+    address = client.scheduler.address
+    told = [subprocess.Popen([*WATCH, address, *more], stderr=subprocess.PIPE) for more in ([], ["--record"])]
+    try:
+        for each in told:
+            assert each.stderr is not None
+            assert b"threads have a task" in each.stderr.readline()
+        assert "scalescope-recorder" in left_on(client)[0][0][0]
+        client.run_on_scheduler(soon_alone)
+    finally:
+        for each in told:
+            each.kill()
+            each.communicate()
+    wait(lambda: left_on(client) == before)
+
+
+def soon_alone(dask_scheduler: Any) -> None:
+    dask_scheduler.plugins["scalescope-recorder"].alone_s = 0.5
+
+
+def test_where_nobody_answers_and_where_the_release_is_too_old(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "CALL_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        assert cli.run(["watch", f"tcp://127.0.0.1:{mute.getsockname()[1]}"]) == 3
+    said = capsys.readouterr().err
+    assert "does not answer within 1 s" in said
+    assert "next: check that it runs" in said
+    assert cli.run(["watch", "tcp://127.0.0.1:1", "--report", "page.html"]) == 2
+    assert "add --record" in capsys.readouterr().err
+    assert cli.run(["watch", "tcp://127.0.0.1:1", "--for", "soon"]) == 2
+    assert cli.run(["watch"]) == 2
+    watching.check_release("2024.8.0", "here")
+    with pytest.raises(ClusterError, match=r"runs distributed 2023\.12\.1; watching needs 2024\.8"):
+        watching.check_release("2023.12.1", "here")
+
+
+def test_what_hangs_is_named_with_its_worker_and_line(
+    client: Client, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one: its cluster hangs."""
+    address = client.scheduler.address
+    full, blocked, stopped, deaf = client.scheduler_info()["workers"]
+    pids = client.run(os.getpid)
+    with subprocess.Popen([sys.executable, "-c", HOLDER, address], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline()
+        holder.kill()
+    client.run(deafen, workers=[deaf])
+    waiting = client.submit(locked, workers=[blocked], pure=False)
+    asleep = client.submit(until_told, workers=[stopped], pure=False)
+    asking = client.submit(nested, workers=[full], pure=False)
+    lost = client.submit(nap, 1, workers=[deaf], pure=False)
+    nowhere = client.submit(nap, 1, workers=["tcp://127.0.0.1:1"], pure=False)
+    wait(lambda: {full, blocked, stopped} <= client.call_stack().keys())
+    os.kill(pids[stopped], signal.SIGSTOP)
+    try:
+        assert cli.run(["watch", address, "--for", "4s", "--json"]) == 1
+    finally:
+        os.kill(pids[stopped], signal.SIGCONT)
+    told = json.loads(capsys.readouterr().out)["standstill"]
+    found = {task["key"]: task for task in told["tasks"]}
+    own = [found[future.key] for future in (asking, waiting, asleep, lost)]
+    assert [task["worker"] for task in own] == [full, blocked, stopped, deaf]
+    assert all(0 < time.time() - task["since"] < 60 for task in own)
+    inner = next(task for task in told["tasks"] if task["worker"] == full and task["key"] != asking.key)
+    for task, where, call, problem in (
+        (found[asking.key], line_of(nested), "result (client.py)", ""),
+        (found[waiting.key], line_of(locked), "__enter__ (semaphore.py)", ""),
+        (found[asleep.key], "", "", "processing, says the scheduler; its worker is silent since"),
+        (found[lost.key], "", "", "processing, says the scheduler; its worker does not have it"),
+        (found[nowhere.key], "", "", "no worker may run it"),
+        (inner, "", "", "waits for a thread there"),
+    ):
+        assert (task["where"], task["call"]) == (where, call)
+        assert task["problem"].startswith(problem)
+    assert [hint.split()[0] for hint in told["hints"]] == ["Held:", "A", "Tasks", "A", "No"]
+
+
+def line_of(function: Callable[..., Any]) -> str:
+    """Its first line, as it is told."""
+    return f"test_watch.py:{function.__code__.co_firstlineno + 1} in {function.__name__}"
+
+
+def deafen(dask_worker: Any) -> None:
+    """What tells it of a task is lost from now on."""
+    dask_worker.stream_handlers["compute-task"] = lambda **message: None

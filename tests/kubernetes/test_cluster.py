@@ -1,0 +1,416 @@
+"""Clusters of real pods, made by the real operator on a real Kubernetes of two nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import distributed
+import pytest
+import yaml
+from support import monitoring
+from support.kubernetes import ROLES, until, with_token
+
+from scalescope import clusters, leases
+from scalescope.clusters import reaping
+from scalescope.clusters.kubernetes import watch
+from scalescope.clusters.kubernetes.cluster import KubernetesCluster
+from scalescope.clusters.kubernetes.manifests import STAYS
+from scalescope.clusters.kubernetes.spec import KubernetesSpec
+from scalescope.clusters.reaping import Fate
+from scalescope.errors import ClusterError, ExitStatus
+from scalescope.model.sweep import Point
+from scalescope.run.sweep import run_sweep
+from scalescope.store.store import Store
+from scalescope.workloads import load
+
+PATIENCE_S = 60.0
+SMALL = {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400, "start_timeout_s": 90.0}
+
+OWNER = """
+import json, sys, time
+from scalescope import clusters
+from scalescope.model.cluster import cluster_spec
+
+cluster = clusters.build(cluster_spec(json.loads(sys.argv[1])))
+cluster.open()
+cluster.scale(1, 1)
+print(cluster.label, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(kubernetes: Any, collected: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Finds this Kubernetes, and leases of its own."""
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    for name, value in kubernetes.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def given(kubernetes: Any, namespace: str) -> dict[str, Any]:
+    return {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **SMALL}
+
+
+@pytest.fixture
+def build(given: dict[str, Any]) -> Iterator[Callable[..., KubernetesCluster]]:
+    made: list[KubernetesCluster] = []
+
+    def build(**more: Any) -> KubernetesCluster:
+        fields = {name: value for name, value in {**given, **more}.items() if name != "kind"}
+        cluster = clusters.build(KubernetesSpec(**fields))
+        assert isinstance(cluster, KubernetesCluster)
+        made.append(cluster)
+        return cluster
+
+    yield build
+    for cluster in made:
+        cluster.close()
+
+
+def pods(kubernetes: Any, namespace: str) -> list[dict[str, Any]]:
+    found = json.loads(kubernetes.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def everything(kubernetes: Any, namespace: str) -> str:
+    kinds = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
+    return str(kubernetes.kubectl("get", kinds, "-n", namespace, "-o", "name", "--ignore-not-found"))
+
+
+def test_it_opens_scales_and_leaves_nothing(build: Any, kubernetes: Any, namespace: str) -> None:
+    cluster = build()
+    cluster.open()
+    [lease] = leases.read_all()[0]
+    assert (lease.backend, lease.label) == ("kubernetes", cluster.label)
+    cluster.scale(2, 1)
+    with cluster.client() as client:
+        assert client.scheduler.address.startswith("tls://127.0.0.1:")
+        assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+        first = client.nthreads()
+        assert list(first.values()) == [1, 1]
+        assert client.run(os.getuid) == dict.fromkeys(first, 1000)
+        cluster.scale(3, 1)
+        assert first.keys() < client.nthreads().keys()
+        held = client.scatter({"kept": 7}, broadcast=False)["kept"]
+        cluster.scale(1, 1)
+        assert held.result(timeout=30) == 7  # the operator had its worker retired, which hands over what it holds
+        assert len(client.nthreads()) == 1
+        assert len(kubernetes.get("pods", namespace=namespace)["items"]) == 2  # else their containers may come back
+        cluster.scale(1, 2)
+        assert list(client.nthreads().values()) == [2]
+    facts = cluster.facts()
+    [where] = facts["pods"]
+    node = kubernetes.get("pod", where["pod"], namespace=namespace)["spec"]["nodeName"]
+    assert (where["node"], where["spot"], where["architecture"]) == (node, False, "amd64")
+    assert 0 < where["node_share"] < 0.5
+    measured: set[str] = set()
+    for pod in pods(kubernetes, namespace):
+        name, [container] = pod["metadata"]["name"], pod["spec"]["containers"]
+        [port] = [each["containerPort"] for each in container["ports"] if each["name"] == "http-dashboard"]
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics"
+        measured |= monitoring.exported(kubernetes.kubectl("get", "--raw", path))
+        assert {"dask.org/cluster-name", "dask.org/component"} <= pod["metadata"]["labels"].keys()
+        assert STAYS.items() <= pod["metadata"]["annotations"].items()
+    assert monitoring.used() <= measured  # what the dashboard shows
+    _, workers = yaml.safe_load_all(facts["manifest"])
+    assert workers["spec"]["worker"]["replicas"] == 1
+    cluster.close()
+    cluster.close()
+    until(lambda: everything(kubernetes, namespace) == "")
+    assert leases.read_all() == ([], [])
+
+
+# ------------------------------------------------------------------ worker groups
+
+GPU = {"gpus": 1, "gpu_product": "NVIDIA-H200"}
+FEW = {"workload": "bag-map", "params": {"items": 16, "npartitions": 4, "seconds": 1}}
+CLI = "from scalescope.cli.main import main; main()"
+ON_GPUS = """
+import time
+import dask
+
+def step(number):
+    time.sleep(0.5)
+
+def run(client):
+    with dask.annotate(resources={"gpu": 1}):
+        client.gather(client.map(step, range(6), pure=False))
+run.modelled = True
+"""
+
+
+def names(found: list[dict[str, Any]]) -> set[str]:
+    return {pod["metadata"]["name"] for pod in found}
+
+
+def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
+    cluster = build(groups={"gpu": GPU, "cuda": {**GPU, "cuda": True}})
+    cluster.open()
+    cluster.groups = {"gpu": 1}
+    cluster.scale(3, 1)
+    assert [pod["node"] for pod in cluster.facts()["pods"]] == ["cpu", "cpu", "gpu"]
+    first, cluster.groups = names(cluster._pods), {"gpu": 2}
+    cluster.scale(3, 1)  # the operator asks for any worker to be retired: it must be one of the main group
+    second = names(cluster._pods)
+    assert sorted("-gpu-" in name for name in first & second) == [False, True]
+    point = Point(workers=3, groups={"gpu": 2})
+    with cluster.client() as client, cluster.running(load("futures-map"), point):
+        found = client.map(lambda _: distributed.get_worker().name, range(4), resources={"gpu": 1}, pure=False)
+        assert {name.split("-")[2] for name in client.gather(found)} == {"gpu"}
+        with pytest.raises((CancelledError, distributed.KilledWorker)):  # whichever of the two is quicker
+            client.submit(lambda: os._exit(1), resources={"gpu": 1}).result(timeout=PATIENCE_S)
+    assert "were lost" in cluster.losses()
+    cluster.scale(3, 1)
+    assert ["-gpu-" in name for name in second & names(cluster._pods)] == [False]
+    cluster.groups = {"cuda": 1}
+    with pytest.raises(ClusterError, match=r"1 of 2 workers of .* do not run") as caught:
+        cluster.scale(2, 1)
+    assert "the image lacks dask-cuda" in caught.value.cause
+
+
+@pytest.mark.timeout(900)
+def test_a_sweep_over_two_groups_says_what_it_says_elsewhere(
+    given: dict[str, Any], kubernetes: Any, namespace: str, tmp_path: Path
+) -> None:
+    elsewhere = run_sweep({**FEW, "axes": {"workers": [4, 20]}, "store": str(tmp_path / "simulated")})
+    options = {**given, "groups": json.dumps({"gpu": GPU}), "start_timeout_s": 600}
+    command = [sys.executable, "-c", CLI, "sweep", "-w", FEW["workload"], "-a", "workers=4,20", "-a", "workers@gpu=4"]
+    command += [f"--param={name}={value}" for name, value in FEW["params"].items()]
+    command += [f"--cluster-option={name}={value}" for name, value in options.items() if name != "kind"]
+    command += ["-c", "kubernetes", "--store", str(tmp_path / "store"), "--report", str(tmp_path / "report.html")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        labelled = ["get", "pods", "-n", namespace, "-l", "scalescope/run", "-o", "json"]
+        found = until(lambda: json.loads(kubernetes.kubectl(*labelled))["items"])
+        printed = running.communicate()[0]
+    assert running.returncode == ExitStatus.FINDING, printed
+    with Store.open(str(tmp_path / "store")) as store:
+        [run] = store.runs()
+        assert run.verdict is not None
+        assert without_seconds(run.verdict.line) == without_seconds(elsewhere.verdict)
+        assert {pod["metadata"]["labels"]["scalescope/run"] for pod in found} == {run.id}
+        for trial in store.run(run.id).trials:
+            nodes = [("-gpu-" in pod["pod"], pod["node"]) for pod in trial.facts["cluster"]["pods"]]
+            number = trial.point.workers
+            assert sorted(nodes) == [(False, "cpu")] * (number - 4) + [(True, "gpu")] * 4
+            workers = {each["worker"] for each in trial.facts["cluster"]["pods"]}
+            counted = trial.facts["cluster"]["counters"]
+            assert "dask_scheduler_gc_collection_seconds_total" in counted["scheduler"]
+            assert counted["workers"]["dask_worker_transfer_outgoing_bytes_total"]["sum"] > 0
+            assert workers | {"scheduler"} <= set(store.tables(trial, "logs")["logs"]["worker"])
+    assert "workers@gpu" in (tmp_path / "report.html").read_text()
+    until(lambda: everything(kubernetes, namespace) == "")  # on a busy machine later than the lease is looked at
+
+
+def test_a_sweep_over_the_size_of_one_group(
+    given: dict[str, Any], kubernetes: Any, namespace: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pipeline.py"
+    path.write_text(ON_GPUS)
+    asked = {"workload": f"{path}:run", "axes": {"workers": [3], "workers@gpu": [1, 2]}}
+    where = {"cluster": {**given, "groups": {"gpu": GPU}}, "store": str(tmp_path / "store")}
+    result = run_sweep({**asked, **where, "report": str(tmp_path / "report.html")})
+    assert (result.valid, result.failed, result.invalid) == (2, 0, 0)
+    assert "ask for resources (gpu=1) and waited" in result.verdict
+    assert "workers@gpu" in (tmp_path / "report.html").read_text()
+    until(lambda: everything(kubernetes, namespace) == "")
+
+
+def test_gpus_and_plain_tcp(build: Any) -> None:
+    cluster = build(gpus=2, gpu_product="NVIDIA-H200", tls=False, shm_mb=64)
+    cluster.open()
+    cluster.scale(2, 1)
+    with cluster.client() as client:
+        assert client.scheduler.address.startswith("tcp://")
+        assert len(client.nthreads()) == 2
+    assert [pod["gpu"] for pod in cluster.facts()["pods"]] == ["NVIDIA-H200"] * 2
+
+
+def test_without_its_certificates_nobody_gets_in(build: Any) -> None:
+    cluster = build()
+    cluster.open()
+    address = cluster._address
+    for other in (distributed.Security.temporary(), None):
+        with pytest.raises((OSError, TypeError)):
+            distributed.Client(address, security=other, timeout=3, set_as_default=False)
+
+
+def test_the_roles_are_enough_from_outside(build: Any, kubernetes: Any, namespace: str, tmp_path: Path) -> None:
+    """A user with them, and no right besides."""
+    kubernetes.kubectl("apply", "-n", namespace, "-f", ROLES)
+    kubernetes.kubectl("create", "serviceaccount", "someone", "-n", namespace)
+    token = kubernetes.kubectl("create", "token", "someone", "-n", namespace).strip()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", with_token(kubernetes, token, tmp_path))
+        with pytest.raises(ClusterError, match="you may not get daskclusters, create daskclusters") as caught:
+            build().open()
+        assert "docs/kubernetes.md" in caught.value.next_step
+        account = f"--serviceaccount={namespace}:someone"
+        for name in ("scalescope", "scalescope-outside"):
+            kubernetes.kubectl("create", "rolebinding", name, "-n", namespace, f"--role={name}", account)
+        cluster = build()
+        cluster.open()
+        cluster.scale(1, 1)
+        assert cluster.facts()["pods"][0].keys() == {"pod", "worker", "node"}  # it may not look at nodes
+        cluster.close()
+    assert leases.read_all() == ([], [])
+
+
+INSIDE = """
+import json, sys
+from scalescope import clusters
+from scalescope.model.cluster import cluster_spec
+
+cluster = clusters.build(cluster_spec(json.loads(sys.argv[1])))
+cluster.open()
+cluster.scale(1, 1)
+with cluster.client() as client:
+    print(client.scheduler.address, client.submit(sum, [1, 2]).result(timeout=30), flush=True)
+cluster.close()
+"""
+
+
+def test_a_driver_in_a_pod_reaches_the_scheduler_directly(
+    given: dict[str, Any], kubernetes: Any, namespace: str
+) -> None:
+    kubernetes.kubectl("apply", "-n", namespace, "-f", ROLES)
+    kubernetes.kubectl("create", "serviceaccount", "driver", "-n", namespace)
+    account = f"--serviceaccount={namespace}:driver"
+    kubernetes.kubectl("create", "rolebinding", "driver", "-n", namespace, "--role=scalescope", account)
+    container = {
+        "name": "driver",
+        "image": kubernetes.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["python", "-c", INSIDE, json.dumps({**given, "namespace": ""})],
+    }
+    spec = {"restartPolicy": "Never", "serviceAccountName": "driver", "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
+    kubernetes.apply(pod, namespace=namespace)
+    ended = ("Succeeded", "Failed")
+    until(lambda: kubernetes.get("pod", "driver", namespace=namespace)["status"]["phase"] in ended, 120)
+    log = kubernetes.kubectl("logs", "driver", "-n", namespace)
+    assert f"-scheduler.{namespace}.svc:8786 3" in log, log
+    assert kubernetes.kubectl("get", "daskclusters", "-n", namespace, "-o", "name") == ""
+
+
+# ------------------------------------------------------------------ what goes wrong; test_failures.py has all errors
+
+
+def without_seconds(verdict: str) -> str:
+    """What a remedy would bring differs from machine to machine."""
+    return re.sub(r" \(predicted [^)]*\)", "", verdict)
+
+
+def said(cluster: KubernetesCluster) -> dict[str, str]:
+    """All that the table of logs has of each worker."""
+    rows = cluster.records()["logs"]
+    found: dict[str, str] = {}
+    for worker, text in zip(rows["worker"], rows["text"], strict=True):
+        found[worker] = f"{found.get(worker, '')}{text}\n"
+    return found
+
+
+def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
+    build: Any, kubernetes: Any, namespace: str
+) -> None:
+    cluster = build()
+    cluster.open()
+    cluster.scale(2, 1)
+    point = Point(workers=2, threads_per_worker=1, params={}, dask_config={})
+    with cluster.client() as client, cluster.running(load("futures-map"), point):
+        client.run(print, "1 of 2\r2 of 2\u2028as a progress bar writes", flush=True)
+        hog = client.submit(lambda: len(bytearray(2**30)), pure=False)
+        with pytest.raises((CancelledError, distributed.KilledWorker)):
+            hog.result(timeout=PATIENCE_S)
+    assert "OOMKilled" in cluster.losses()
+    assert "more memory than its limit" in cluster.losses()
+    first = said(cluster)
+    assert sum("Start worker at" in text for text in first.values()) == 2
+    assert any("1 of 2\r2 of 2\u2028as a progress bar writes" in text for text in first.values())
+    assert any("Kubernetes: OOMKilled" in text for text in first.values())
+    cluster.scale(2, 1)
+    assert cluster.losses() == ""
+    deleted = cluster.facts()["pods"][0]
+    with cluster.client() as client, cluster.running(load("futures-map"), point):
+        running = client.submit(time.sleep, 300, pure=False)
+        kubernetes.kubectl("delete", "pod", deleted["pod"], "-n", namespace, "--wait=false")
+        with pytest.raises(CancelledError):
+            running.result(timeout=PATIENCE_S)
+    second = said(cluster)
+    assert "Start worker at" in second[deleted["worker"]]  # read while the pod was ending
+    assert "Kubernetes: Deleted" in second[deleted["worker"]]
+
+
+def test_a_cluster_that_does_nothing_is_removed_by_the_operator(build: Any, kubernetes: Any, namespace: str) -> None:
+    cluster = build()
+    cluster.open()
+    cluster.scale(1, 1)
+    soon = json.dumps({"spec": {"idleTimeout": 3}})  # less than anybody may ask for, and than a worker may take to come
+    kubernetes.kubectl("patch", "daskcluster", cluster.label, "-n", namespace, "--type=merge", "-p", soon)
+    until(lambda: cluster.label not in kubernetes.kubectl("get", "daskclusters", "-n", namespace, "-o", "name"))
+    with pytest.raises(ClusterError, match="was removed") as caught:
+        cluster.scale(2, 1)
+    assert "cluster.idle_timeout_s" in caught.value.next_step
+
+
+# ------------------------------------------------------------------ what a dead driver leaves
+
+
+@pytest.fixture
+def killed(given: dict[str, Any]) -> str:
+    """The label of a cluster whose driver was killed with SIGKILL."""
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, json.dumps(given)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout is not None
+        label = owner.stdout.readline().strip()
+        assert [each.fate for each in reaping.reap()] == [Fate.OWNED]
+    finally:
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.wait()
+    assert leases.is_label(label)
+    return label
+
+
+def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kubernetes: Any, namespace: str) -> None:
+    another = build()
+    another.open()
+    [dry] = [each for each in reaping.reap(dry_run=True) if each.label == killed]
+    assert dry.fate is Fate.WOULD_REMOVE
+    assert f"DaskCluster {killed}" in dry.removed
+    results = {each.label: each for each in reaping.reap()}
+    assert results[killed].fate is Fate.REMOVED
+    assert results[another.label].fate is Fate.OWNED
+    assert killed not in everything(kubernetes, namespace)
+    another.scale(1, 1)
+    another.close()
+    until(lambda: everything(kubernetes, namespace) == "")
+
+
+def test_it_does_so_without_the_operator_too(
+    killed: str, kubernetes: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "OPERATOR_S", 5.0)
+
+    def scale(number: int) -> None:
+        kubernetes.kubectl("scale", "deployment", "-n", "dask-operator", "--all", f"--replicas={number}")
+
+    scale(0)
+    try:
+        [result] = reaping.reap()
+        assert result.fate is Fate.REMOVED
+        assert everything(kubernetes, namespace) == ""
+        with pytest.raises(ClusterError, match="operator does not react"):
+            clusters.build(KubernetesSpec(namespace=namespace)).open()
+    finally:
+        scale(1)
+        kubernetes.kubectl("rollout", "status", "deployment", "-n", "dask-operator", "--timeout=60s")

@@ -1,0 +1,322 @@
+"""Every way in which a cluster fails on Kubernetes, on a real one: the error that a person reads, and how soon.
+
+Rows run side by side, each in a namespace of its own, but for those of a group, which share a cluster or a node. Only
+those are brought about that are chosen: `-k gpu`, `-k "quota or policy"`.
+
+    SCALESCOPE_KUBERNETES_FAILURES=docs/kubernetes-failures.md pytest tests/kubernetes/test_failures.py
+
+runs all of them and writes that file from what was seen. Without it, those run that are found out in different ways.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+import yaml
+from support.failures import Table
+from support.kubernetes import Kubernetes, until
+from support.kubernetes_failures import GROUPS, ROWS, SMALL, Place, Row, quota
+
+from scalescope import leases
+from scalescope.clusters.kubernetes.manifests import INSTANCE
+from scalescope.clusters.kubernetes.watch import OPERATOR_S
+from scalescope.errors import ClusterError, ScalescopeError
+from scalescope.model.sweep import Point
+from scalescope.model.trial import TrialState
+from scalescope.run.sweep import run_sweep
+from scalescope.store.store import Store
+from scalescope.workloads import load
+
+VARIABLE = "SCALESCOPE_KUBERNETES_FAILURES"
+pytestmark = pytest.mark.timeout(1800)
+LIMIT_S = 10.0
+"""Seconds from when Kubernetes could know to the error."""
+
+PATIENCE_S = 90.0
+LANES = 2 if VARIABLE in os.environ else 5
+"""Rows side by side: the fewer, the truer are their seconds."""
+
+CHOSEN = {name: row for name, row in ROWS.items() if VARIABLE in os.environ or not row.seldom}
+
+
+@dataclass
+class Seen:
+    """What came of a row."""
+
+    error: BaseException | str
+    seconds: float
+
+
+def _opening(place: Place, row: Row) -> Seen:
+    row.prepare(place)
+    cluster, began = place.build(**row.spec), time.monotonic()
+    try:
+        cluster.open()
+    except ClusterError as error:
+        return Seen(error, time.monotonic() - began)
+    finally:
+        cluster.close()
+        row.restore(place)
+    raise AssertionError("the cluster opened")
+
+
+def _scaling(place: Place, row: Row) -> Seen:
+    cluster = place.cluster
+    assert cluster is not None
+    row.prepare(place)
+    began = time.monotonic()
+    try:
+        cluster.scale(row.workers, 1)
+    except ClusterError as error:
+        return Seen(error, time.monotonic() - began)
+    finally:
+        cluster.report = lambda words: None
+        row.restore(place)
+    raise AssertionError("all workers came")
+
+
+def _trial(place: Place, row: Row) -> Seen:
+    cluster = place.cluster
+    assert cluster is not None
+    row.prepare(place)
+    cluster.scale(1, 1)
+    point = Point(workers=1, threads_per_worker=1, params={}, dask_config={})
+    with cluster.client() as client, cluster.running(load("futures-map"), point):
+        waited_for = client.submit(row.task, pure=False)
+        began = time.monotonic()
+        try:
+            if row.act:
+                row.act(place)
+            with suppress(CancelledError):
+                waited_for.result(timeout=PATIENCE_S)
+            seconds = time.monotonic() - began
+        finally:
+            row.restore(place)
+    return Seen(cluster.losses(), seconds)
+
+
+def _with_a_cluster(place: Place, rows: tuple[Row, ...]) -> Iterator[tuple[str, Seen]]:
+    """Rows of one cluster after the other: its workers are asked for anew for each."""
+    place.cluster = cluster = place.build()
+    spec = cluster.spec
+    cluster.open()
+    try:
+        for row in rows:
+            cluster.spec = replace(spec, **row.spec)
+            yield row.cause, _seen(_scaling if row.workers else _trial, place, row)
+    finally:
+        cluster.close()
+
+
+def _seen(way: Callable[[Place, Row], Seen], place: Place, row: Row) -> Seen:
+    try:
+        found = way(place, row)
+    except Exception as error:  # noqa: BLE001 - the test of the row says it
+        found = Seen(error, 0.0)
+    return found
+
+
+def _kubeconfig(kubernetes: Kubernetes, path: Path, token: str, silent: int) -> None:
+    """The administrator's, and contexts that differ from it in the user or the server."""
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    [cluster], [context] = config["clusters"], config["contexts"]
+    for name, server in (("closed", "https://127.0.0.1:1"), ("silent", f"https://127.0.0.1:{silent}")):
+        config["clusters"].append({"name": name, "cluster": {"server": server}})
+        config["contexts"].append({"name": name, "context": {**context["context"], "cluster": name}})
+    for name, known in (("expired", "expired"), ("nobody", token)):
+        config["users"].append({"name": name, "user": {"token": known}})
+        config["contexts"].append({"name": name, "context": {"cluster": cluster["name"], "user": name}})
+    path.write_text(yaml.safe_dump(config))
+
+
+@pytest.fixture(scope="module")
+def new_place(
+    kubernetes: Kubernetes, collected: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Place]]:
+    """Makes a namespace."""
+    serial, numbers, names = time.time_ns() % 10**8, count(), list[str]()
+
+    def new_place() -> Place:
+        names.append(name := f"fails-{serial}-{next(numbers)}")
+        kubernetes.kubectl("create", "namespace", name)
+        until(lambda: "default" in kubernetes.kubectl("get", "serviceaccounts", f"--namespace={name}", "-o", "name"))
+        return Place(kubernetes, name)
+
+    nobody = new_place()
+    token = nobody.kubectl("create", "token", "default").strip()
+    folder = tmp_path_factory.mktemp("kubernetes")
+    with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as silent:
+        _kubeconfig(kubernetes, folder / "kubeconfig", token, silent.getsockname()[1])
+        patch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
+        patch.setenv(leases.VARIABLE, str(folder / "leases"))
+        yield new_place
+    kubernetes.kubectl("delete", "namespace", "--wait=false", "--ignore-not-found", *names)
+
+
+def _busy() -> float:
+    """How much slower a machine with other tests may be."""
+    return 3.0 + os.getloadavg()[0] / (os.cpu_count() or 1)
+
+
+def _anonymous(text: str) -> str:
+    """Without what is of one run alone, and without the first lines of logs."""
+    text = re.sub(r"scalescope-[0-9a-f]{12}", "scalescope-0123456789ab", text)
+    text = re.sub(r"fails-\d+-\d+", "team", text)
+    text = re.sub(r"\b10\.\d+\.(\d+\.\d+)\b", r"10.0.\1", text)
+    text = re.sub(r"(?:    \| .*\n)+((?:    \| .*\n){4})", r"    | ...\n\1", text)
+    text = re.sub(r"(-worker-)[0-9a-f]{10}", r"\g<1>0123456789", text)
+    return re.sub(r"-[0-9a-f]{8,10}-[0-9a-z]{5}\b", "-0123456789-abcde", text)
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    table = Table(
+        "<!-- written by tests/kubernetes/test_failures.py -->",
+        "at most so many of them are Kubernetes' own, or configured",
+        _anonymous,
+    )
+    yield table
+    if (path := os.environ.get(VARIABLE)) and len(table.rows) > len(ROWS):
+        table.write(Path(path))
+
+
+@pytest.fixture(scope="module")
+def seen(
+    request: pytest.FixtureRequest, kubernetes: Kubernetes, new_place: Callable[[], Place], table: Table
+) -> dict[str, Seen]:
+    """What came of the rows that are chosen, run side by side."""
+    mine = [item for item in request.session.items if item.path == request.path]
+    chosen = {name for name in CHOSEN if any(f"[{name}]" in item.name for item in mine)}
+    rows = {group: tuple(ROWS[name] for name in ROWS if name in chosen and name.startswith(group)) for group in GROUPS}
+    if kubernetes.mini is None:
+        rows["gpu"] = ()
+    alone, last = rows.pop("opening"), rows.pop("operator")
+    groups = [group for group in (rows["gpu"], rows["trial"], rows["workers"]) if group]
+    with ThreadPoolExecutor(len(GROUPS)) as pool:
+        shared = [pool.submit(lambda group: dict(_with_a_cluster(new_place(), group)), group) for group in groups]
+    with ThreadPoolExecutor(LANES) as pool:
+        opened = pool.map(lambda row: _seen(_opening, new_place(), row), alone)
+    found = {row.cause: told for row, told in zip(alone, opened, strict=True)}
+    for future in shared:
+        found |= future.result()
+    for row in last:
+        found |= (
+            dict(_with_a_cluster(new_place(), (row,)))
+            if row.workers
+            else {row.cause: _seen(_opening, new_place(), row)}
+        )
+    for row in ROWS.values():
+        if told := found.get(row.cause):
+            table.add(row.cause, told.error, told.seconds, row.own_s or None)
+    return found
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_each_failure_is_one_clear_error(seen: dict[str, Seen], name: str) -> None:
+    row = ROWS[name]
+    if row.cause not in seen:
+        pytest.skip("only a node of infra/kubernetes/mini.py can be taken away")
+    found = seen[row.cause]
+    if not isinstance(found.error, str | ScalescopeError):
+        raise found.error
+    for part in (*row.expect, "where: ", "next: "):
+        assert part in str(found.error)
+    assert found.seconds < _busy() * LIMIT_S + row.own_s
+
+
+def test_nothing_of_them_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) -> None:
+    kinds = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
+    ours = ("get", kinds, "-A", "-l", INSTANCE, "-o", "jsonpath={.items[*].metadata.namespace}")
+    until(lambda: "fails-" not in kubernetes.kubectl(*ours))
+    assert leases.read_all() == ([], [])
+
+
+# ------------------------------------------------------------------ what is no row
+
+
+def test_half_of_the_workers_is_no_data(new_place: Callable[[], Place], tmp_path: Path, table: Table) -> None:
+    place = new_place()
+    quota("pods: '2'")(place)
+    given = {"kind": "kubernetes", "image": place.kubernetes.image, "namespace": place.namespace, **SMALL}
+    params, axes = {"items": 4, "seconds": 0.05}, {"workers": [1, 2]}
+    asked = {
+        "workload": "futures-map",
+        "params": params,
+        "axes": axes,
+        "cluster": given,
+        "store": str(tmp_path / "store"),
+    }
+    result = run_sweep(asked)
+    assert (result.valid, result.failed, result.invalid) == (1, 0, 1)
+    with Store.open(str(tmp_path / "store")) as store:
+        [invalid] = [trial for trial in store.run(result.run_id).trials if trial.state is TrialState.INVALID]
+    assert invalid.point.workers == 2
+    assert "1 of 2 workers of" in invalid.reason
+    assert "exceeded quota: few" in invalid.reason
+
+
+def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(
+    new_place: Callable[[], Place], kubernetes: Kubernetes
+) -> None:
+    """None of our pods breaks its standard; and no node fits until one has the label, as with autoscaling."""
+    place, said = new_place(), list[str]()
+    kubernetes.kubectl("label", "namespace", place.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    cluster = place.build(node_selector=("test/pool=late",), autoscale_timeout_s=120.0)
+
+    def label(words: str) -> None:
+        said.append(words)
+        if "Unschedulable" in words:
+            kubernetes.kubectl("label", "nodes", "cpu", "test/pool=late", "--overwrite")
+
+    try:
+        cluster.open()
+        cluster.report = label
+        cluster.scale(1, 1)
+    finally:
+        kubernetes.kubectl("label", "nodes", "cpu", "test/pool-")
+        cluster.close()
+    assert any(words.endswith("waits for up to 120 s (cluster.autoscale_timeout_s)") for words in said)
+
+
+@pytest.mark.skipif(VARIABLE not in os.environ, reason=f"it takes 40 s; {VARIABLE} names a file to write")
+def test_no_operator(new_place: Callable[[], Place], kubernetes: Kubernetes, table: Table) -> None:
+    place, crds = new_place(), "daskclusters daskworkergroups daskjobs daskautoscalers"
+
+    def serve(served: bool) -> None:
+        patch = json.dumps([{"op": "replace", "path": "/spec/versions/0/served", "value": served}])
+        names = [f"{each}.kubernetes.dask.org" for each in crds.split()]
+        kubernetes.kubectl("patch", "crds", *names, "--type=json", "-p", patch)
+
+    def scale(number: int) -> None:
+        operator = ("-n", "dask-operator", "deployment", "--all")
+        kubernetes.kubectl("scale", *operator, f"--replicas={number}")
+        kubernetes.kubectl("rollout", "status", *operator[:3], "--timeout=60s")
+
+    scale(0)
+    try:
+        away = _seen(_opening, place, Row("operator is away", ()))
+        serve(False)
+        until(lambda: "kubernetes.dask.org/v1" not in kubernetes.kubectl("api-versions").split())
+        none = _seen(_opening, place, Row("operator was never installed", ()))
+    finally:
+        serve(True)
+        scale(1)
+    table.add("operator is away", away.error, away.seconds, OPERATOR_S)
+    table.add("operator was never installed", none.error, none.seconds)
+    assert "the Dask operator does not react" in str(away.error)
+    assert "kubectl get deployments -A" in str(away.error)
+    assert away.seconds < _busy() * LIMIT_S + OPERATOR_S
+    assert "the Dask operator is not installed" in str(none.error)
+    assert "helm install" in str(none.error)
+    assert none.seconds < _busy() * LIMIT_S

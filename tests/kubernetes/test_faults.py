@@ -1,0 +1,349 @@
+"""Two sweeps at the same time in one namespace of a real Kubernetes, and something that dies by SIGKILL in the middle.
+
+After one `scalescope reap` nothing of the sweep that was hit is left, the other one is untouched, and so is what others
+have in the namespace; trials that were finished are kept, and the same command brings the sweep to its end.
+
+    SCALESCOPE_FAULT_ROUNDS=20 pytest tests/kubernetes/test_faults.py -s
+
+runs 20 of them and shows what each said. The seed is printed; SCALESCOPE_FAULT_SEED repeats one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.kubernetes import Kubernetes, until
+
+from scalescope import leases
+from scalescope.clusters import reaping
+from scalescope.errors import UsageError
+from scalescope.model.trial import Trial, TrialState
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+ROUNDS = int(os.environ.get("SCALESCOPE_FAULT_ROUNDS", "1"))
+SEED = int(os.environ.get("SCALESCOPE_FAULT_SEED", time.time_ns() % 10**6))
+pytestmark = pytest.mark.timeout(1800)
+PATIENCE_S = 400.0
+TRIALS, TRIAL_S, OPENING_S = 3, 1.0, 10.0
+
+FLOW = """
+import json, signal, sys
+from scalescope.run.sweep import run_sweep
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background commands ignore it
+run_sweep(json.loads(sys.argv[1]))
+"""
+OURS = "app.kubernetes.io/managed-by=scalescope"
+PARTS = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
+WORKLOAD = """
+import time
+
+def hold(client, *, items: int = 2, seconds: float = 1.0):
+    client.gather(client.map(time.sleep, [seconds] * items, pure=False))
+"""
+
+
+class Site:
+    """A sweep with a store and logs of its own, in a namespace and with a ledger that it shares."""
+
+    def __init__(self, kubernetes: Kubernetes, folder: Path, name: str, namespace: str) -> None:
+        self.kubernetes, self.name, self.namespace = kubernetes, name, namespace
+        self.store, self.log, workload = (folder / f"{name}{suffix}" for suffix in (".db", ".log", ".py"))
+        workload.write_text(WORKLOAD)
+        small = {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400}
+        small |= {"start_timeout_s": 90, "queue_timeout_s": 60, "gpus": 1}
+        cluster = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **small}
+        points = [{"workers": 2, "seconds": seconds} for seconds in (0.8, 1.0, 1.2)]
+        self.sweep = {"workload": f"{workload}:hold", "points": points, "cluster": cluster, "store": str(self.store)}
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """What a flow does, in a process of its own."""
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-c", FLOW, json.dumps(self.sweep)]
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def again(self) -> int:
+        """The same command; its exit status."""
+        self.process = self.start()
+        return self.process.wait(PATIENCE_S)
+
+    def run(self) -> SweepRun:
+        with Store.open(str(self.store)) as store:
+            return store.run("latest")
+
+    def trials(self) -> tuple[Trial, ...]:
+        """Those that are saved."""
+        try:
+            return self.run().trials if self.store.exists() else ()
+        except UsageError:
+            return ()
+
+    def driver(self) -> psutil.Process | None:
+        flow = psutil.Process(self.process.pid)
+        found = [each for each in flow.children(recursive=True) if "scalescope.driver" in " ".join(each.cmdline())]
+        return found[0] if found else None
+
+    def label(self) -> str:
+        """Of its cluster, by the owner that the cluster itself names; empty where there is none."""
+        if (driver := self.driver()) is None:
+            return ""
+        found = self.kubernetes.get("daskclusters", f"--selector={OURS}", namespace=self.namespace)["items"]
+        owners = {each["metadata"]["annotations"]["scalescope/owner"]: each["metadata"]["name"] for each in found}
+        return next((name for owner, name in owners.items() if f"process {driver.pid} on" in owner), "")
+
+
+# ------------------------------------------------------------------ faults
+
+
+def kill_flow(site: Site) -> None:
+    site.process.send_signal(signal.SIGKILL)
+
+
+def kill_driver(site: Site) -> None:
+    until(site.driver).send_signal(signal.SIGKILL)
+
+
+def kill_pod(component: str) -> Callable[[Site], None]:
+    def kill(site: Site) -> None:
+        label = until(site.label)
+        selector = f"--selector=app.kubernetes.io/instance={label},dask.org/component={component}"
+
+        def killed() -> bool:
+            pods = site.kubernetes.get("pods", selector, namespace=site.namespace)["items"]
+            names = [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
+            if names:
+                force_delete(site.kubernetes, names[0], site.namespace)
+            return bool(names) or site.process.poll() is not None
+
+        until(killed)
+
+    return kill
+
+
+def kill_operator(site: Site) -> None:
+    [pod] = site.kubernetes.get("pods", namespace="dask-operator")["items"]
+    force_delete(site.kubernetes, pod["metadata"]["name"], "dask-operator")
+
+
+def kill_node(name: str) -> Callable[[Site], None]:
+    def kill(site: Site) -> None:
+        site.kubernetes.mini.stop_node(name)
+        ready = "{.status.conditions[?(@.type=='Ready')].status}"
+        until(lambda: site.kubernetes.kubectl("get", "node", name, f"--output=jsonpath={ready}") != "True")
+        site.kubernetes.mini.start_node(name)
+
+    return kill
+
+
+def force_delete(kubernetes: Kubernetes, pod: str, namespace: str) -> None:
+    kubernetes.kubectl("delete", "pod", pod, f"--namespace={namespace}", "--grace-period=0", "--force")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done, whether it is done to one sweep alone, and whether `infra/kubernetes/mini.py` is needed for it."""
+
+    act: Callable[[Site], None]
+    alone: bool = True
+    mini: bool = False
+
+
+FAULTS = {
+    "flow": Fault(kill_flow),
+    "worker's pod": Fault(kill_pod("worker")),
+    "driver": Fault(kill_driver),
+    "node of the workers": Fault(kill_node("gpu"), alone=False, mini=True),
+    "scheduler's pod": Fault(kill_pod("scheduler")),
+    "operator": Fault(kill_operator, alone=False),
+    "node of the schedulers": Fault(kill_node("cpu"), alone=False, mini=True),
+}
+
+
+# ------------------------------------------------------------------ rounds
+
+
+@dataclass
+class Seen:
+    """What came of a round: exit statuses, what reaping did, trials that were saved before the fault, what was left."""
+
+    fault: str
+    saved: int
+    after_s: float
+    hit: Site
+    other: Site
+    statuses: dict[str, list[int]] = field(default_factory=lambda: {"hit": [], "other": []})
+    fates: list[str] = field(default_factory=list)
+    kept: list[tuple[str, Any]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """A line of a table."""
+        trials = {site.name: [each.state.value for each in site.trials()] for site in (self.hit, self.other)}
+        cells = [
+            self.fault,
+            f"{self.saved} saved, {self.after_s:.1f} s later",
+            self.statuses,
+            self.fates,
+            f"{len(self.kept)} kept",
+            trials,
+        ]
+        cells += [f"left: {self.left or 'nothing'}", f"{self.seconds:.0f} s"]
+        return " | ".join(map(str, cells))
+
+
+def strangers(kubernetes: Kubernetes, namespace: str) -> list[str]:
+    """What others have there, with UIDs."""
+    kinds = "daskclusters,daskworkergroups,deployments,services,configmaps"
+    found = kubernetes.get(kinds, f"--selector={OURS.replace('=', '!=')}", namespace=namespace)["items"]
+    return sorted(f"{each['kind']} {each['metadata']['name']} {each['metadata']['uid']}" for each in found)
+
+
+@pytest.fixture(scope="module")
+def shared(kubernetes: Kubernetes) -> Iterator[str]:
+    """A namespace in which others have something: a DaskCluster named as ours are, with pods, and more."""
+    namespace = f"faults-{time.time_ns() % 10**8}"
+    kubernetes.kubectl("create", "namespace", namespace)
+    container = {"name": "main", "image": kubernetes.image, "args": ["sleep", "infinity"]}
+    pod = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    port = {"name": "http-dashboard", "port": 8787}
+    service = {"type": "ClusterIP", "selector": {"dask.org/component": "scheduler"}, "ports": [port]}
+    spec = {"worker": {"replicas": 1, "spec": pod}, "scheduler": {"spec": pod, "service": service}}
+    group = {"apiVersion": "kubernetes.dask.org/v1", "kind": "DaskCluster"}
+    alike = [{**group, "metadata": {"name": name}, "spec": spec} for name in (leases.new_label(), "scalescope-0")]
+    matching = {"app": "sleeper"}
+    template = {"metadata": {"labels": matching}, "spec": pod}
+    deployment = {"selector": {"matchLabels": matching}, "template": template}
+    kubernetes.apply(
+        *alike,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}, "data": {"a": "b"}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "sleeper"}, "spec": deployment},
+        namespace=namespace,
+    )
+    until(lambda: len(kubernetes.get("deployments", namespace=namespace)["items"]) == 5)
+    yield namespace
+    kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def ours(kubernetes: Kubernetes, namespace: str, but: str = "") -> list[str]:
+    """What of ours is there, except of one cluster."""
+
+    def found() -> list[str]:
+        selector = f"--selector={OURS}" + (f",app.kubernetes.io/instance!={but}" if but else "")
+        return kubernetes.kubectl("get", PARTS, selector, f"--namespace={namespace}", "--output=name").split()
+
+    deadline = time.monotonic() + 10  # within which Kubernetes collects secrets and services
+    while (left := found()) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return left
+
+
+def endure(seen: Seen, kubernetes: Kubernetes, namespace: str) -> None:
+    hit, other, fault = seen.hit, seen.other, FAULTS[seen.fault]
+    until(lambda: hit.label() or hit.process.poll() is not None, PATIENCE_S)
+    until(lambda: len(hit.trials()) >= seen.saved or hit.process.poll() is not None, PATIENCE_S)
+    time.sleep(seen.after_s)
+    assert hit.process.poll() is None, hit.log.read_text()
+    fault.act(hit)
+    seen.kept = [(each.key, each.started_at) for each in hit.trials() if each.state is TrialState.VALID]
+    seen.statuses["hit"].append(hit.process.wait(PATIENCE_S))
+    seen.fates += [each.fate.value for each in reaping.reap()]
+    if fault.alone:
+        seen.left += ours(kubernetes, namespace, but=other.label())
+    seen.statuses["other"].append(other.process.wait(PATIENCE_S))
+    if not fault.alone:
+        seen.fates += [each.fate.value for each in reaping.reap()]
+    seen.left += ours(kubernetes, namespace)
+    for site in (hit, other):
+        while site.run().state is not RunState.COMPLETE and len(seen.statuses[site.name]) < 3:
+            seen.statuses[site.name].append(site.again())
+    seen.left += ours(kubernetes, namespace)
+
+
+@pytest.fixture(scope="module")
+def plan(kubernetes: Kubernetes) -> list[tuple[str, int, float]]:
+    """Faults and their moments, which is how many trials are saved, or that the cluster was asked for, and seconds.
+
+    Every fault comes once before any comes a second time.
+    """
+    dice = random.Random(SEED)
+    possible = [name for name, fault in FAULTS.items() if kubernetes.mini is not None or not fault.mini]
+    names = [name for _ in range(ROUNDS) for name in dice.sample(possible, len(possible))]
+    moments = ((0, OPENING_S), (1, TRIAL_S), (2, TRIAL_S))
+    chosen = [dice.choice(moments) for _ in range(ROUNDS)]
+    return [(name, saved, dice.uniform(0, most_s)) for name, (saved, most_s) in zip(names, chosen, strict=False)]
+
+
+@pytest.fixture(autouse=True)
+def environment(kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this process and of the sweeps."""
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    for name, value in kubernetes.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_sweep_that_is_stopped_while_its_cluster_opens_leaves_nothing(
+    shared: str, kubernetes: Kubernetes, tmp_path: Path
+) -> None:
+    before = strangers(kubernetes, shared)
+    site = Site(kubernetes, tmp_path, "stopped", shared)
+    try:
+        until(lambda: site.label() or site.process.poll() is not None, PATIENCE_S)
+        site.process.send_signal(signal.SIGINT)
+        assert site.process.wait(30) == -signal.SIGINT, site.log.read_text()
+    finally:
+        site.process.kill()
+        site.process.wait()
+    # An operator that is slow makes the cluster's own, empty worker group when the cluster is gone already. Kubernetes
+    # collects the rest in its own time.
+    until(lambda: {each.partition(".")[0] for each in ours(kubernetes, shared)} <= {"daskworkergroup"})
+    reaping.reap()
+    assert ours(kubernetes, shared) == []
+    assert strangers(kubernetes, shared) == before
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_nothing_is_left_and_nobody_else_is_touched(
+    number: int, plan: Any, shared: str, kubernetes: Kubernetes, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    before = strangers(kubernetes, shared)
+    hit, other = (Site(kubernetes, tmp_path, name, shared) for name in ("hit", "other"))
+    seen = Seen(*plan[number], hit, other)
+    try:
+        endure(seen, kubernetes, shared)
+    finally:
+        for site in (hit, other):
+            site.process.kill()
+            site.process.wait()
+        seen.seconds = time.monotonic() - began
+        print(f"\n{number} of seed {SEED}: {seen}", flush=True)
+    log = f"seed {SEED}: {seen}\n{hit.log.read_text()}"
+    assert seen.left == [], log
+    assert "failed" not in seen.fates, log
+    assert strangers(kubernetes, shared) == before
+    trials = {(each.key, each.started_at): each for each in hit.run().trials}
+    assert all(trials[each].state is TrialState.VALID for each in seen.kept), log
+    for site in (hit, other):
+        run = site.run()
+        assert run.state is RunState.COMPLETE, log
+        assert len(run.trials) == TRIALS
+        assert all(each.reason for each in run.trials if each.state is not TrialState.VALID), log
+    if FAULTS[seen.fault].alone:
+        states = [each.state for each in other.run().trials]
+        assert (seen.statuses["other"], states) == ([0], [TrialState.VALID] * TRIALS), other.log.read_text()
+        assert len([each for each in trials.values() if each.state is TrialState.INVALID]) <= 1, log

@@ -1,0 +1,173 @@
+"""Declares what is known of a workload that somebody else wrote: its source, what is wrong with it, what mends it.
+
+The functions are loaded from their file, as a user's are; nothing of this module reaches a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+HEALTHY = "healthy"
+FOLDER = Path(__file__).parent
+
+CLIENT = "client-busy"
+TRAVEL = "client-waits"
+WINDOW = "few-tasks-in-flight"
+WAITING = "waiting-tasks"
+RETRIED = "retried-tasks"
+NARROW = "narrow-stage"
+SIDE = "a side input that everything waits for"
+WORDS = (SIDE,)
+"""True causes for which the catalogue has no code."""
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A workload whose cause is known from its source. What `matrix` needs of a case is here by the same names.
+
+    Attributes:
+        name: Of the group and of the function.
+        function: As written.
+        source: Title and address, or repository and number of the thread.
+        labels: Codes of the catalogue, or words where it has none; each of them would be right.
+        workers: Of each point.
+        threads: Of each worker.
+        cluster: Specification.
+        params: Of the workload, and keys of Dask's configuration.
+        lever: What mends it, in words.
+        mending: Fields of the point that mend it.
+        mended_by: The function with the remedy applied, if it takes another one.
+        factor: How much faster it is mended, at least; below 1: at most.
+        near: Codes that it resembles, wrongly.
+        timeout_s: Real seconds until a trial is stopped.
+    """
+
+    name: str
+    function: str
+    source: str
+    labels: tuple[str, ...]
+    workers: tuple[int, ...]
+    threads: int
+    cluster: Mapping[str, Any]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    lever: str = ""
+    mending: Mapping[str, Any] = field(default_factory=dict)
+    mended_by: str = ""
+    factor: float = 1.4
+    near: tuple[str, ...] = ()
+    timeout_s: float = 60.0
+
+    config: Mapping[str, Any] = field(default_factory=dict)  # in `params` here
+    quiet_loss = "judged by its remedy instead"
+
+    @property
+    def expect(self) -> str:
+        """The first label."""
+        return self.labels[0]
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """The other labels."""
+        return self.labels[1:]
+
+    @property
+    def real(self) -> bool:
+        """Whether it runs in real time."""
+        return self.cluster["kind"] != "simulated"
+
+    def sweep(self) -> dict[str, Any]:
+        """As a user would write it."""
+        points = [{"workers": workers, "threads_per_worker": self.threads, **self.params} for workers in self.workers]
+        return {
+            "workload": self.function,
+            "cluster": dict(self.cluster),
+            "points": points,
+            "trial_timeout_s": self.timeout_s,
+        }
+
+    def mended(self) -> Outside:
+        """The same work with the remedy applied, at the last size."""
+        fields = dict(self.mending)
+        return replace(
+            self,
+            function=self.mended_by or self.function,
+            workers=(fields.pop("workers", self.workers[-1]),),
+            threads=fields.pop("threads", self.threads),
+            cluster=fields.pop("cluster", self.cluster),
+            params={**({} if self.mended_by else self.params), **fields},
+        )
+
+
+_CASES: dict[tuple[str, str], Outside] = {}
+
+
+def case(
+    source: str,
+    label: str | tuple[str, ...],
+    workers: int | tuple[int, ...],
+    cluster: str | Mapping[str, Any] = "simulated",
+    *,
+    threads: int = 1,
+    near: tuple[str, ...] = (),
+    lever: str = "",
+    mended: Mapping[str, Any] | None = None,
+    factor: float = 1.4,
+    timeout_s: float = 60.0,
+    **params: Any,
+) -> Callable[[Function], Function]:
+    """Declare the function below; `mended` has the fields of the point that mend it, if that suffices."""
+
+    def declared(function: Function) -> Function:
+        file = Path(function.__code__.co_filename)
+        kind = {"kind": cluster} if isinstance(cluster, str) else cluster
+        _modelled(function, kind)
+        _CASES[file.name, function.__name__] = Outside(
+            name=f"{file.stem.removeprefix('of_')}/{function.__name__}",
+            function=f"{file}:{function.__name__}",
+            source=source,
+            labels=(label,) if isinstance(label, str) else label,
+            workers=(workers,) if isinstance(workers, int) else workers,
+            threads=threads,
+            cluster=kind,
+            params=params,
+            lever=lever,
+            mending=mended or {},
+            factor=factor,
+            near=near,
+            timeout_s=timeout_s,
+        )
+        return function
+
+    return declared
+
+
+def mends(written: Function, lever: str, **fields: Any) -> Callable[[Function], Function]:
+    """Declare the function below to be the workload `written` with its remedy applied."""
+
+    def declared(function: Function) -> Function:
+        file = Path(function.__code__.co_filename)
+        known = _CASES[file.name, written.__name__]
+        _modelled(function, known.cluster)
+        _CASES[file.name, written.__name__] = replace(
+            known, lever=lever, mended_by=f"{file}:{function.__name__}", mending=fields
+        )
+        return function
+
+    return declared
+
+
+def _modelled(function: Function, cluster: Mapping[str, Any]) -> None:
+    function.modelled = cluster["kind"] != "local"  # type: ignore[attr-defined]
+
+
+def all_cases() -> tuple[Outside, ...]:
+    """Every case, in the order of the files and of their functions."""
+    for path in sorted(FOLDER.glob("of_*.py")):
+        import_module(path.stem)
+    return tuple(_CASES.values())

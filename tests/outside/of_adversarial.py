@@ -1,0 +1,251 @@
+"""Twelve cases written against the rules, to see where they break: nobody's work, and their source says so."""
+
+from __future__ import annotations
+
+import time
+
+import dask
+from declare import CLIENT, HEALTHY, NARROW, TRAVEL, WAITING, case, mends
+from distributed import Semaphore, fire_and_forget, get_client
+
+WRITTEN = "written as an adversarial case"
+
+
+@case(WRITTEN, HEALTHY, 8, near=("nested-client",))
+def follow_up_not_awaited(client, tasks: int = 32, seconds: float = 2.0):
+    def note(i):
+        return i
+
+    def train(i):
+        fire_and_forget(get_client().submit(note, i, key=f"note-{i}"))
+        time.sleep(seconds)
+        return i
+
+    client.gather(client.map(train, range(tasks), key="train", pure=False))
+
+
+@case(WRITTEN, HEALTHY, 8, near=("recomputation", "results-awaited-in-loop"))
+def same_keys_new_data(client, epochs: int = 5, shards: int = 16, seconds: float = 1.0):
+    def fit(epoch, i):
+        time.sleep(seconds)
+        return epoch * 1000 + i
+
+    for epoch in range(epochs):
+        futures = [client.submit(fit, epoch, i, key=f"shard-{i}") for i in range(shards)]
+        client.gather(futures)
+        del futures
+        time.sleep(0.2)  # the old keys are released
+
+
+@case(WRITTEN, "straggler", 4, near=("sequential-graph",), lever="split the long one", mended={"parts": 10})
+def four_fits_one_long(client, models: int = 4, seconds: float = 1.0, factor: float = 10.0, parts: int = 1):
+    def fit(i):
+        time.sleep(seconds * (factor / parts if i >= models - 1 else 1.0))
+        return i
+
+    client.gather(client.map(fit, range(models - 1 + parts), key="fit", pure=False))
+
+
+@case(WRITTEN, "results-awaited-in-loop", 8, near=("idle-workers-cause-unknown", "too-few-partitions"))
+def compute_in_a_loop(client, rounds: int = 10, seconds: float = 0.4, at_once: bool = False):
+    def step(x):
+        time.sleep(seconds)
+        return x
+
+    rest = []
+    for turn in range(rounds):
+        parts = []
+        for i in range(4):
+            a = dask.delayed(step, pure=False)(i, dask_key_name=f"load-{turn}-{i}")
+            b = dask.delayed(step, pure=False)(a, dask_key_name=f"clean-{turn}-{i}")
+            parts.append(dask.delayed(step, pure=False)(b, dask_key_name=f"aggregate-{turn}-{i}"))
+        if at_once:
+            rest += parts
+        else:
+            client.gather(client.compute(parts, optimize_graph=False))
+    if rest:
+        client.gather(client.compute(rest, optimize_graph=False))
+
+
+@mends(compute_in_a_loop, "one compute")
+def compute_after_the_loop(client):
+    compute_in_a_loop(client, at_once=True)
+
+
+@case(
+    WRITTEN,
+    WAITING,
+    (1, 2, 4, 8),
+    near=(HEALTHY, "work-inflation"),
+)
+def two_leases_for_all(client, tasks: int = 32, seconds: float = 0.5, leases: int = 2):
+    Semaphore(max_leases=leases, name="licence")
+
+    def licensed(i):
+        with Semaphore(name="licence"):
+            time.sleep(seconds)
+        return i
+
+    client.gather(client.map(licensed, range(tasks), key="licensed", pure=False))
+
+
+@mends(two_leases_for_all, "as many leases as workers, of a semaphore that the tasks are given")
+def leases_for_all(client, tasks: int = 32, seconds: float = 0.5):
+    def licensed(i, licence):
+        with licence:
+            time.sleep(seconds)
+        return i
+
+    licence = Semaphore(max_leases=8, name="licences")
+    client.gather(client.map(licensed, range(tasks), licence=licence, key="licensed", pure=False))
+
+
+@case(
+    WRITTEN,
+    (CLIENT, "slow-submission"),
+    8,
+    near=(HEALTHY,),
+    lever="prepare in tasks",
+    mended={"prepare": 0.0},
+)
+def client_prepares_first(client, seconds: float = 1.0, prepare: float = 9.0, tasks: int = 8):
+    def work(i):
+        time.sleep(seconds)
+        return i
+
+    time.sleep(prepare)  # glob, stat, read headers, build the graph
+    client.gather(client.map(work, range(tasks), key="work", pure=False))
+
+
+@case(WRITTEN, HEALTHY, 1, "local", threads=2, near=("gil-bound",))
+def half_waiting_half_computing(client, tasks: int = 8, rounds: int = 12, seconds: float = 0.02):
+    def fetch_and_hash(i):
+        import hashlib
+
+        data = bytes(1 << 20)
+        for _ in range(rounds):
+            time.sleep(seconds)
+            end = time.thread_time() + seconds
+            while time.thread_time() < end:
+                hashlib.sha256(data)  # without the lock
+        return i
+
+    client.gather(client.map(fetch_and_hash, range(tasks), key="fetch", pure=False))
+
+
+@case(WRITTEN, (TRAVEL, "transfer-bound"), 2, "local", near=(HEALTHY, "uneven-waves"))
+def results_come_to_the_client(client, tasks: int = 8, mebibytes: int = 48, seconds: float = 0.1):
+    def make(i):
+        import random
+
+        block = random.Random(i).randbytes(1 << 20)
+        time.sleep(seconds)
+        return block * mebibytes + bytes([i])
+
+    client.gather(client.map(make, range(tasks), key="make", pure=False))
+
+
+@mends(results_come_to_the_client, "reduce on the workers")
+def sizes_come_to_the_client(client, tasks: int = 8, mebibytes: int = 48, seconds: float = 0.1):
+    def make(i):
+        import random
+
+        block = random.Random(i).randbytes(1 << 20)
+        time.sleep(seconds)
+        return len(block * mebibytes + bytes([i]))
+
+    client.gather(client.map(make, range(tasks), key="make", pure=False))
+
+
+@case(WRITTEN, "results-awaited-in-loop", 8, near=("too-few-partitions", "fewer-items-than-workers"))
+def four_rounds_awaited(client, models: int = 4, seconds: float = 2.0):
+    def fit(i):
+        time.sleep(seconds)
+        return i
+
+    for i in range(models):
+        client.submit(fit, i, key=f"fit-{i}").result()
+
+
+@mends(four_rounds_awaited, "gather after the loop")
+def four_rounds_at_once(client, models: int = 4, seconds: float = 2.0):
+    def fit(i):
+        time.sleep(seconds)
+        return i
+
+    client.gather([client.submit(fit, i, key=f"fit-{i}") for i in range(models)])
+
+
+@case(
+    WRITTEN,
+    ("too-few-partitions", NARROW),
+    8,
+    near=("idle-workers-cause-unknown", "sequential-graph"),
+    lever="repartition to 8",
+    mended={"few": 8, "long": 3.0},
+    factor=1.3,
+)
+def repartitioned_to_four(client, parts: int = 64, wide: float = 0.25, few: int = 4, long: float = 6.0):
+    def read(i):
+        time.sleep(wide)
+        return i
+
+    def model(chunk):
+        time.sleep(long)
+        return len(chunk)
+
+    read_ = client.map(read, range(parts), key="read", pure=False)
+    size = parts // few
+    client.gather([client.submit(model, read_[i * size : (i + 1) * size], key=f"model-{i}") for i in range(few)])
+
+
+class Model:
+    def fit(self, seconds):
+        time.sleep(seconds)
+        return seconds
+
+
+@case(WRITTEN, "results-awaited-in-loop", 8, "virtual", near=("idle-workers-cause-unknown", "slow-submission"))
+def actor_called_in_a_loop(client, rounds: int = 2, seconds: float = 0.4, actors: int = 8):
+    made = [future.result() for future in [client.submit(Model, actor=True, pure=False) for _ in range(actors)]]
+    for _ in range(rounds):
+        for actor in made:
+            actor.fit(seconds).result()
+
+
+@mends(actor_called_in_a_loop, "call all, then ask for the results")
+def actors_called_at_once(client, rounds: int = 2, seconds: float = 0.4, actors: int = 8):
+    made = [future.result() for future in [client.submit(Model, actor=True, pure=False) for _ in range(actors)]]
+    for _ in range(rounds):
+        for future in [actor.fit(seconds) for actor in made]:
+            future.result()
+
+
+@case(
+    WRITTEN,
+    ("skewed-tasks", "data-locality", "worker-restriction"),
+    8,
+    near=("slow-worker",),
+    lever="shards of equal size",
+    mended={"factor": 1.0, "seconds": 0.6 * 11 / 8},
+)
+def heavy_shard_at_home(client, per_worker: int = 4, seconds: float = 0.6, factor: float = 4.0):
+    addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+    def process(shard, part, seconds):
+        time.sleep(seconds)
+        return part
+
+    futures = [
+        client.submit(
+            process,
+            shard,
+            part,
+            seconds * (factor if shard == 0 else 1.0),
+            key=f"process-{shard}-{part}",
+            workers=[address],
+        )
+        for part in range(per_worker)
+        for shard, address in enumerate(addresses)
+    ]
+    client.gather(futures)

@@ -1,0 +1,213 @@
+"""Apache Beam pipelines on Dask, run as their users run them: with the address of the cluster as an option."""
+
+from __future__ import annotations
+
+import time
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.dask.dask_runner import DaskRunner
+from declare import HEALTHY, SIDE, case, mends
+
+ISSUE = "[Bug]: Dask runner limited to 100 concurrent tasks, apache/beam#26669"
+FIRST = "a first pipeline, from a new user's trial of Scalescope"
+
+
+def options(client, npartitions: int = 0):
+    flags = ["--dask_client_address", client.scheduler.address]
+    return PipelineOptions(flags + ([f"--dask_npartitions={npartitions}"] if npartitions else []))
+
+
+@case(
+    ISSUE,
+    "too-few-partitions",
+    8,
+    "virtual",
+    near=("sequential-graph", "fewer-items-than-workers"),
+    lever="--dask_npartitions",
+    mended={"npartitions": 16},
+)
+def three_no_ops(client, n_items: int = 64, npartitions: int = 0):
+    class NoopDoFn(beam.DoFn):
+        def process(self, item):
+            time.sleep(0.05)
+            return [item]
+
+    pipeline = beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions))
+    (
+        pipeline
+        | "Create collection" >> beam.Create(range(n_items))
+        | "Noop 1" >> beam.ParDo(NoopDoFn())
+        | "Noop 2" >> beam.ParDo(NoopDoFn())
+        | "Noop 3" >> beam.ParDo(NoopDoFn())
+    )
+    pipeline.run().wait_until_finish()
+
+
+@case(
+    FIRST,
+    "too-few-partitions",
+    10,
+    "virtual",
+    near=("sequential-graph", "nested-client"),
+    lever="--dask_npartitions=10",
+    mended={"npartitions": 10},
+)
+def map_and_combine(client, items: int = 60, npartitions: int = 0):
+    def work(i):
+        time.sleep(0.1)
+        return i
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
+        pipeline | beam.Create(range(items)) | beam.Map(work) | beam.CombineGlobally(sum)
+
+
+@case(
+    FIRST + " (without the Combine)",
+    "too-few-partitions",
+    10,
+    "virtual",
+    near=("sequential-graph",),
+    lever="--dask_npartitions=20",
+    mended={"npartitions": 20},
+)
+def map_alone(client, items: int = 60, npartitions: int = 0):
+    def work(i):
+        time.sleep(0.1)
+        return i
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
+        pipeline | beam.Create(range(items)) | beam.Map(work)
+
+
+@case(
+    FIRST + " (on the simulated cluster)",
+    "too-few-partitions",
+    30,
+    near=("sequential-graph", "nested-client"),
+    lever="--dask_npartitions=30",
+    mended={"npartitions": 30},
+)
+def map_and_combine_simulated(client, items: int = 300, npartitions: int = 0):
+    def work(i):
+        time.sleep(0.2)
+        return i
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
+        pipeline | beam.Create(range(items)) | beam.Map(work) | beam.CombineGlobally(sum)
+
+
+@case(
+    "The Bag Partition is now configurable, apache/beam#33805",
+    HEALTHY,
+    8,
+    "virtual",
+    near=("too-few-partitions", "sequential-graph"),
+)
+def with_partitions(client, items: int = 32):
+    def work(i):
+        time.sleep(0.5)
+        return i
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions=32)) as pipeline:
+        pipeline | beam.Create(range(items)) | beam.Map(work)
+
+
+@case(
+    "Using Apache Beam with Dask has a scaling limit of 100-200 GPUs, rapidsai/deployment#235 "
+    "(200 items and more, one stage)",
+    "too-few-partitions",
+    16,
+    "virtual",
+    near=("uneven-waves",),
+    lever="--dask_npartitions=32",
+    mended={"npartitions": 32},
+)
+def inference(client, images: int = 300, npartitions: int = 0):
+    def infer(image):
+        time.sleep(0.02)
+        return image
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
+        pipeline | beam.Create(range(images)) | beam.Map(infer)
+
+
+@case(
+    "Xarray-to-Zarr recipe (open each month, then store), pangeo-forge/pangeo-forge-recipes#614",
+    "too-few-partitions",
+    8,
+    "virtual",
+    near=("sequential-graph", "skewed-tasks"),
+    lever="--dask_npartitions=8",
+    mended={"npartitions": 8},
+)
+def months_to_zarr(client, months: int = 24, npartitions: int = 0):
+    def open_url(month):
+        time.sleep(0.1)
+        return month
+
+    def store(month):
+        time.sleep(0.1)
+        return month
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
+        (
+            pipeline
+            | beam.Create(range(months))
+            | "OpenURLWithFSSpec" >> beam.Map(open_url)
+            | "StoreToZarr" >> beam.Map(store)
+        )
+
+
+@case(
+    "DaskRunner GBK (group by key, then work on each group), apache/beam#29365",
+    ("too-few-partitions", "skewed-tasks"),
+    6,
+    "virtual",
+    near=("sequential-graph", "straggler"),
+    lever="--dask_npartitions=12",
+    mended={"npartitions": 12},
+)
+def group_by_key(client, keys: int = 12, npartitions: int = 0):
+    def work(group):
+        time.sleep(0.3)
+        return group[0]
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
+        (pipeline | beam.Create([(i % keys, i) for i in range(5 * keys)]) | beam.GroupByKey() | beam.Map(work))
+
+
+@case(
+    "Side inputs, Beam programming guide: https://beam.apache.org/documentation/programming-guide/#side-inputs",
+    (SIDE, "sequential-graph", "nested-client"),
+    6,
+    "virtual",
+    near=("too-few-partitions", "straggler"),
+)
+def slow_side_input(client, items: int = 12):
+    def read_table(i):
+        time.sleep(3.0)
+        return i, 2 * i
+
+    def join(item, table):
+        time.sleep(0.5)
+        return item, dict(table).get(item)
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions=12)) as pipeline:
+        table = pipeline | "tables" >> beam.Create([1]) | "read" >> beam.Map(read_table)
+        pipeline | "items" >> beam.Create(range(items)) | beam.Map(join, table=beam.pvalue.AsList(table))
+
+
+@mends(slow_side_input, "read the table where it is used, once for each bundle")
+def table_read_in_parts(client, items: int = 12):
+    def join(item):
+        time.sleep(0.5)
+        return item
+
+    def read_table(i):
+        time.sleep(3.0 / 6)
+        return i, 2 * i
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions=12)) as pipeline:
+        pipeline | "tables" >> beam.Create(range(6)) | "read" >> beam.Map(read_table)
+        pipeline | "items" >> beam.Create(range(items)) | beam.Map(join)

@@ -1,0 +1,371 @@
+"""Workloads written with `dask.delayed`."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import dask
+from dask import delayed
+from declare import HEALTHY, case, mends
+
+BEST = "Dask documentation, Best Practices of delayed: https://docs.dask.org/en/stable/delayed-best-practices.html"
+WORKSHOP = "Parallelize code with dask.delayed, github.com/JDASoftwareGroup/gridka2019-dask-workshop"
+
+
+# ------------------------------------------------------------------ computes
+
+
+@case(f"{BEST} (compute on lots of computation at once)", "results-awaited-in-loop", 8, near=("too-few-partitions",))
+def compute_in_the_loop(client, items: int = 24):
+    def f(x):
+        time.sleep(1)
+        return x + 1
+
+    results = []
+    for x in range(items):
+        y = dask.delayed(f)(x)
+        results.append(y.compute())
+
+
+@mends(compute_in_the_loop, "collect the calls, compute once")
+def computed_at_once(client, items: int = 24):
+    def f(x):
+        time.sleep(1)
+        return x + 1
+
+    dask.compute(*[dask.delayed(f)(x) for x in range(items)])
+
+
+@case("Does dask recompute already computed tasks?, dask/dask#2614", "recomputation", 8)
+def three_statistics(client, parts: int = 16, seconds: float = 1.0):
+    @delayed
+    def load(i):
+        time.sleep(seconds)
+        return i
+
+    data = [load(i) for i in range(parts)]
+    total = delayed(sum)(data).compute()
+    largest = delayed(max)(data).compute()
+    smallest = delayed(min)(data).compute()
+    return {"range": largest - smallest, "total": total}
+
+
+@mends(three_statistics, "one dask.compute for all that share the inputs")
+def three_statistics_at_once(client, parts: int = 16, seconds: float = 1.0):
+    @delayed
+    def load(i):
+        time.sleep(seconds)
+        return i
+
+    data = [load(i) for i in range(parts)]
+    total, largest, smallest = dask.compute(delayed(sum)(data), delayed(max)(data), delayed(min)(data))
+    return {"range": largest - smallest, "total": total}
+
+
+@case(
+    "Persist or caching behavior question, dask/dask#3400",
+    HEALTHY,
+    8,
+    near=("recomputation", "results-awaited-in-loop"),
+)
+def three_statistics_persisted(client, parts: int = 32):
+    @delayed
+    def load(i):
+        time.sleep(1)
+        return i
+
+    data = dask.persist(*[load(i) for i in range(parts)])
+    total = delayed(sum)(data).compute()
+    largest = delayed(max)(data).compute()
+    smallest = delayed(min)(data).compute()
+    return {"range": largest - smallest, "total": total}
+
+
+@case(
+    "Large time delay/white space between subsequent dask.compute() calls, dask/distributed#7066",
+    "tiny-tasks",
+    2,
+    "local",
+    threads=2,
+    near=("large-graph", "gil-bound"),
+)
+def three_times_a_thousand_cases(client, ncases: int = 1000):
+    def case_runner(case):
+        return round(case)
+
+    rng = random.Random(12345)
+    cases = [rng.random() for _ in range(ncases)]
+    for _ in ("preprocess", "run", "postprocess"):
+        cases = dask.compute(*[dask.delayed(case_runner)(case) for case in cases])
+
+
+@mends(three_times_a_thousand_cases, "a hundred cases in each task")
+def three_times_ten_batches(client, ncases: int = 1000):
+    def batch_runner(cases):
+        return [round(case) for case in cases]
+
+    rng = random.Random(12345)
+    cases = [rng.random() for _ in range(ncases)]
+    batches = [cases[i : i + 100] for i in range(0, ncases, 100)]
+    for _ in ("preprocess", "run", "postprocess"):
+        batches = dask.compute(*[dask.delayed(batch_runner)(batch) for batch in batches])
+
+
+# ------------------------------------------------------------------ shapes of graphs
+
+
+@case(f"{WORKSHOP} (total = add(total, inc(x)) in a loop)", "sequential-graph", 16)
+def running_total(client, items: int = 16):
+    @delayed
+    def inc(x):
+        time.sleep(1)
+        return x + 1
+
+    @delayed
+    def add(x, y):
+        time.sleep(1)
+        return x + y
+
+    total = 0
+    for x in range(items):
+        total = add(total, inc(x))
+    total.compute()
+
+
+@mends(running_total, "add in pairs: a tree instead of a chain")
+def tree_total(client, items: int = 16):
+    @delayed
+    def inc(x):
+        time.sleep(1)
+        return x + 1
+
+    @delayed
+    def add(x, y):
+        time.sleep(1)
+        return x + y
+
+    level = [inc(x) for x in range(items)]
+    while len(level) > 1:
+        level = [add(*level[i : i + 2]) for i in range(0, len(level), 2)]
+    level[0].compute()
+
+
+@case(f"{WORKSHOP} (exercise: how to parallelize the following for loop?)", HEALTHY, 4, near=("sequential-graph",))
+def eight_increments(client):
+    @delayed
+    def inc(x):
+        time.sleep(1)
+        return x + 1
+
+    results = [inc(x) for x in [1, 2, 3, 4, 5, 6, 7, 8]]
+    delayed(sum)(results).compute()
+
+
+@case(
+    f"{WORKSHOP} (why didn't we go down to 1 s?, asked of 5 workers)",
+    "uneven-waves",
+    5,
+    near=("sequential-graph", "straggler"),
+    factor=1.2,
+)
+def eight_increments_on_five(client, items: int = 8):
+    @delayed
+    def inc(x):
+        time.sleep(8 / items)
+        return x + 1
+
+    delayed(sum)([inc(x) for x in range(items)]).compute()
+
+
+@mends(eight_increments_on_five, "as many tasks as the threads divide", items=10)
+def ten_increments_on_five(client, items: int = 10):
+    @delayed
+    def inc(x):
+        time.sleep(8 / items)
+        return x + 1
+
+    delayed(sum)([inc(x) for x in range(items)]).compute()
+
+
+@case(
+    "Custom Workloads with Dask Delayed (tree reduction): https://examples.dask.org/delayed.html",
+    HEALTHY,
+    8,
+    near=("sequential-graph", "skewed-tasks"),
+)
+def increments_and_tree(client, items: int = 256):
+    def pause(*key):
+        time.sleep(random.Random(repr(key)).random())
+
+    @delayed
+    def inc(x):
+        pause("inc", x)
+        return x + 1
+
+    @delayed
+    def dec(x):
+        pause("dec", x)
+        return x - 1
+
+    @delayed
+    def add(x, y):
+        pause("add", x, y)
+        return x + y
+
+    zs = [add(inc(i), dec(i)) for i in range(items)]
+    while len(zs) > 1:
+        zs = [add(zs[i], zs[i + 1]) for i in range(0, len(zs), 2)]
+    client.compute(zs[0]).result()
+
+
+@case(
+    "very inefficient use of dask-workers, dask/dask-drmaa#18",
+    HEALTHY,
+    250,
+    near=("data-locality", "worker-restriction"),
+)
+def transmission(client, energies: int = 250):
+    def make_2d_scatter(i):
+        time.sleep(0.1)
+        return i
+
+    def transmit(syst, j):
+        time.sleep(10)
+        return j
+
+    r = []
+    for i in range(5):
+        syst = delayed(make_2d_scatter)(i)
+        for j in range(energies):
+            r.append(delayed(transmit)(syst, j))
+    client.gather(client.compute(r))
+
+
+@case(
+    "Root-ish tasks all schedule onto one worker, dask/distributed#6573 (tasks of 0.5 s; mended in Dask since)",
+    HEALTHY,
+    4,
+    "virtual",
+    near=("data-locality",),
+)
+def one_root(client, results: int = 40):
+    root = dask.delayed(lambda n: "x" * n)(2**20, dask_key_name="root")
+
+    def use(root, i):
+        time.sleep(0.5)
+
+    dask.compute([dask.delayed(use)(root, i) for i in range(results)])
+
+
+# ------------------------------------------------------------------ durations
+
+
+@case("Dask really slow towards the end of the job, dask/distributed#2835", "straggler", 300, near=("uneven-waves",))
+def eight_thousand_series(client, series: int = 1190):
+    def run_prophet(i):
+        time.sleep(40.0 if i == series - 1 else 10.0)
+        return i
+
+    x = client.compute([delayed(run_prophet)(i) for i in range(series)], retries=10)
+    client.gather(x)
+
+
+@mends(eight_thousand_series, "the long one first")
+def eight_thousand_series_long_first(client, series: int = 1190):
+    def run_prophet(i):
+        time.sleep(40.0 if i == series - 1 else 10.0)
+        return i
+
+    long = client.compute(delayed(run_prophet)(series - 1), priority=10)
+    client.gather([long, *client.compute([delayed(run_prophet)(i) for i in range(series - 1)])])
+
+
+@case("Very uneven load distribution, dask/dask#6884", ("skewed-tasks", "straggler"), 6, near=("data-locality",))
+def tables_of_a_database(client, split: int = 1):
+    """Each table is read, averaged and written by one task; `split` parts of each."""
+
+    def task(table_name, rows):
+        time.sleep(rows * 1e-6)
+        return True
+
+    def runall(**tasks):
+        return len(tasks)
+
+    tables = {f"table_{i}": 300_000 * 2**i for i in range(6)}
+    tables["table_3_again"] = 2_400_000
+    tasks = {
+        f"{name}_{part}": dask.delayed(task)(name, rows / split)
+        for name, rows in tables.items()
+        for part in range(split)
+    }
+    dask.delayed(runall)(**tasks).compute()
+
+
+@mends(tables_of_a_database, "read large tables in parts")
+def tables_in_parts(client):
+    tables_of_a_database(client, split=6)
+
+
+@case(
+    "Dask worker tasks allocation, dask/dask#6956", (HEALTHY, "skewed-tasks"), 2, near=("data-locality", "uneven-waves")
+)
+def odd_ones_are_long(client):
+    def uneven_task(num):
+        if num % 2 != 0:
+            time.sleep(num)
+
+    client.gather([client.submit(uneven_task, i, priority=1) for i in range(10)])
+
+
+@case("Work stealing is not happening, dask/dask-drmaa#51", HEALTHY, 2, near=("skewed-tasks", "data-locality"))
+def four_long_four_short(client):
+    def execute(sleep_time):
+        time.sleep(sleep_time)
+        return sleep_time
+
+    times = [60, 60, 60, 60, 1, 1, 1, 1]
+    dask.compute(*[dask.delayed(execute)(sleep_time) for sleep_time in times])
+
+
+# ------------------------------------------------------------------ tasks within tasks
+
+
+@case(
+    "Breaking of concurrency when calling dask.delayed inside a delayed function (the rewritten form), dask/dask#10733",
+    HEALTHY,
+    8,
+    near=("nested-client",),
+)
+def compute_inside_delayed(client, outer: int = 16):
+    def add(x, y):
+        time.sleep(2)
+        return x + y
+
+    @dask.delayed
+    def do_math(x, y):
+        results = []
+        for i in range(4):
+            results.append(dask.delayed(add)(x, y + i))
+        return dask.compute(results)
+
+    dask.compute([do_math(10 * i, 2) for i in range(outer)])
+
+
+@case(
+    "Embarrassingly parallel Workloads: https://examples.dask.org/embarrassingly-parallel.html",
+    HEALTHY,
+    1,
+    threads=4,
+    near=("skewed-tasks", "gil-bound"),
+)
+def costly_simulations(client, parameters: int = 500):
+    def costly_simulation(list_param):
+        time.sleep(random.Random(repr(list_param)).random())
+        return sum(list_param)
+
+    rng = random.Random(0)
+    lazy_results = []
+    for _ in range(parameters):
+        lazy_results.append(dask.delayed(costly_simulation)([rng.random() for _ in range(4)]))
+    dask.compute(*lazy_results)

@@ -1,0 +1,432 @@
+"""Tasks that wait inside: for locks, semaphores, queues, actors, events, other processes, and for another attempt."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+from declare import HEALTHY, RETRIED, WAITING, case, mends
+from distributed import Event, Lock, Queue, Semaphore, get_worker
+
+
+@case(
+    "Locking for distributed writes (HDF5, one process at a time), dask/dask#1892",
+    WAITING,
+    8,
+    near=("skewed-tasks", "undersubscribed-threads", "work-inflation"),
+)
+def write_one_file(client, chunks: int = 40):
+    def compute_and_write(i):
+        time.sleep(0.5)
+        with Lock("out.h5"):
+            time.sleep(0.5)
+        return i
+
+    client.gather(client.map(compute_and_write, range(chunks)))
+
+
+@mends(write_one_file, "a file for each chunk")
+def write_many_files(client, chunks: int = 40):
+    def compute_and_write(i):
+        time.sleep(1)
+        return i
+
+    client.gather(client.map(compute_and_write, range(chunks)))
+
+
+@case(
+    "fix distributed writes (a lock per file, two files), pydata/xarray#1793",
+    WAITING,
+    6,
+    "virtual",
+    near=("skewed-tasks",),
+    lever="save_mfdataset: as many files as workers",
+    mended={"files": 12},
+)
+def save_few_datasets(client, files: int = 2, chunks: int = 24):
+    def store(i):
+        time.sleep(0.1)
+        lock = Lock(f"{i % files}.nc")
+        with lock:
+            time.sleep(0.4)
+
+    client.gather(client.map(store, range(chunks), pure=False))
+
+
+@case(
+    "Dask API, Lock: https://distributed.dask.org/en/stable/api.html",
+    HEALTHY,
+    8,
+    near=(WAITING,),
+)
+def lock_for_a_log(client, tasks: int = 40):
+    def work(i):
+        time.sleep(2)
+        with Lock("log"):
+            time.sleep(0.01)
+
+    client.gather(client.map(work, range(tasks)))
+
+
+@case(
+    "Semaphores release automatically (two leases of a database), dask/distributed#4057",
+    WAITING,
+    1,
+    threads=10,
+    near=("skewed-tasks", "gil-bound"),
+    lever="as many leases as the database takes",
+    mended={"leases": 10},
+)
+def two_leases_of_a_database(client, leases: int = 2, tasks: int = 20):
+    sem = Semaphore(max_leases=leases, name=f"database-{uuid.uuid4().hex}")
+
+    def access_limited(val, sem):
+        with sem:
+            time.sleep(3)
+        return val
+
+    client.gather(client.map(access_limited, range(tasks), sem=sem))
+    sem.close()
+
+
+@case(
+    "task throttling (downloads limited to 8 connections; the lease is kept while the data is processed), "
+    "dask/distributed#800",
+    WAITING,
+    32,
+    near=("too-few-partitions",),
+)
+def lease_kept_too_long(client, tasks: int = 64):
+    sem = Semaphore(max_leases=8, name=f"server-{uuid.uuid4().hex}")
+
+    def download_and_process(i):
+        with sem:
+            time.sleep(1)
+            time.sleep(3)
+        return i
+
+    client.gather(client.map(download_and_process, range(tasks)))
+
+
+@mends(lease_kept_too_long, "give the lease back after the download")
+def lease_given_back(client, tasks: int = 64):
+    sem = Semaphore(max_leases=8, name=f"server-{uuid.uuid4().hex}")
+
+    def download_and_process(i):
+        with sem:
+            time.sleep(1)
+        time.sleep(3)
+        return i
+
+    client.gather(client.map(download_and_process, range(tasks)))
+
+
+@case(
+    "Semaphore and other objects as task condition (a worker is held while it waits), dask/distributed#4104",
+    WAITING,
+    4,
+    "virtual",
+    near=("straggler",),
+    lever="as many leases as workers",
+    mended={"leases": 4},
+)
+def one_lease_of_a_licence(client, leases: int = 1, tasks: int = 8):
+    sem = Semaphore(max_leases=leases, name=f"licence-{uuid.uuid4().hex}")
+
+    def solve(i):
+        with sem:
+            time.sleep(0.5)
+        return i
+
+    client.gather(client.map(solve, range(tasks), pure=False))
+
+
+@case(
+    "Dask Futures, Queues (tasks take what the client puts): https://docs.dask.org/en/stable/futures.html#queues",
+    WAITING,
+    8,
+    near=("slow-submission", "undersubscribed-threads"),
+)
+def consumers_of_a_queue(client, items: int = 40):
+    name = uuid.uuid4().hex
+    queue = Queue(name)
+
+    def consume(i):
+        queue = Queue(name)
+        done = 0
+        while queue.get() is not None:
+            time.sleep(1)
+            done += 1
+        return done
+
+    consumers = client.map(consume, range(8), pure=False)
+    for item in range(items):
+        time.sleep(0.4)  # read it from disk
+        queue.put(item)
+    for _ in consumers:
+        queue.put(None)
+    client.gather(consumers)
+
+
+@mends(consumers_of_a_queue, "put names, and let the consumers read")
+def consumers_that_read(client, items: int = 40):
+    name = uuid.uuid4().hex
+    queue = Queue(name)
+
+    def consume(i):
+        queue = Queue(name)
+        while queue.get() is not None:
+            time.sleep(0.4)
+            time.sleep(1)
+
+    consumers = client.map(consume, range(8), pure=False)
+    for item in range(items):
+        queue.put(item)
+    for _ in consumers:
+        queue.put(None)
+    client.gather(consumers)
+
+
+@case(
+    "Stateful Actors (a counter that all increment), dask/distributed#2133",
+    WAITING,
+    8,
+    near=("skewed-tasks", "undersubscribed-threads"),
+)
+def all_call_one_actor(client, tasks: int = 32, actors: int = 1):
+    class Counter:
+        def __init__(self):
+            self.n = 0
+
+        def increment(self):
+            time.sleep(0.5)  # keeps it on disk
+            self.n += 1
+            return self.n
+
+    made = [client.submit(Counter, actor=True, pure=False).result() for _ in range(actors)]
+
+    def work(i, counter):
+        time.sleep(0.5)
+        return counter.increment().result()
+
+    client.gather([client.submit(work, i, made[i % actors], pure=False) for i in range(tasks)])
+
+
+@mends(all_call_one_actor, "count in the results, and keep the sum once")
+def count_in_the_results(client, tasks: int = 32):
+    def work(i):
+        time.sleep(0.5)
+        return 1
+
+    assert sum(client.gather(client.map(work, range(tasks), pure=False))) == tasks
+    time.sleep(0.5)
+
+
+@case(
+    "Actor futures for as_completed (five actors, each called when it has answered), dask/distributed#5092",
+    (WAITING, "results-awaited-in-loop"),
+    5,
+    "virtual",
+    near=("idle-workers-cause-unknown",),
+)
+def actors_one_by_one(client, calls: int = 3):
+    class Actor:
+        def ping(self, seconds):
+            time.sleep(seconds)
+            return seconds
+
+    actors = [client.submit(Actor, actor=True, pure=False).result() for _ in range(5)]
+    for _ in range(calls):
+        for actor in actors:
+            actor.ping(0.3).result()
+
+
+@mends(actors_one_by_one, "call all, then ask for the results")
+def actors_at_once(client, calls: int = 3):
+    class Actor:
+        def ping(self, seconds):
+            time.sleep(seconds)
+            return seconds
+
+    actors = [client.submit(Actor, actor=True, pure=False).result() for _ in range(5)]
+    for _ in range(calls):
+        for pong in [actor.ping(0.3) for actor in actors]:
+            pong.result()
+
+
+@case(
+    "Dask Futures, Events (tasks wait until somebody sets it): https://docs.dask.org/en/stable/futures.html#events",
+    WAITING,
+    4,
+    near=("late-workers", "slow-submission"),
+)
+def wait_for_the_go(client, tasks: int = 8):
+    event = Event(uuid.uuid4().hex)
+
+    def wait_and_work(i, name):
+        Event(name).wait()
+        time.sleep(2)
+        return i
+
+    futures = client.map(wait_and_work, range(tasks), name=event.name, pure=False)
+    time.sleep(6)  # the table that they need is written
+    event.set()
+    client.gather(futures)
+
+
+@mends(wait_for_the_go, "what needs no table is done first")
+def wait_for_nothing(client, tasks: int = 8):
+    def work(i):
+        time.sleep(2)
+        return i
+
+    futures = client.map(work, range(tasks), pure=False)
+    time.sleep(6)
+    client.gather(futures)
+
+
+@case(
+    "add support for retrying failed tasks (retries= hides that most attempts fail), dask/distributed#352",
+    RETRIED,
+    8,
+    near=("skewed-tasks", "straggler"),
+    lever="mend what fails",
+    mended={"failing": 0},
+)
+def most_attempts_fail(client, failing: int = 3, tasks: int = 32):
+    name = uuid.uuid4().hex
+
+    def download(i):
+        time.sleep(1)
+        attempts = get_worker().__dict__.setdefault("attempts", {})
+        from distributed import Variable
+
+        seen = Variable(f"{name}-{i}")
+        try:
+            n = seen.get(timeout=0.01)
+        except TimeoutError:
+            n = 0
+        seen.set(n + 1)
+        attempts[i] = n
+        if n < failing * (i % 2):
+            raise OSError("503 Service Unavailable")
+        return i
+
+    client.gather(client.map(download, range(tasks), retries=10, pure=False))
+
+
+@case(
+    "add support for retrying failed tasks (with tenacity within the task instead), dask/distributed#352",
+    RETRIED,
+    4,
+    "virtual",
+    near=("skewed-tasks",),
+    lever="mend what fails",
+    mended={"failing": 0},
+)
+def backs_off_within_the_task(client, failing: int = 3, tasks: int = 12):
+    def call(i):
+        for attempt in range(failing):
+            time.sleep(0.1 * 2**attempt)
+        time.sleep(0.3)
+        return i
+
+    client.gather(client.map(call, range(tasks), pure=False))
+
+
+@case(
+    "Sending large graph (each task starts a program for an image), danforthcenter/plantcv#1773",
+    HEALTHY,
+    4,
+    near=("invalid-trials", "nothing-measured"),
+)
+def programs_on_the_simulated_cluster(client, tasks: int = 8):
+    def simulate(i):
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(0.25)"], check=True)
+        return i
+
+    client.gather(client.map(simulate, range(tasks), pure=False))
+
+
+@case(
+    "Sending large graph (each task starts a program for an image), danforthcenter/plantcv#1773",
+    HEALTHY,
+    4,
+    "virtual",
+    near=("gil-bound", "undersubscribed-threads"),
+)
+def programs(client, tasks: int = 8):
+    def simulate(i):
+        subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(1.5)"], check=True)
+        return i
+
+    client.gather(client.map(simulate, range(tasks), pure=False))
+
+
+# ------------------------------------------------------------------ outside Dask
+
+
+@case(
+    "Parallel non-locked read using dask.Client crashes (60 % of the time is spent in a file lock), pydata/xarray#2190",
+    "work-inflation",
+    (1, 2, 4),
+    "local",
+    near=(WAITING, HEALTHY),
+    lever="a file for each worker",
+    mended={"files": 40},
+)
+def chunks_of_one_locked_file(client, files: int = 1, chunks: int = 40):
+    with tempfile.TemporaryDirectory() as folder:
+
+        def read_and_square(i):
+            with open(f"{folder}/{i % files}.nc", "a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                time.sleep(0.06)
+            time.sleep(0.04)
+            return i
+
+        client.gather(client.map(read_and_square, range(chunks), pure=False))
+
+
+@case(
+    "Performance evaluation (weak scaling: `filter_func` takes 14 s instead of 8), ocean-eddy-cpt/gcm-filters#45",
+    "work-inflation",
+    (1, 4),
+    threads=9,
+    near=(HEALTHY, "gil-bound"),
+    lever="workers that share no memory bandwidth",
+    mended={"shared": False},
+    items_per_worker=18,
+)
+def filters_on_more_cores(client, items: int = 18, shared: bool = True):
+    several = len(client.scheduler_info(n_workers=-1)["workers"]) > 1
+
+    def filter_func(i):
+        time.sleep(14 if shared and several else 8)
+        return i
+
+    client.gather(client.map(filter_func, range(items), pure=False))
+
+
+@case(
+    "Use case with deep-learning frameworks: prediction in parallel (a model created on each worker), dask/dask-ml#281",
+    "work-inflation",
+    (2, 8),
+    near=("straggler", "skewed-tasks", "late-workers"),
+    lever="load it when workers start",
+    mended={"loading": 0.0},
+)
+def a_model_for_each_worker(client, videos: int = 64, loading: float = 20.0):
+    def detect(video):
+        models = get_worker().__dict__.setdefault("models", [])
+        if not models:
+            time.sleep(loading)
+            models.append("a model")
+        time.sleep(5)
+        return video
+
+    client.gather(client.map(detect, range(videos), pure=False))

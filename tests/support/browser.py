@@ -1,0 +1,45 @@
+"""Chromium, started in one way by all tests that need a browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+)  # fmt: skip
+
+
+@contextmanager
+def chromium(missing: Callable[[str, str], NoReturn], profile: Path, *flags: str) -> Iterator[Any]:
+    """A driver of Chromium, or a skip (a failure if SCALESCOPE_REQUIRE names browser).
+
+    Args:
+        missing: The fixture.
+        profile: An empty folder.
+        flags: Further ones.
+    """
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        missing(
+            "browser",
+            "no browser: chromium and chromedriver are not on PATH (apt-get install chromium chromium-driver)",
+        )
+    try:
+        from selenium import webdriver
+    except ModuleNotFoundError:
+        missing("browser", "no browser: pip install selenium")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for flag in (*FLAGS, *flags, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    try:
+        yield driver
+    finally:
+        driver.quit()

@@ -1,0 +1,136 @@
+"""A real Kubernetes for the whole session."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+INFRA = Path(__file__).parents[2] / "infra/kubernetes"
+ROLES = str(INFRA / "team/roles.yaml")
+CONTEXT = "SCALESCOPE_KUBERNETES_CONTEXT"  # of a cluster that is there: kind, k3d, GKE
+ENVIRON = dict(os.environ)  # with the user's KUBECONFIG, which tests do not see
+IMAGE = "SCALESCOPE_KUBERNETES_IMAGE"  # the image of infra/kubernetes/Dockerfile on it
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """A cluster with the operator of dask-kubernetes.
+
+    Attributes:
+        kubeconfig: Of an administrator; its only context is this cluster.
+        image: Scalescope's image, which its nodes have or can pull.
+        program: kubectl.
+        mini: The cluster of infra/kubernetes/mini.py; None where it is another one.
+    """
+
+    kubeconfig: Path
+    image: str
+    program: str
+    mini: Any = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs in its environment to talk to this cluster."""
+        return {"KUBECONFIG": str(self.kubeconfig)}
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
+        """Runs kubectl and returns its standard output; what it wrote to its standard error too where that may fail."""
+        command = [self.program, f"--kubeconfig={self.kubeconfig}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+        assert not (check and done.returncode), f"{' '.join(command)}: {done.stderr}"
+        return done.stdout if check else done.stdout + done.stderr
+
+    def apply(self, *objects: dict[str, Any], namespace: str) -> None:
+        """Creates or changes objects."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.kubectl("apply", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(items))
+
+    def get(self, *what: str, namespace: str = "default") -> dict[str, Any]:
+        """An object, or a list with `items`."""
+        return dict(json.loads(self.kubectl("get", *what, f"--namespace={namespace}", "--output=json")))
+
+
+def until(found: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What the function returns as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {found}"
+        time.sleep(0.1)
+    return value
+
+
+def with_token(kubernetes: Kubernetes, token: str, folder: Path) -> str:
+    """A kubeconfig that differs from the administrator's in this."""
+    config = yaml.safe_load(Path(kubernetes.environment["KUBECONFIG"]).read_text())
+    config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def mini_kubernetes() -> ModuleType:
+    """The module infra/kubernetes/mini.py; infra/ is no package, for what lies there is to be started by hand."""
+    sys.path.insert(0, str(INFRA))
+    try:
+        import mini
+    finally:
+        sys.path.remove(str(INFRA))
+    return mini  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def kubernetes(
+    mini_kubernetes: ModuleType, missing: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kubernetes]:
+    """The cluster that SCALESCOPE_KUBERNETES_CONTEXT names, or else a small one made for this session, or else a skip.
+
+    It is a failure instead of a skip where SCALESCOPE_REQUIRE names kubernetes.
+    """
+    if context := os.environ.get(CONTEXT):
+        view = ["kubectl", "config", "view", "--minify", "--flatten", f"--context={context}"]
+        kubeconfig = tmp_path_factory.mktemp("kubernetes") / "kubeconfig"
+        kubeconfig.write_text(subprocess.run(view, env=ENVIRON, check=True, capture_output=True, text=True).stdout)
+        yield Kubernetes(kubeconfig, os.environ.get(IMAGE, mini_kubernetes.MiniKubernetes.image), "kubectl")
+        return
+    if reason := mini_kubernetes.unmet():
+        missing("kubernetes", f"no Kubernetes on this machine: {reason}; or name one by its context in {CONTEXT}")
+    with tempfile.TemporaryDirectory(prefix="kubernetes-") as folder, mini_kubernetes.MiniKubernetes(folder) as cluster:
+        yield Kubernetes(cluster.kubeconfig, cluster.image, str(cluster.programs / "kubectl"), cluster)
+
+
+@pytest.fixture(scope="session")
+def collected(kubernetes: Kubernetes) -> None:
+    """Kubernetes collects what custom resources owned from up to half a minute after their definition on."""
+    owner = {
+        "apiVersion": "kubernetes.dask.org/v1",
+        "kind": "DaskWorkerGroup",
+        "name": "none",
+        "uid": str(uuid.uuid4()),
+    }
+    metadata = {"name": "orphan", "ownerReferences": [owner]}
+    kubernetes.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, namespace="default")
+    until(lambda: "orphan" not in kubernetes.kubectl("get", "configmaps", "--output=name"))
+
+
+@pytest.fixture
+def namespace(kubernetes: Kubernetes, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for one test, which is deleted after it without waiting."""
+    name = f"test-{abs(hash((request.node.nodeid, time.time_ns()))) % 10**8}"
+    kubernetes.kubectl("create", "namespace", name)
+    until(lambda: "default" in kubernetes.kubectl("get", "serviceaccounts", f"--namespace={name}", "--output=name"))
+    yield name
+    kubernetes.kubectl("delete", "namespace", name, "--wait=false")

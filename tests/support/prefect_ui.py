@@ -1,0 +1,144 @@
+"""Prefect's UI, operated as a person does: by the words on the page, and by waiting for what is to be seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 60.0
+CONTROL = """self::input or self::textarea or self::select or @role='textbox' or @role='combobox'
+    or starts-with(@aria-label, 'Select ')"""
+
+
+@dataclass
+class Ui:
+    """The UI in a browser. V2, Prefect's default, has its pages below `/v2`; V1 at the root.
+
+    Attributes:
+        driver: Of the browser.
+        address: Of the server.
+        pictures: Folder for screenshots.
+    """
+
+    driver: Any
+    address: str
+    pictures: Path
+
+    def __post_init__(self) -> None:
+        self._number = count(1)
+
+    def open(self, path: str) -> None:
+        self.driver.get(f"{self.address}/{path}")
+
+    # ------------------------------------------------------------------ what is seen
+
+    @property
+    def text(self) -> str:
+        return str(self.driver.execute_script("return document.body.innerText"))
+
+    def find(self, path: str) -> list[Any]:
+        """The elements on this XPath that are displayed."""
+        return list(
+            filter(
+                lambda each: self.driver.execute_script("return arguments[0].checkVisibility()", each),
+                self.driver.find_elements("xpath", path),
+            )
+        )
+
+    def wait(
+        self, condition: Callable[[], T], what: str, patience_s: float = PATIENCE_S, *, needed: bool = True
+    ) -> T | None:
+        """What the condition returns, as soon as that is true; if it never is, a picture and the page's text."""
+        from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
+
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            try:
+                if found := condition():
+                    return found
+            except (StaleElementReferenceException, ElementClickInterceptedException):
+                pass  # the page has just drawn it anew, or a menu above it is still closing
+            time.sleep(0.1)
+        if not needed:
+            return None
+        self.picture("never-seen")
+        raise AssertionError(f"never seen: {what}\n{self.driver.current_url}\n{self.text[-3000:]}")
+
+    def see(self, *texts: str, patience_s: float = PATIENCE_S) -> None:
+        for text in texts:
+            self.wait(lambda text=text: text in self.text, text, patience_s)  # type: ignore[misc]
+
+    def picture(self, name: str) -> None:
+        """Keep a screenshot."""
+        self.driver.save_screenshot(str(self.pictures / f"{next(self._number):02}-{name}.png"))
+
+    # ------------------------------------------------------------------ what is done
+
+    def press(self, words: str, *, on: str = "button a tab menuitem option") -> None:
+        """Click what bears these words; of several the last, since dialogs and menus come after the page below.
+
+        Args:
+            words: All of its text.
+            on: Elements and roles that are meant; `*` for any.
+        """
+        kinds = "true()" if on == "*" else " or ".join(f"self::{kind} or @role='{kind}'" for kind in on.split())
+        self._click(f"//*[{kinds}][normalize-space()='{words}']", -1, words)
+
+    def menu(self, words: str, *, which: int = 0) -> None:
+        """Click an entry of one of the page's menus of three dots."""
+        self._click("//button[normalize-space()='Open menu']", which, "a menu")
+        self.press(words, on="menuitem")
+
+    def tab(self, label: str, words: str) -> None:
+        """Choose the tab of these words above a field of a form."""
+        self._click(f"{self._label(label)}/following::*[@role='tab'][normalize-space()='{words}'][1]", 0, words)
+
+    def field(self, label: str) -> Any:
+        """The control below a label."""
+        path = f"{self._label(label)}/following::*[{CONTROL}][1]"
+        return self.wait(lambda: self.find(path), f"the field {label}")[-1]
+
+    def fill(self, label: str, value: str) -> None:
+        """Replace what a field holds, until it holds the new value: forms set their defaults after they are drawn."""
+        from selenium.webdriver.common.keys import Keys
+
+        def done() -> bool:
+            control = self.field(label)
+            # Not clicked: while the form is drawn, another control may stand there, and open a list above the rest.
+            self.driver.execute_script("arguments[0].focus()", control)
+            control.send_keys(Keys.CONTROL, "a")
+            self.driver.execute_cdp_cmd("Input.insertText", {"text": value})  # as pasted: no editor closes our brackets
+            return value == self.driver.execute_script("return arguments[0].value ?? arguments[0].innerText", control)
+
+        self.wait(done, f"{value} in the field {label}")
+
+    def choose(self, label: str, option: str) -> None:
+        from selenium.webdriver.support.ui import Select
+
+        control = self.field(label)
+        if control.tag_name == "select":
+            Select(control).select_by_visible_text(option)
+        else:
+            control.click()
+            self.press(option, on="option")
+            self.wait(lambda: not self.find("//*[@role='option']"), "the end of the list")  # it takes the next click
+
+    def _label(self, words: str) -> str:
+        return f"//label[normalize-space()='{words}' or normalize-space()='{words} (Optional)']"
+
+    def _click(self, path: str, which: int, what: str) -> None:
+        def done() -> bool:
+            found = self.find(path)
+            if not found:
+                return False
+            self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", found[which])
+            found[which].click()
+            return True
+
+        self.wait(done, what)

@@ -1,0 +1,158 @@
+"""A Prefect server and a worker, started by the commands that a user gives."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import DeploymentFilter
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.sorting import FlowRunSort
+
+from scalescope.store.store import Store
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120.0
+POOL = "prefect work-pool create --type process scalescope-local"
+DEPLOY = "prefect --no-prompt deploy --all --prefect-file deployments/local.yaml"
+WORKER = "prefect worker start --pool scalescope-local --limit 1"
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
+    """What a condition returns as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+    return found
+
+
+class Site:
+    """Commands share a folder, an environment and a free port instead of 4200; `close` ends all that they started."""
+
+    def __init__(self, folder: Path, **environ: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.folder = folder
+        self.environ = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")} | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # instead of `. .venv/bin/activate`
+            "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api",
+            "PREFECT_SERVER_API_PORT": str(self.port),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
+            "XDG_DATA_HOME": str(folder),
+            "SCALESCOPE_STORE": str(folder / "scalescope/results.db"),
+            "SCALESCOPE_LEASES": str(folder / "leases"),
+            **environ,
+        }
+        self._staying: list[psutil.Popen] = []
+
+    def stay(self, command: str) -> psutil.Popen:
+        """Give a command that does not end; what it says is in the file that `log` reads."""
+        with self._log(command).open("ab") as log:
+            started = psutil.Popen(
+                ["bash", "-c", f"exec {command}"], cwd=ROOT, env=self.environ, stdout=log, stderr=log
+            )
+        self._staying.append(started)
+        return started
+
+    def start_server(self, command: str = "prefect server start") -> None:
+        """Give that command, and wait until it answers."""
+        server = self.stay(command)
+
+        def answers() -> bool:
+            assert server.is_running(), self._log(command).read_text()
+            with (
+                suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/health", timeout=5) as reply,
+            ):
+                return bool(reply.status == 200)
+            return False
+
+        wait_for(answers, "the server does not start")
+
+    def serve(self) -> None:
+        """Serve the files of the store, and tell runs of it."""
+        with self.store():  # whose folder is served
+            pass
+        self.stay(command := "scalescope serve --port 0")
+        line = "export SCALESCOPE_FILES_URL="
+        found = wait_for(lambda: re.search(f"{line}(.*)", self._log(command).read_text()), "nothing is served")
+        self.environ["SCALESCOPE_FILES_URL"] = found[1]
+
+    def give(self, command: str) -> str:
+        """Give a command that ends, as a user would; return what it prints."""
+        if command.startswith("export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            self.environ[name] = value.replace("4200", str(self.port)).replace("LOGIN-NODE", "127.0.0.1")
+            return ""
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=ROOT, env=self.environ, text=True, capture_output=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    @property
+    def files_url(self) -> str:
+        """Where the files of the store are served."""
+        return self.environ["SCALESCOPE_FILES_URL"]
+
+    @property
+    def records(self) -> Path:
+        """The folder of the raw records, and of files of runs."""
+        return Path(self.environ["SCALESCOPE_STORE"]).parent / "records"
+
+    def store(self) -> Store:
+        """Where the results are."""
+        return Store.open(self.environ["SCALESCOPE_STORE"])
+
+    def leases(self) -> list[str]:
+        """What is left outside."""
+        return sorted(path.name for path in Path(self.environ["SCALESCOPE_LEASES"]).glob("*.json"))
+
+    def close(self) -> None:
+        """End all of it, the server last."""
+        for started in reversed(self._staying):
+            with suppress(psutil.NoSuchProcess):
+                for process in [*started.children(recursive=True), started]:
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
+            started.wait(30)
+
+    def _log(self, command: str) -> Path:
+        return self.folder / f"{re.sub('[^a-z]+', '-', command)[:40]}.log"
+
+
+def header(file: str) -> list[str]:
+    """The commands that the comment at the begin of a file in deployments/ tells to give."""
+    return re.findall(r"^#   (\S.*)$", (ROOT / "deployments" / file).read_text().partition("\nname:")[0], re.MULTILINE)
+
+
+def drivers(worker: psutil.Process) -> list[psutil.Process]:
+    """The driver processes below a worker."""
+    found = []
+    for child in worker.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it may end while we look
+            if "scalescope.driver" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def runs_of(client: SyncPrefectClient, deployment: str) -> list[FlowRun]:
+    """Runs of a deployment, the first to be started first."""
+    ours = DeploymentFilter.model_validate({"id": {"any_": [client.read_deployment_by_name(deployment).id]}})
+    return client.read_flow_runs(deployment_filter=ours, sort=FlowRunSort.EXPECTED_START_TIME_ASC)

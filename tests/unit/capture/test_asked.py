@@ -1,0 +1,137 @@
+"""With the real libraries; each test's own lines are the user's."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from textwrap import dedent
+
+import dask
+import dask.array
+import dask.bag
+import numpy as np
+import pytest
+from dask.bag import from_sequence
+
+from scalescope.capture import asked
+from scalescope.capture.asked import noted
+from scalescope.errors import InvalidField
+from scalescope.model.asked import NPARTITIONS, Asked
+
+
+def here() -> str:
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return f"test_asked.py:{frame.f_back.f_lineno} in {frame.f_back.f_code.co_name}"
+
+
+def test_what_a_bag_is_made_of():
+    with noted(()) as notes:
+        bag, line = dask.bag.from_sequence(range(300), npartitions=3), here()
+        twice = bag.map(abs).filter(None).sum()
+    assert twice.compute(scheduler="sync") == sum(range(300))
+    assert notes == [Asked("dask.bag.from_sequence", line, 300, 3)]
+
+
+def test_functions_that_the_user_imported_by_name():
+    with noted(()) as notes:
+        from_sequence([1, 2, 3])
+    assert [(note.items, note.partitions) for note in notes] == [(3, 3)]
+
+
+def test_arrays_and_dataframes():
+    pandas = pytest.importorskip("pandas")
+    dataframe = pytest.importorskip("dask.dataframe")
+    with noted(()) as notes:
+        dask.array.from_array(np.ones((6, 4)), chunks=(2, 4))
+        dataframe.from_pandas(pandas.DataFrame({"a": range(10)}), npartitions=2)
+    assert [(note.call, note.items, note.partitions) for note in notes] == [
+        ("dask.array.from_array", 6, 3),
+        ("dask.dataframe.from_pandas", 10, 2),
+    ]
+
+
+def test_the_configuration_may_ask_for_more_partitions_of_what_can_be_divided():
+    pandas = pytest.importorskip("pandas")
+    dataframe = pytest.importorskip("dask.dataframe")
+    with dask.config.set({NPARTITIONS: 8}), noted(()) as notes:
+        bag = dask.bag.from_sequence(range(300), partition_size=150)
+        from_sequence("abc", 2)
+        dask.bag.from_sequence(range(20), npartitions=10)
+        frame = dataframe.from_pandas(pandas.DataFrame({"a": range(10)}), chunksize=5)
+        dask.array.from_array(np.ones((6, 4)), chunks=(2, 4))
+    assert [note.partitions for note in notes] == [9, 3, 10, 8, 3]  # bags of more than 100 items round down
+    assert bag.sum().compute(scheduler="sync") == sum(range(300))
+    assert frame.a.sum().compute(scheduler="sync") == 45
+    with dask.config.set({NPARTITIONS: "many"}), noted(()), pytest.raises(InvalidField, match="npartitions"):
+        from_sequence([1])
+
+
+def test_files_say_nothing_on_how_much_there_is_in_them(tmp_path):
+    (tmp_path / "one.txt").write_text("1\n2\n")
+    with noted(()) as notes:
+        dask.bag.read_text([str(tmp_path / "one.txt")])
+    assert [(note.items, note.partitions) for note in notes] == [(None, 1)]
+
+
+def test_beams_create_is_named_and_not_what_its_runner_does_with_it():
+    beam = pytest.importorskip("apache_beam")
+    evaluator = pytest.importorskip("apache_beam.runners.dask.transform_evaluator")
+    with noted(()) as notes:
+        _, line = beam.Create(list(range(80))), here()
+        # As the runner does, which takes the pipeline apart and puts it together again.
+        exec(
+            "from_sequence(list(range(80)), partition_size=128)",
+            {**vars(evaluator), "from_sequence": dask.bag.from_sequence},
+        )
+    assert notes == [Asked("apache_beam.Create", line, 80, 1)]
+
+
+def test_a_call_in_a_loop_counts_once():
+    with noted(()) as notes:
+        for _ in range(100):
+            from_sequence([1, 2])
+    assert len(notes) == 1
+
+
+# ------------------------------------------------------------------ no effect
+
+
+def test_everything_is_as_before_afterwards():
+    before = dask.bag.from_sequence, dask.bag.core.from_sequence, from_sequence, dask.array.from_array
+    with noted(()):
+        assert dask.bag.from_sequence is not before[0]
+    assert before == (dask.bag.from_sequence, dask.bag.core.from_sequence, from_sequence, dask.array.from_array)
+
+
+def test_errors_are_the_librarys_own():
+    with noted(()) as notes, pytest.raises(TypeError):
+        from_sequence(3)
+    assert notes == []
+
+
+def test_what_is_made_in_a_way_unknown_is_not_noted(monkeypatch):
+    monkeypatch.setattr(dask.bag, "from_sequence", lambda items: items)
+    with noted(()) as notes:
+        dask.bag.from_sequence([1, 2])
+    assert notes == []
+
+
+def test_libraries_that_the_workload_does_not_import_are_not_loaded():
+    script = """
+        import sys
+        from scalescope.capture.asked import noted
+        with noted(("time", "dask.bag")):
+            print("dask.bag" in sys.modules, "dask.dataframe" in sys.modules, "apache_beam" in sys.modules)
+        """
+    told = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["True", "False", "False"]
+
+
+def test_a_library_that_is_not_installed_is_for_the_workload_to_miss(monkeypatch):
+    monkeypatch.setitem(asked.CALLS, "dask.nothing", ("from_nothing",))
+    with noted(("dask.nothing",)) as notes:
+        from_sequence([1])
+    assert len(notes) == 1

@@ -1,0 +1,157 @@
+"""What the client's thread does is known by line: in this process, and in real drivers on both kinds of clocks."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.capture.client import ClientWatch
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.driver.process import Driver
+from scalescope.model import spool
+from scalescope.model.sweep import PlannedTrial, Point
+from scalescope.run.trials import read_records
+
+
+@contextmanager
+def in_real_time(passed: object) -> Iterator[bool]:
+    yield False
+
+
+def spent(table: dict[str, Any]) -> Counter[tuple[str, str, int]]:
+    """Seconds by what follows the number of the line, by what was called, and whether that waited."""
+    found: Counter[tuple[str, str, int]] = Counter()
+    for where, what, waits, seconds in zip(
+        *(table[name] for name in ("where", "what", "waits", "seconds")), strict=True
+    ):
+        found[where.rpartition(" ")[2], what, waits] += seconds
+    return found
+
+
+def line_of(text: str) -> int:
+    return 1 + next(i for i, line in enumerate(Path(__file__).read_text().splitlines()) if line.strip() == text)
+
+
+def busy(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def parse(seconds: float) -> None:
+    json.loads("[" + "1," * 10 + "1]", parse_int=lambda digit: time.sleep(seconds / 11))
+
+
+def workload() -> None:
+    time.sleep(0.3)
+    busy(0.3)
+    parse(0.3)
+    max(
+        [2, 1],
+        key=lambda _: time.sleep(0.15) or 0,
+    )
+
+
+def watched(function: Any) -> ClientWatch:
+    with ClientWatch(function, time.time, in_real_time) as watch:
+        function()
+    return watch
+
+
+def test_each_call_has_its_time_by_line() -> None:
+    table = watched(workload).columns(0.0)
+    found = spent(table)
+    assert found["workload", "time.sleep", 0] == pytest.approx(0.3 + 0.3, rel=0.4)  # a lambda has no name of its own
+    assert sum(s for (function, _, _), s in found.items() if function == "busy") == pytest.approx(0.3, rel=0.4)
+    assert found["parse", "time.sleep", 0] == pytest.approx(0.3, rel=0.4)
+    name = Path(__file__).name
+    assert f"{name}:{line_of('time.sleep(0.3)')} workload" in table["where"]
+
+
+def test_the_rows_cover_the_call_without_a_gap() -> None:
+    watch = watched(workload)
+    table = watch.columns(10.0)
+    ends = [begin + seconds for begin, seconds in zip(table["time"], table["seconds"], strict=True)]
+    assert table["time"][0] == watch.began + 10
+    assert list(table["time"][1:]) == pytest.approx(ends[:-1], abs=1e-6)
+    assert ends[-1] == pytest.approx(watch.ended + 10, abs=1e-6)
+
+
+def test_a_call_too_short_to_be_seen_is_still_counted() -> None:
+    watch = watched(lambda: None)
+    assert sum(watch.columns(0.0)["seconds"]) == pytest.approx(watch.ended - watch.began, abs=1e-9)
+
+
+def test_samples_cost_next_to_nothing() -> None:
+    def alone() -> float:
+        begin = time.thread_time()
+        sum(i * i for i in range(3_000_000))
+        return time.thread_time() - begin
+
+    bare = min(alone() for _ in range(3))
+    taken: list[float] = []
+    watched(lambda: taken.extend(alone() for _ in range(3)))
+    assert min(taken) < 1.25 * bare
+
+
+# ------------------------------------------------------------------ in a driver
+
+JOB = """
+    import time
+
+    import dask
+
+
+    def load(i):
+        time.sleep(0.2)
+        return i
+
+
+    def crunch(n):
+        return sum(i * i for i in range(n))
+
+
+    def prepare(n):
+        time.sleep(0.5)
+        crunch(n)
+
+
+    def run(client, n: int = 6_000_000):
+        prepare(n)
+        dask.compute([dask.delayed(load)(i) for i in range(4)])
+        time.sleep(0.7)
+        client.submit(load, 1).result()
+        time.sleep(0.4)
+"""
+
+
+@pytest.mark.parametrize("spec", [SimulatedSpec(), LocalSpec()], ids=lambda spec: spec.kind)
+def test_the_line_is_right_on_a_cluster(spec: Any, tmp_path: Path) -> None:
+    path = tmp_path / "my_job.py"
+    path.write_text(textwrap.dedent(JOB))
+    with Driver.start(spec, folder=tmp_path / "driver") as driver:
+        outcome = driver.run(PlannedTrial(0, Point(2, 1, {}), 0), f"{path}:run", timeout_s=60)
+        table = spool.read(outcome.spool / "client.spool")["client"]
+        attempts = Attempts.read(read_records(outcome.spool))
+    assert sum(table["seconds"]) == pytest.approx(outcome.elapsed_s)
+    assert attempts.elapsed == pytest.approx(outcome.elapsed_s)
+    free = attempts.elapsed - float((attempts.pending[:, 1] - attempts.pending[:, 0]).sum())
+    found = spent(table)
+    assert found["prepare", "time.sleep", 0] == pytest.approx(0.5, abs=0.15)
+    assert found["run", "time.sleep", 0] == pytest.approx(1.1, abs=0.2)
+    assert found["crunch", "", 0] > 0.1  # CPU seconds, in virtual time, too
+    assert found["run", "dask.compute", 1] + found["run", "client.submit().result", 1] > 0.5
+    own = sum(seconds for (_, _, waits), seconds in found.items() if not waits)
+    assert free == pytest.approx(own, abs=0.3)
+    lines = path.read_text().splitlines()
+    assert f"my_job.py:{1 + lines.index('    time.sleep(0.7)')} run" in table["where"]

@@ -1,0 +1,169 @@
+"""What tasks waited for, of a real cluster whose workers are threads, and of one whose workers are processes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import distributed
+import pytest
+from distributed import Client, Event, LocalCluster, Lock, Queue, Semaphore, Variable, get_client, secede, utils
+
+from scalescope.capture import waits
+from scalescope.capture.recording import Capture
+from scalescope.model import spool
+
+Wait = dict[str, Any]
+
+
+class Counter:
+    def add(self) -> int:
+        time.sleep(0.05)
+        return 1
+
+
+def work(_: int) -> None:
+    time.sleep(0.02)
+
+
+def seceding(_: int) -> None:
+    secede()
+    with Semaphore(max_leases=1, name="seceded"):
+        time.sleep(0.05)
+
+
+def semaphore(_: int) -> None:
+    with Semaphore(max_leases=1, name="one"):
+        time.sleep(0.05)
+
+
+def locks(_: int) -> None:
+    with Lock("file"):
+        time.sleep(0.05)
+
+
+def queue(_: int) -> None:
+    Queue("items").get()
+
+
+def variable(_: int) -> None:
+    Variable("setting").get()
+
+
+def event(_: int) -> None:
+    Event("go").wait()
+
+
+def actors(counter: Any) -> None:
+    counter.add().result()
+
+
+def futures(_: int) -> None:
+    get_client().submit(time.sleep, 0.1, pure=False).result()
+
+
+@pytest.fixture
+def told(client: Client, tmp_path: Path) -> Callable[..., list[Wait]]:
+    """Runs tasks in a trial, does something in the middle of it, and gives its events of waits, longest first."""
+    return lambda *given, **options: _told(client, tmp_path, *given, **options)
+
+
+def _told(
+    client: Client, folder: Path, function: Any, items: Any = range(2), then: Callable[[], None] | None = None
+) -> list[Wait]:
+    capture = Capture(client, drain_interval_s=0.05)
+    try:
+        with capture.trial(folder / "spool") as recording:
+            sent = client.map(function, items, pure=False)
+            if then is not None:
+                time.sleep(0.2)
+                then()
+            client.gather(sent)
+        assert (recording.complete, recording.reason) == (True, "")
+    finally:
+        capture.close()
+    events = spool.read(folder / "spool")["events"]
+    found = [
+        json.loads(text) for topic, text in zip(events["topic"], events["message"], strict=True) if topic == "waits"
+    ]
+    return sorted(found, key=lambda wait: -float(wait["seconds"]))
+
+
+# ------------------------------------------------------------------ healthy
+
+
+def test_tasks_that_work_wait_for_nothing(told: Any) -> None:
+    assert told(work, range(20)) == []
+
+
+def test_who_has_seceded_holds_no_thread(told: Any) -> None:
+    assert told(seceding, range(6)) == []
+
+
+def test_the_process_is_left_as_it_was(client: Client, tmp_path: Path) -> None:
+    before = utils.SyncMethodMixin.sync, distributed.actor.sync
+    capture = Capture(client, drain_interval_s=0.05)
+    assert utils.SyncMethodMixin.sync is not before[0]
+    capture.close()
+    assert (utils.SyncMethodMixin.sync, distributed.actor.sync) == before
+
+
+# ------------------------------------------------------------------ what is waited for
+
+
+def line(function: Any, text: str) -> str:
+    lines, first = inspect.getsourcelines(function)
+    return f"test_waits.py:{first + next(n for n, each in enumerate(lines) if text in each)} in {function.__name__}"
+
+
+@pytest.mark.parametrize(("function", "what", "text"), [(semaphore, "Semaphore", "with "), (locks, "Lock", "with ")])
+def test_leases(told: Any, function: Any, what: str, text: str) -> None:
+    found = told(function, range(6))[0]
+    assert found["what"] == f"{what}.__enter__"
+    assert (found["prefix"], found["where"]) == (function.__name__, line(function, text))
+    assert 2 <= found["tasks"] <= 6
+    assert 0.1 <= found["seconds"] <= 1.0  # six tasks on two threads: one always waits for the other
+
+
+@pytest.mark.parametrize(
+    ("function", "what", "then"),
+    [
+        (queue, "Queue.get", lambda: [Queue("items").put(i) for i in range(2)]),
+        (variable, "Variable.get", lambda: Variable("setting").set(1)),
+        (event, "Event.wait", lambda: Event("go").set()),
+    ],
+)
+def test_what_the_client_gives_late(told: Any, function: Any, what: str, then: Any) -> None:
+    found = told(function, range(2), then)[0]
+    assert (found["prefix"], found["what"], found["tasks"]) == (function.__name__, what, 2)
+    assert found["seconds"] >= 0.2
+
+
+def test_an_actor(told: Any, client: Client) -> None:
+    counter = client.submit(Counter, actor=True, workers=[next(iter(client.scheduler_info()["workers"]))]).result()
+    found = told(actors, [counter] * 4)[0]
+    assert (found["what"], found["where"]) == ("ActorFuture.result", line(actors, "result"))
+
+
+def test_tasks_that_wait_for_tasks(told: Any) -> None:
+    found = told(futures, range(1))[0]
+    assert (found["what"], found["where"]) == ("Future.result", line(futures, "result"))
+    assert found["seconds"] >= 0.1
+
+
+def test_workers_that_are_processes(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        found = _told(client, tmp_path, semaphore, range(6))[0]
+    assert (found["prefix"], found["what"]) == ("semaphore", "Semaphore.__enter__")
+
+
+def test_what_is_sent_needs_no_scalescope() -> None:
+    assert "import scalescope" not in inspect.getsource(waits)
+    assert "from scalescope" not in inspect.getsource(waits)

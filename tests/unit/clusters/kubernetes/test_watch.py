@@ -1,0 +1,271 @@
+"""How long is waited for what, on a clock of our own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scalescope.clusters.kubernetes.manifests import COMPONENT
+from scalescope.clusters.kubernetes.spec import KubernetesSpec
+from scalescope.clusters.kubernetes.watch import ENDING_S, OPERATOR_S, RETRY_S, SETTLE_S, Watch
+from scalescope.errors import ClusterError, WorkersMissing
+
+BUSY = (
+    "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found."
+)
+NO_NODE = (
+    "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Preemption is not helpful"
+)
+
+
+class Kube:
+    """Answers as the API of Kubernetes does."""
+
+    namespace = "team"
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.found: list[dict[str, Any]] = []
+        self.logs: dict[bool, str] = {False: "", True: ""}
+        self.made: list[dict[str, Any]] = []
+        self.notes: dict[str, str] = {}
+        self.notes_of_group: dict[str, str] = {}
+        self.rights: set[str] = set()
+        self.events: list[dict[str, Any]] = []
+        self.node_ready = "True"
+
+    def pods(self, label: str) -> list[dict[str, Any]]:
+        return self.found
+
+    def deployments(self, label: str) -> list[dict[str, Any]]:
+        return self.made or [{"metadata": pod["metadata"]} for pod in self.found]
+
+    def cluster(self, label: str) -> dict[str, Any]:
+        return {"metadata": {"annotations": self.notes}}
+
+    def groups(self, label: str) -> list[dict[str, Any]]:
+        return [{"metadata": {"annotations": self.notes_of_group}}]
+
+    def events_of(self, pod: str) -> list[dict[str, Any]]:
+        return self.events
+
+    def node(self, name: str) -> dict[str, Any]:
+        ready = {"type": "Ready", "status": self.node_ready, "message": "Kubelet stopped posting node status."}
+        return {"status": {"conditions": [ready]}}
+
+    def may(self, verb: str, group: str, resource: str) -> bool:
+        return resource in self.rights
+
+    def log(self, pod: str, lines: int, *, previous: bool = False) -> str:
+        return self.logs[previous]
+
+
+def pod(name: str = "w", ready: str = "True", **status: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready}, *status.pop("conditions", ())]
+    metadata = {"name": name, "labels": {COMPONENT: "worker"}}
+    return {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"conditions": conditions, **status}}
+
+
+def waiting(message: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return pod(ready="False", conditions=[condition])
+
+
+@pytest.fixture
+def kube() -> Kube:
+    return Kube()
+
+
+def watch(kube: Kube, **given: Any) -> Watch:
+    return Watch(kube, "scalescope-1", "worker", KubernetesSpec(**given), lambda: kube.now)  # type: ignore[arg-type]
+
+
+def look(kube: Kube, watching: Watch, at: float) -> str:
+    kube.now = at
+    watching.look()
+    return watching.check(2, 1)
+
+
+def test_pods_that_run_are_waited_for_until_dask_knows_them(kube: Kube) -> None:
+    watching, kube.found = watch(kube, start_timeout_s=60), [pod()]
+    assert look(kube, watching, 59) == "1 of 2 workers missing; Dask does not know them yet"
+    with pytest.raises(WorkersMissing, match="1 of 2 workers missing after 60 s") as caught:
+        look(kube, watching, 61)
+    assert "network policy" in caught.value.cause
+
+
+def test_pods_of_others_and_those_that_end_do_not_count(kube: Kube) -> None:
+    scheduler, ending = pod("s"), pod("e")
+    scheduler["metadata"]["labels"] = {COMPONENT: "scheduler"}
+    ending["metadata"]["deletionTimestamp"] = "now"
+    kube.found, watching = [scheduler, pod(), ending], watch(kube)
+    assert [each["metadata"]["name"] for each in watching.look()] == ["w"]
+    assert watching.check(1, 1) == "others of its pods are still ending"
+    kube.now = ENDING_S
+    assert not watching.is_ending  # its node does not answer
+
+
+def test_room_is_waited_for_as_long_as_may_be_and_starting_is_counted_from_then(kube: Kube) -> None:
+    watching, kube.found = watch(kube, queue_timeout_s=100, start_timeout_s=10), [waiting(BUSY)]
+    assert "1 of their pods: Unschedulable: 0/2 nodes" in (words := look(kube, watching, 50))
+    assert words.endswith("waits for up to 100 s (cluster.queue_timeout_s)")
+    assert look(kube, watching, 99)
+    kube.found = [pod(ready="False", phase="Pending")]
+    assert look(kube, watching, 105)
+    kube.found = [waiting(BUSY)]
+    assert look(kube, watching, 106)  # again, and from the beginning
+    with pytest.raises(ClusterError, match="1 of 2 workers of scalescope-1 do not run after 100 s: Unsched") as caught:
+        look(kube, watching, 206)
+    assert "cluster.queue_timeout_s" in caught.value.next_step
+
+
+def test_a_pod_that_no_node_can_hold_waits_for_autoscaling_alone(kube: Kube) -> None:
+    kube.found = [waiting(NO_NODE)]
+    without = watch(kube)
+    assert look(kube, without, 0)
+    with pytest.raises(ClusterError) as caught:
+        look(kube, without, SETTLE_S)
+    assert "cluster.autoscale_timeout_s" in caught.value.next_step
+    kube.now = 0
+    scaling = watch(kube, autoscale_timeout_s=300)
+    look(kube, scaling, 0)
+    assert look(kube, scaling, 299)
+    with pytest.raises(ClusterError):
+        look(kube, scaling, 300)
+
+
+def test_what_has_no_hope_ends_it_with_the_last_words_of_the_container_before(kube: Kube) -> None:
+    state = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 2}
+    last = {"lastState": {"terminated": {"reason": "Error", "exitCode": 1}}}
+    kube.found = [pod(), pod("bad", "False", containerStatuses=[{**state, **last}])]
+    kube.logs[True] = "ModuleNotFoundError: No module named 'dask'"
+    with pytest.raises(ClusterError, match="1 of 2 workers of scalescope-1 do not run: Error") as caught:
+        look(kube, watch(kube), 0)
+    assert caught.value.where == "bad on n1, namespace team"
+    assert "lacks a package" in caught.value.cause
+    assert "    | ModuleNotFoundError" in caught.value.cause
+
+
+def test_an_operator_that_makes_nothing_is_named(kube: Kube) -> None:
+    watching = watch(kube)
+    assert look(kube, watching, OPERATOR_S)
+    with pytest.raises(ClusterError, match="operator does not react"):
+        look(kube, watching, OPERATOR_S + 1)
+
+
+def test_what_the_operator_cannot_make_is_told_in_its_words(kube: Kube) -> None:
+    words = 'deployments.apps "s" is forbidden: exceeded quota: few, limited: count/deployments.apps=0'
+    name = "kopf.zalando.org/daskcluster_create_components.status.phase"
+    kube.notes = {name: json.dumps({"message": words, "retries": 1})}
+    with pytest.raises(ClusterError, match="cannot make the parts of scalescope-1") as caught:
+        look(kube, watch(kube), SETTLE_S + 1)
+    assert words in caught.value.cause
+    assert "describe quota" in caught.value.next_step
+    kube.now, kube.found, kube.notes_of_group, kube.notes = 0, [pod()], kube.notes, {}
+    with pytest.raises(ClusterError, match="cannot make the parts of scalescope-1"):
+        look(kube, watch(kube), SETTLE_S + 1)
+    kube.now, kube.found, kube.notes_of_group = 0, [], {name: json.dumps({"message": "", "retries": 1})}
+    watching = watch(kube)
+    assert look(kube, watching, OPERATOR_S + RETRY_S)  # it tries again after a minute
+    with pytest.raises(ClusterError, match="cannot make the parts") as caught:
+        look(kube, watching, OPERATOR_S + RETRY_S + 1)
+    assert "a request was broken off" in caught.value.cause
+
+
+def no_quota() -> dict[str, Any]:
+    words = "exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": words}
+    metadata = {"name": "d", "labels": {COMPONENT: "worker"}}
+    return {"metadata": metadata, "status": {"conditions": [condition]}}
+
+
+def test_a_quota_is_held_by_pods_that_are_ending_but_not_by_those_of_a_lost_node(kube: Kube) -> None:
+    kube.made, kube.found = [no_quota()], [pod("old")]
+    kube.found[0]["metadata"]["deletionTimestamp"] = "now"
+    watching = watch(kube)
+    assert look(kube, watching, SETTLE_S + 1)
+    kube.found = []
+    assert look(kube, watching, SETTLE_S + 2)
+    assert look(kube, watching, 2 * SETTLE_S)
+    with pytest.raises(ClusterError, match="1 of 2 workers of scalescope-1 do not run: FailedCreate"):
+        look(kube, watching, 2 * SETTLE_S + 1)
+    kube.found, kube.now, watching = [pod("old")], 0, watch(kube)
+    kube.found[0]["metadata"]["deletionTimestamp"] = "now"
+    assert look(kube, watching, 0)
+    assert look(kube, watching, ENDING_S - 1)
+    assert look(kube, watching, ENDING_S + SETTLE_S - 2)
+    with pytest.raises(ClusterError, match="do not run: FailedCreate"):
+        look(kube, watching, ENDING_S + SETTLE_S - 1)
+
+
+def test_a_pod_that_failed_and_has_a_successor_does_not_count(kube: Kube) -> None:
+    failed, other = pod("a", "False", phase="Failed", reason="Evicted"), pod("b")
+    for each in (failed, other):
+        each["metadata"]["ownerReferences"] = [{"uid": "replica-set"}]
+    kube.found, watching = [failed, other], watch(kube)
+    assert [each["metadata"]["name"] for each in watching.look()] == ["b"]
+    assert watching.troubles == []
+    kube.found = [failed]
+    watching.look()
+    assert [each.reason for each in watching.troubles] == ["Evicted"]
+
+
+def test_what_events_alone_tell(kube: Kube) -> None:
+    kube.rights = {"events"}
+    starts = {"waiting": {"reason": "ContainerCreating"}}
+    kube.found = [pod(ready="False", phase="Pending", containerStatuses=[{"state": starts}])]
+    mount = 'MountVolume.SetUp failed for volume "scalescope" : secret "scalescope-0123456789ab" not found'
+    kube.events = [{"type": "Warning", "reason": "FailedMount", "message": mount}]
+    watching = watch(kube)
+    assert look(kube, watching, 1).endswith("ContainerCreating")
+    assert "FailedMount" in look(kube, watching, 4)
+    with pytest.raises(ClusterError, match="do not run: FailedMount") as caught:
+        look(kube, watching, 4 + SETTLE_S)
+    assert "somebody deleted it" in caught.value.cause
+
+
+def test_an_autoscaler_is_quoted(kube: Kube) -> None:
+    kube.rights, kube.found = {"events"}, [waiting(NO_NODE)]
+    told = {"type": "Normal", "reportingComponent": "cluster-autoscaler", "reason": "NotTriggerScaleUp"}
+    kube.events = [{**told, "message": "pod didn't trigger scale-up: 1 max node group size reached"}]
+    watching = watch(kube, autoscale_timeout_s=60)
+    words = look(kube, watching, 3)
+    assert "cluster-autoscaler says NotTriggerScaleUp: pod didn't trigger scale-up" in words
+    assert words.endswith("waits for up to 60 s (cluster.autoscale_timeout_s)")
+
+
+def test_a_pod_that_was_lost_is_named_before_one_that_waits_for_its_node(kube: Kube) -> None:
+    watching, kube.found = watch(kube), [waiting(NO_NODE)]
+    assert look(kube, watching, 0)
+    kube.found += [pod("lost", "False", containerStatuses=[{"ready": True, "state": {"running": {}}}])]
+    assert look(kube, watching, SETTLE_S - 1)
+    with pytest.raises(ClusterError, match="do not run: NodeLost"):
+        look(kube, watching, SETTLE_S)
+
+
+def test_a_node_that_is_lost_while_a_pod_starts_there(kube: Kube) -> None:
+    kube.rights = {"nodes"}
+    kube.found = [pod(ready="False", phase="Pending")]
+    watching = watch(kube)
+    assert "Pending" in look(kube, watching, 3)
+    kube.node_ready = "Unknown"
+    assert "NodeLost: Kubelet stopped posting" in look(kube, watching, 6)
+
+
+def test_which_pod_of_a_trial_was_lost(kube: Kube) -> None:
+    watching, kube.found = watch(kube), [pod("a"), pod("b")]
+    watching.look()
+    assert watching.ended({"a": 0, "b": 0}) == []
+    kube.found = [pod("a")]
+    watching.look()
+    assert [each.what for each in watching.ended({"a": 0, "b": 0})] == ["b"]
+
+
+def test_a_scheduler_too_busy_for_its_probe_is_not_lost(kube: Kube) -> None:
+    state = {"containerStatuses": [{"state": {"running": {}}, "ready": False}], "phase": "Running"}
+    kube.found, watching = [pod("a", "False", **state)], watch(kube)
+    assert watching.look() == []
+    assert watching.troubles[0].reason == "Unready"
+    assert watching.ended({"a": 0}) == []

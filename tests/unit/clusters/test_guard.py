@@ -1,0 +1,111 @@
+"""Clusters on this machine, as another user of it sees them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import distributed
+import pytest
+
+from scalescope import clusters
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
+
+NOBODY = 65534
+ASK = """\
+import asyncio, os, sys
+from distributed.core import rpc
+import distributed
+os.setuid(int(sys.argv[1]))
+
+async def ask(address):
+    async with rpc(address, timeout=1) as server:
+        try:
+            return (await server.identity())["type"].removeprefix("Lean")
+        except OSError:
+            return "refused"
+
+async def main():
+    print(*[await ask(address) for address in sys.argv[2:]])
+
+asyncio.run(main())
+"""
+LISTEN = """\
+import os, socket
+os.setuid(65534)
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    connection, _ = server.accept()
+    print(connection.recv(1), flush=True)
+"""
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="only root of Linux can act as another user"
+)
+
+
+@pytest.fixture(scope="module", params=[LocalSpec(), VirtualSpec(hosts=1, check_limit=False)], ids=lambda s: s.kind)
+def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Of all that listens: scheduler, worker and nanny, if there is one."""
+    cluster = clusters.build(request.param)
+    try:
+        cluster.open()
+        cluster.scale(1, 1)
+        assert "other users refused" in cluster.facts()["layout"]
+        with cluster.client() as client:
+            ((worker, said),) = client.scheduler_info()["workers"].items()
+            yield [client.scheduler.address, worker, *([said["nanny"]] if said["nanny"] else [])]
+    finally:
+        cluster.close()
+
+
+def ask(user: int, addresses: list[str]) -> list[str]:
+    """What servers say who they are, to a user who knows their addresses."""
+    command = [sys.executable, "-c", ASK, str(user), *addresses]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+
+
+def test_only_processes_of_the_same_user_are_answered(addresses: list[str]) -> None:
+    assert ask(0, addresses) == ["Scheduler", "Worker", "Nanny"][: len(addresses)]
+    assert ask(NOBODY, addresses) == ["refused"] * len(addresses)
+
+
+@contextmanager
+def listener() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with subprocess.Popen([sys.executable, "-c", LISTEN], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, f"tcp://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
+
+
+def test_nothing_is_said_to_another_user_who_listens_where_a_scheduler_was(addresses: list[str]) -> None:
+    with listener() as (process, address):
+        with pytest.raises(OSError, match=r"[Tt]imed out"):
+            distributed.Client(address, timeout="1s", set_as_default=False)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "b''\n"
+
+
+def test_a_connection_that_died_is_not_taken_for_the_one_that_took_its_place() -> None:
+    from scalescope.clusters import guard
+
+    guard.install()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dead = socket.create_connection(server.getsockname())
+        place = dead.getsockname()
+        accepted, _ = server.accept()
+        dead.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        dead.close()
+        with accepted, socket.create_connection(server.getsockname(), source_address=place) as living:
+            again, _ = server.accept()
+            with again:
+                assert guard._ours(again, guard._ESTABLISHED)
+                assert living.getsockname() == place
+                assert not guard._ours(accepted, guard._ESTABLISHED)

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scalescope.diagnosis.observation import Observation
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.finding import Severity
+from scalescope.model.records import IMPORT
+from scalescope.model.sweep import Sweep
+
+EPOCH = 1_000.0
+GATHER = ("my_job.py:70 main", "client.gather", 1)
+SLEEP = ("my_job.py:61 prepare", "time.sleep", 0)
+
+Doing = tuple[str, str, int]
+
+
+def watched(observation: Observation, *rows: tuple[float, Doing], begin: float = 0.0) -> Observation:
+    """The same trial with a client that did this for so many seconds, one after the other, from `begin` on."""
+    time, client = EPOCH + begin, {name: [] for name in ("time", "seconds", "where", "what", "waits")}
+    for seconds, doing in rows:
+        for column, value in zip(client.values(), (time, seconds, *doing), strict=True):
+            column.append(value)
+        time += seconds
+    numbers = {"time": "d", "seconds": "d", "waits": "b"}
+    table = {name: array(numbers[name], rows) if name in numbers else rows for name, rows in client.items()}
+    return Observation.of(observation.trial, {**observation.tables, "client": table})
+
+
+def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:
+    """So many graphs of 8 tasks of 2 s on 8 workers, each sent so long after the one before."""
+    graphs = [graph(after=i - 1, at=pause) if i else graph() for i in range(count)]
+    return cluster(8).run([task(2.0, graph=i) for i in range(count) for _ in range(8)], graphs)
+
+
+def in_rounds(pause: float, doing: Doing, count: int = 3) -> Sequence[tuple[float, Doing]]:
+    return [(2.0, GATHER), *[(pause, doing), (2.0, GATHER)] * (count - 1)]
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.2])
+def test_a_client_that_waits_for_its_tasks_is_healthy(cluster, task, graph, find, pause):
+    observed = watched(rounds(cluster, task, graph, pause=pause), *in_rounds(pause, SLEEP))
+    assert not find(observed)
+    assert observed.share("client") == pytest.approx(2 * pause / (6 + 2 * pause))
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2.0, 4.0])
+def test_a_client_that_works_before_the_first_graph(cluster, task, graph, find, seconds):
+    observed = watched(rounds(cluster, task, graph, 1), (seconds, SLEEP), (2.0, GATHER), begin=-seconds)
+    (finding,) = find(observed).values()
+    assert finding.code == "client-busy"
+    assert finding.severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
+    assert finding.lost_s == pytest.approx(8 * seconds) == observed.seconds("client")
+    assert finding.summary == (
+        f"{100 * seconds / (seconds + 2):.0f} % of the worker time passed while the client ran `time.sleep` at "
+        "my_job.py:61 (`prepare`), before the first graph, with no task to run."
+    )
+    assert finding.remedy == "move it into tasks, or submit first what does not need it"
+
+
+@pytest.mark.parametrize("seconds", [0.5, 4.0])
+def test_a_client_that_works_between_graphs(cluster, task, graph, find, seconds):
+    observed = watched(rounds(cluster, task, graph, pause=seconds), *in_rounds(seconds, SLEEP))
+    finding = find(observed)["client-busy"]
+    assert finding.severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
+    assert "(`prepare`), between graphs, with no task" in finding.summary
+    assert finding.remedy.startswith("move it into tasks so that one graph does it all")
+
+
+def test_a_client_that_works_after_the_last_task_and_a_little_before(cluster, task, graph, find):
+    work = ("my_job.py:9 <module>", "", 0)
+    observed = watched(rounds(cluster, task, graph, 1), (0.2, SLEEP), (2.5, GATHER), (4.0, work), begin=-0.2)
+    finding = find(observed)["client-busy"]
+    assert "while the client computed at my_job.py:9 (`<module>`), after the last task," in finding.summary
+    assert finding.lost_s == pytest.approx(8 * 4.2)  # and half a second on the way to the client, which is not its work
+    assert {each.what: each.value for each in finding.evidence}["seconds before the first graph"] == 0.2
+
+
+def test_many_places_are_named_by_the_one_that_has_most(cluster, task, graph, find):
+    places = [(1.0, (f"my_job.py:{line} step_{line}", "", 0)) for line in range(4)] + [(0.5, SLEEP)]
+    same = [(0.6, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
+    finding = find(watched(rounds(cluster, task, graph, 1), *places, *same, (2.0, GATHER), begin=-6.3))["client-busy"]
+    assert "while the client worked, before the first graph" in finding.summary
+    assert finding.summary.endswith("; 29 % of that it computed at my_job.py:50 (`parse`).")
+
+
+def test_what_the_client_does_while_tasks_run_costs_nothing(cluster, task, graph, find):
+    assert not find(watched(rounds(cluster, task, graph, 1), (1.9, SLEEP), (0.1, GATHER)))
+
+
+def test_a_trial_so_short_that_no_change_is_worth_it(cluster, task, graph, find):
+    observed = watched(cluster(8).run([task(0.05)] * 8), (0.05, SLEEP), (0.05, GATHER), begin=-0.05)
+    assert observed.share("client") == pytest.approx(0.5)
+    assert not find(observed)
+
+
+def test_imports_are_information(cluster, task, graph, find):
+    imports = ("my_job.py:2 main", IMPORT, 0)
+    observed = watched(rounds(cluster, task, graph, 1), (1.0, imports), (2.0, GATHER), begin=-1.0)
+    finding = find(observed)["client-busy"]
+    assert finding.severity is Severity.INFO
+    assert "the client imported modules at my_job.py:2 (`main`)" in finding.summary
+    assert "`warmups: 1`" in finding.remedy
+
+
+def test_results_that_travel(cluster, task, graph, find):
+    observed = watched(rounds(cluster, task, graph, 1), (5.0, GATHER))
+    (finding,) = find(observed).values()
+    assert (finding.code, finding.lost_s) == ("client-waits", pytest.approx(8 * 3.0))
+    assert (
+        "60 % of the worker time passed while the client waited in `client.gather` at my_job.py:70" in finding.summary
+    )
+
+
+def test_the_gaps_of_a_loop_belong_to_its_own_finding(cluster, task, graph, find):
+    graphs = [graph(after=i - 1, at=1.0) if i else graph() for i in range(10)]
+    loop = cluster(8).run([task(1.0, graph=i) for i in range(10)], graphs)
+    rows = [(1.0, GATHER), *[(1.0, SLEEP), (1.0, GATHER)] * 9]
+    assert list(find(watched(loop, *rows))) == ["slow-submission"]
+    findings = find(watched(loop, (4.0, SLEEP), *rows, begin=-4.0))
+    assert set(findings) == {"client-busy", "slow-submission"}
+    assert findings["client-busy"].lost_s == pytest.approx(8 * 4.0)
+
+
+def test_a_graph_that_is_taken_in_is_not_what_the_client_does(cluster, task, graph, find):
+    observed = cluster(8).run([task(2.0)] * 8, [graph(at=-4.0, seconds=4.0, nbytes=10**9)])
+    tasks = {
+        **observed.tables["tasks"],
+        **{name: array("d", [EPOCH] * 8) for name in ("runnable", "assigned", "start")},
+    }
+    tasks |= {name: array("d", [EPOCH + 2.0] * 8) for name in ("stop", "done")}
+    observed = Observation.of(observed.trial, {**observed.tables, "tasks": tasks})
+    observed = watched(observed, (6.0, GATHER), begin=-4.0)
+    assert (observed.seconds("client"), observed.seconds("no_runnable_task")) == (0.0, pytest.approx(32))
+    assert list(find(observed)) == ["large-graph"]
+
+
+def test_a_large_graph_that_is_under_way_is_that_graph_s_fault(cluster, task, graph, find):
+    observed = cluster(8).run([task(2.0)] * 8, [graph(nbytes=10**9)])
+    (finding,) = find(watched(observed, (6.0, GATHER), begin=-4.0)).values()
+    assert (finding.code, finding.lost_s) == ("large-graph", pytest.approx(32))
+    assert finding.summary.startswith("The client needed 4 s to send a graph of 8 tasks and 1 GB while workers waited")
+
+
+def test_without_samples_the_line_is_not_known(cluster, task, graph, find):
+    finding = find(rounds(cluster, task, graph, pause=4.0))["client-busy"]
+    assert "at a line that is not known, between graphs" in finding.summary
+    assert finding.confidence < 0.7
+
+
+def test_the_verdict_is_not_healthy(cluster, task, graph, find):
+    observed = watched(rounds(cluster, task, graph, 1), (0.3, SLEEP), (2.0, GATHER), begin=-0.3)
+    trial = replace(observed.trial, findings=tuple(find(observed).values()))
+    assert [finding.code for finding in diagnose(Sweep("mine"), [trial]).findings] == ["client-busy"]

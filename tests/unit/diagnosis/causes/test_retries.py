@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+
+import pytest
+
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.records import STATUS_ERRED
+
+
+def failing(observation, share, text="OSError: 503 Service Unavailable"):
+    """The same trial, with the first of its attempts failed."""
+    tables = {name: dict(table) for name, table in observation.tables.items()}
+    count = round(share * len(tables["tasks"]["key"]))
+    tables["tasks"]["status"] = array("b", [STATUS_ERRED] * count + [0] * (len(tables["tasks"]["key"]) - count))
+    keys = tables["tasks"]["key"][:count]
+    tables["events"] = {
+        "time": array("d", [1_001.0] * count),
+        "topic": ["task-erred"] * count,
+        "message": [f'{{"key": "{key}", "worker": "w", "exception": "{text}"}}' for key in keys],
+    }
+    return Observation.of(replace(observation.trial), tables)
+
+
+def test_a_few_attempts_that_fail_are_nothing(cluster, task, find):
+    assert not find(failing(cluster(8).run([task(1.0)] * 160), 0.05))
+
+
+@pytest.mark.parametrize("workers", [4, 40])
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.75])
+def test_attempts_that_fail(cluster, task, find, workers, share):
+    finding = find(failing(cluster(workers).run([task(1.0)] * 10 * workers), share))["retried-tasks"]
+    failed = round(share * 10 * workers)
+    assert finding.lost_s == pytest.approx(failed)
+    assert finding.summary.startswith(
+        f"{failed} of {10 * workers} attempts of `work` raised (OSError: 503 Service Unavailable): "
+    )
+
+
+def test_tasks_whose_workers_died_are_not_said_to_raise(cluster, task, find):
+    assert "retried-tasks" not in find(failing(cluster(8).run([task(1.0)] * 80), 0.5, "KilledWorker: it died"))

@@ -1,0 +1,174 @@
+"""The same work on more and more workers: what it costs, and whether it pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scalescope.analysis.measure import measure
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.finding import Finding, Severity
+from scalescope.model.sweep import Point, Sweep
+from scalescope.model.trial import Trial
+
+OWN = Sweep("mine.py:run")
+SIZES = (1, 2, 4, 8)
+
+
+@pytest.fixture
+def sized(cluster, task):
+    """A trial of one size: the seconds of each task, and the items that it was told."""
+
+    def run(workers, durations, items=None, threads=1, found=(), recorded=True, name="read"):
+        seen = cluster(workers, threads).run([task(seconds, name) for seconds in durations])
+        makespan = seen.metrics.makespan_s
+        metrics = measure(seen.tables, threads=seen.threads, elapsed_s=makespan)
+        point = Point(workers, threads, params={} if items is None else {"items": items})
+        metrics = metrics if recorded else replace(metrics, work_by_prefix=None)
+        findings = (*causes.find(seen), *found)
+        return replace(seen.trial, key=f"t{workers}", point=point, metrics=metrics, findings=findings)
+
+    return run
+
+
+def verdict(*trials: Trial):
+    return diagnose(OWN, trials)
+
+
+def codes(found):
+    return [finding.code for finding in found.findings]
+
+
+# ------------------------------------------------------------------ healthy
+
+
+@pytest.mark.parametrize("items", [None, 64])
+def test_equal_work_at_every_size(sized, items):
+    assert codes(verdict(*[sized(n, [1.0] * 64, items) for n in SIZES])) == ["healthy"]
+
+
+@pytest.mark.parametrize("noise", [0.9, 1.1])
+def test_work_that_differs_by_noise(sized, noise):
+    assert codes(verdict(*[sized(n, [noise if n > 2 else 1.0] * 64, 64) for n in SIZES])) == ["healthy"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_more_load_on_more_workers(sized, told):
+    """Weak scaling, whether the sweep knows of the items or not."""
+    assert codes(verdict(*[sized(n, [1.0] * 8 * n, 8 * n if told else None) for n in SIZES])) == ["healthy"]
+
+
+def test_as_many_partitions_as_before_of_more_items(sized):
+    assert codes(verdict(*[sized(n, [0.5 * n] * 64, 16 * n) for n in SIZES])) == ["healthy"]
+
+
+def test_smaller_and_more_tasks(sized):
+    assert codes(verdict(*[sized(n, [8.0 / n] * 8 * n, 64) for n in SIZES])) == ["healthy"]
+
+
+def test_tasks_of_no_length(sized):
+    assert "work-inflation" not in codes(verdict(*[sized(n, [0.0] * 63 + [1.0], 64) for n in (1, 8)]))
+    assert "work-inflation" in codes(verdict(sized(1, [0.0] * 63 + [1.0], 64), sized(2, [1.0] * 64, 64)))
+
+
+def test_one_noisy_point_in_the_middle(sized):
+    assert codes(verdict(*[sized(n, [2.0 if n == 4 else 1.0] * 64, 64) for n in SIZES])) == ["healthy"]
+
+
+# ------------------------------------------------------------------ what the tasks share
+
+
+@pytest.mark.parametrize("items", [None, 64])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_something_outside_dask_that_serves_two_at_once(sized, items, recorded):
+    found = verdict(*[sized(n, [max(1.0, n / 2)] * 64, items, recorded=recorded) for n in SIZES])
+    finding = found.findings[0]
+    assert codes(found) == ["work-inflation"]
+    assert finding.severity is Severity.HIGH
+    tasks = "`read` tasks" if recorded else "tasks"
+    assert f": {tasks} take 256 thread-seconds at 8 workers" in finding.summary
+    assert "a typical one takes 4 s instead of 1 s" in finding.summary
+    assert "ask for 2 workers" in finding.remedy
+    assert finding.lost_s == pytest.approx(64 * 3.0)
+    assert (finding.gain.now_s, finding.gain.predicted_s) == pytest.approx((32.0, 8.0))
+
+
+def test_it_is_found_where_each_worker_has_as_many_items(sized):
+    found = verdict(*[sized(n, [max(1.0, n / 2)] * 8 * n, 8 * n) for n in SIZES])
+    assert codes(found) == ["work-inflation"]
+    assert "a typical one takes 4 s instead of 1 s" in found.line
+
+
+def test_it_is_found_among_threads(sized):
+    found = verdict(*[sized(1, [max(1.0, n / 2)] * 64, 64, threads=n) for n in SIZES])
+    assert codes(found) == ["work-inflation"]
+    assert "threads_per_worker=8" in found.line
+    assert "the interpreter lock, memory bandwidth" in found.line
+
+
+def test_a_slower_growth_leaves_the_larger_cluster_worth_it(sized):
+    found = verdict(*[sized(n, [n**0.3] * 64, 64) for n in SIZES])
+    assert codes(found) == ["work-inflation"]
+    assert "ask for" not in found.line
+
+
+def test_what_each_worker_does_first(sized):
+    """It starts up: the first task of each takes longer."""
+    found = verdict(*[sized(n, [9.0] * n + [1.0] * (64 - n), 64) for n in (1, 4, 16)])
+    assert "work-inflation" in codes(found)
+    finding = next(each for each in found.findings if each.code == "work-inflation")
+    assert "such as the first on each worker" in finding.summary
+    assert "warmups: 1" in finding.remedy
+
+
+def test_what_is_done_in_each_of_more_tasks(sized):
+    found = verdict(*[sized(n, [1.0] * 8 * n, 64) for n in SIZES])
+    assert codes(found) == ["work-inflation"]
+    assert "there are 64 instead of 8, a typical one as long as before" in found.line
+
+
+def test_one_long_task_is_a_straggler_and_no_more(sized):
+    found = verdict(sized(1, [1.0] * 64, 64), sized(8, [1.0] * 63 + [40.0], 64))
+    assert codes(found)[0] == "straggler"
+    assert "work-inflation" not in codes(found)
+
+
+@pytest.mark.parametrize("code", ["waiting-tasks", "gil-bound", "slow-worker"])
+def test_what_findings_explain_is_not_told_again(sized, code):
+    lost = {n: 64 * (max(1.0, n / 2) - 1.0) for n in SIZES}
+    trials = [
+        sized(
+            n,
+            [max(1.0, n / 2)] * 64,
+            found=[Finding(code, Severity.HIGH, "It is so.", "mend it", lost_s=lost[n])] if lost[n] else (),
+        )
+        for n in SIZES
+    ]
+    assert codes(verdict(*trials)) == [code]
+
+
+# ------------------------------------------------------------------ the knee
+
+
+@pytest.mark.parametrize("busy", [1.0, 0.85, 0.71])
+@pytest.mark.parametrize("gain", [1.09, 1.0, 0.8])
+def test_a_sweep_whose_largest_point_is_no_faster_is_never_healthy(sized, busy, gain):
+    """Twice the threads, at most 9 % faster, and busy enough for nothing else to be said."""
+    small = sized(4, [1.0] * 64, 64)
+    seconds = 16.0 / gain
+    large = sized(8, [seconds * busy / 8] * 64, 64)
+    whole = 8 * seconds
+    parts = dict.fromkeys(large.metrics.worker_time_s, 0.0)
+    parts |= {"busy": whole * busy, "not_assigned": whole * (1 - busy)}
+    metrics = replace(large.metrics, makespan_s=seconds, elapsed_s=seconds, worker_time_s=parts)
+    found = verdict(small, replace(large, metrics=metrics, findings=()))
+    assert codes(found) == ["work-inflation"]
+    assert "ask for 4 workers" in found.line
+
+
+def test_too_few_items_excuse_it(sized):
+    found = verdict(*[sized(n, [1.0] * 4, 4) for n in SIZES])
+    assert "fewer-items-than-workers" in codes(found)
+    assert "work-inflation" not in codes(found)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scalescope.model.finding import Severity
+
+SIZES = [(8, 1), (4, 4), (40, 1), (100, 2)]
+
+
+def wide(task, count, seconds=1.0, name="load", needs=(), **more):
+    return [task(seconds, name, needs, **more) for _ in range(count)]
+
+
+# ------------------------------------------------------------------ healthy
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+def test_a_short_summary_at_the_end_is_nothing(cluster, task, find, workers, threads):
+    count = 10 * workers * threads
+    tasks = [*wide(task, count), task(0.5, "sum", tuple(range(count)))]
+    assert not find(cluster(workers, threads).run(tasks))
+
+
+def test_narrow_stages_beside_wide_ones_cost_nothing(cluster, task, find):
+    tasks = [task(20.0, "index"), *wide(task, 7 * 20)]
+    assert not find(cluster(8).run(tasks))
+
+
+def test_a_graph_that_is_narrow_all_over_has_too_few_partitions_instead(cluster, task, find):
+    tasks = [*wide(task, 3), *[task(1.0, "clean", (i,)) for i in range(3)]]
+    assert "narrow-stage" not in find(cluster(30).run(tasks))
+
+
+def test_tasks_that_need_each_other_are_a_chain(cluster, task, find):
+    tasks = wide(task, 16)
+    for _ in range(30):
+        tasks.append(task(1.0, "step", (len(tasks) - 1,)))
+    assert "narrow-stage" not in find(cluster(8).run(tasks))
+
+
+def test_tasks_that_are_sent_one_by_one_are_the_clients(cluster, task, graph, find):
+    tasks = wide(task, 16) + [task(1.0, "fit", graph=1 + i) for i in range(40)]
+    graphs = [graph(), *[graph(0.001, after=i) for i in range(40)]]
+    found = find(cluster(8).run(tasks, graphs))
+    assert "results-awaited-in-loop" in found
+    assert "narrow-stage" not in found
+
+
+def test_one_long_task_of_many_is_a_straggler(cluster, task, find):
+    tasks = [task(30.0 if i == 7 else 1.0, "load") for i in range(64)]
+    assert list(find(cluster(32).run(tasks))) == ["straggler"]
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+@pytest.mark.parametrize("narrow", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_tasks_after_many(cluster, task, find, workers, threads, narrow, seed):
+    rng = random.Random(seed)
+    count = workers * threads * rng.choice([2, 3])
+    tasks = wide(task, count) + wide(task, narrow, rng.uniform(2.0, 9.0), "train", tuple(range(count)))
+    found = find(cluster(workers, threads, gap_s=0.001).run(tasks))
+    assert list(found) == ["narrow-stage"]
+    finding = found["narrow-stage"]
+    assert finding.severity is (
+        Severity.HIGH if finding.lost_s > 0.3 * _whole(tasks, workers, threads) else Severity.MEDIUM
+    )
+    assert finding.summary.startswith(f"`train` has {narrow} task")
+    assert f"for {workers * threads:,} threads, and `load` has {count:,}" in finding.summary
+
+
+def _whole(tasks, workers, threads):
+    waves = sum(t.name == "load" for t in tasks) / (workers * threads)
+    return workers * threads * (waves + max(t.seconds for t in tasks))
+
+
+def test_what_it_loses(cluster, task, find):
+    tasks = [*wide(task, 16), *wide(task, 2, 6.0, "train", tuple(range(16)))]
+    finding = find(cluster(8).run(tasks))["narrow-stage"]
+    assert finding.lost_s == pytest.approx(6 * 6.0)
+    assert "`repartition`" in finding.remedy
+
+
+def test_one_task_first(cluster, task, find):
+    tasks = [task(5.0, "read"), *wide(task, 16, needs=(0,))]
+    finding = find(cluster(8).run(tasks))["narrow-stage"]
+    assert finding.lost_s == pytest.approx(7 * 5.0)
+    assert "split_every" in finding.remedy
+
+
+def test_one_task_in_each_round(cluster, task, find):
+    tasks = []
+    for _ in range(6):
+        last = (len(tasks) - 1,) if tasks else ()
+        first = len(tasks)
+        tasks += wide(task, 8, name="gradient", needs=last)
+        tasks.append(task(2.0, "update", tuple(range(first, first + 8))))
+    finding = find(cluster(8).run(tasks))["narrow-stage"]
+    assert finding.lost_s == pytest.approx(6 * 7 * 2.0)
+    assert "`update` has 1 task in each of 6 rounds for 8 threads" in finding.summary
+
+
+def test_what_its_own_tasks_leave_idle_is_not_lost_to_their_number(cluster, task, find):
+    """Two tasks, and one takes five times as long: more tasks of that kind would wait for it as well."""
+    tasks = [*wide(task, 16), *[task(seconds, "train", tuple(range(16))) for seconds in (2.0, 10.0)]]
+    finding = find(cluster(8).run(tasks))["narrow-stage"]
+    assert finding.lost_s == pytest.approx(6 * 10.0)
+
+
+def test_two_narrow_stages_at_once_share_what_is_lost(cluster, task, find):
+    tasks = wide(task, 16)
+    needs = tuple(range(16))
+    tasks += [task(4.0, "train", needs), task(4.0, "plot", needs)]
+    finding = find(cluster(8).run(tasks))["narrow-stage"]
+    assert finding.lost_s == pytest.approx(6 * 4.0)
+    assert "the most of 2 such stages" in finding.summary

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from scalescope.model.finding import Severity
+
+
+def wait(what, seconds, tasks=20, prefix="load", where="mine.py:7 in load"):
+    message = {"prefix": prefix, "what": what, "where": where, "tasks": tasks, "seconds": seconds}
+    return (1_100.0, "waits", message)
+
+
+def test_a_little_waiting_is_nothing(cluster, task, find):
+    assert not find(cluster(8, events=[wait("Lock.__enter__", 7.0)]).run([task(1.0)] * 80))
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(4, 1), (8, 4), (100, 2)])
+@pytest.mark.parametrize("share", [0.11, 0.2, 0.5, 0.95])
+def test_tasks_that_wait(cluster, task, find, workers, threads, share):
+    count = 10 * workers * threads
+    found = find(
+        cluster(workers, threads, events=[wait("Semaphore.__enter__", share * count)]).run([task(1.0)] * count)
+    )
+    assert list(found) == ["waiting-tasks"]
+    finding = found["waiting-tasks"]
+    assert finding.lost_s == pytest.approx(share * count)
+    assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
+    assert finding.summary.startswith("`load` waited in `Semaphore` at mine.py:7 in load: ")
+    assert "leases" in finding.remedy
+
+
+def test_the_line_at_which_most_was_waited_is_named(cluster, task, find):
+    events = [wait("Queue.get", 10.0), wait("Event.wait", 40.0, 1, "go", ""), wait("Queue.get", 9.0, 3, "other")]
+    finding = find(cluster(8, events=events).run([task(1.0)] * 80))["waiting-tasks"]
+    assert finding.lost_s == pytest.approx(59.0)
+    assert finding.summary.startswith("`go` waited in `Event.wait`: 74 % of the worker time passed in 1 task ")
+
+
+def test_durations_that_differ_by_waiting_are_no_skew(cluster, task, find):
+    tasks = [task(0.2 * (1 + i % 8)) for i in range(40)]
+    assert list(find(cluster(8, events=[wait("Lock.__enter__", 20.0)]).run(tasks))) == ["waiting-tasks"]
+
+
+def test_tasks_that_wait_for_tasks_of_their_own_are_nested_clients(cluster, task, graph, find):
+    tasks = [*[task(10.0, "outer")] * 8, *[task(0.5, "inner", graph=1)] * 8]
+    graphs = [graph(), graph(1.0, client="Client-worker-1")]
+    events = [wait("Future.result", 70.0, 8, "outer")]
+    assert "waiting-tasks" not in find(cluster(9, events=events).run(tasks, graphs))
+
+
+def test_what_is_not_known_to_wait_for_has_a_remedy_as_well(cluster, task, find):
+    finding = find(cluster(8, events=[wait("Newcomer.join", 40.0)]).run([task(1.0)] * 80))["waiting-tasks"]
+    assert "secede" in finding.remedy

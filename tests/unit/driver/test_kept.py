@@ -1,0 +1,41 @@
+"""What a cluster itself records goes to the trial, and where it cannot be had the trial says so."""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+from typing import Any
+
+from scalescope.driver.attempt import Attempt
+from scalescope.driver.open_cluster import OpenCluster
+from scalescope.driver.protocol import RunTrial
+from scalescope.errors import ClusterError
+from scalescope.run.trials import read_records
+
+LOGS = {"worker": ["w"], "time": array("d", [1.0]), "level": ["INFO"], "text": ["here"]}
+
+
+class Kept:
+    """A cluster that keeps logs."""
+
+    silent = False
+
+    def records(self) -> dict[str, Any]:
+        if self.silent:
+            raise ClusterError("it does not answer")
+        return {"logs": LOGS}
+
+
+def test_records_of_the_cluster(tmp_path: Path) -> None:
+    phases: list[str] = []
+    opened, cluster = OpenCluster(lambda phase, limit_s, text: phases.append(phase), ""), Kept()
+    request, attempt = RunTrial("k", {}, 0, False, "w", 1.0, str(tmp_path)), Attempt()
+    opened._keep(request, attempt)
+    assert read_records(tmp_path) == {}
+    opened._cluster = cluster  # type: ignore[assignment]
+    opened._keep(request, attempt)
+    assert read_records(tmp_path) == {"logs": LOGS}
+    assert (attempt.warnings, phases) == ([], ["recording"])
+    cluster.silent = True
+    opened._keep(request, attempt)
+    assert attempt.warnings == ["logs of the workers could not be kept: it does not answer"]

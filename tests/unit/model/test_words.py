@@ -1,0 +1,39 @@
+"""Numbers as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.model.words import number, shortened
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (3843.2, 3, "3,843"), (999.7, 3, "1,000"), (12.84, 3, "12.8"), (0.2024, 3, "0.202"),
+        (0.0000123, 3, "0.0000123"), (0, 3, "0"), (-1234.5, 3, "-1,234"), (120, 2, "120"), (9.96, 2, "10"), (4, 3, "4"),
+    ],
+)  # fmt: skip
+def test_number(value: float, digits: int, text: str) -> None:
+    assert number(value, digits) == text
+
+
+@given(st.floats(1e-9, 1e12), st.integers(1, 6))
+def test_there_is_never_an_exponent_and_the_digits_count(value: float, digits: int) -> None:
+    text = number(value, digits)
+    assert "e" not in text
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=0.5001 * 10 ** (1 - digits))
+
+
+def test_of_a_long_error_the_log_is_cut_and_the_next_step_stays() -> None:
+    log = "".join(f"\n    | line {number}" for number in range(200))
+    text = f"it broke\n  cause: no memory; the end of x.err:{log}\n  next: raise cluster.memory_mb"
+    found = shortened(text, 300)
+    assert found.startswith("it broke\n  cause: no memory; the end of x.err:\n    | ...\n")
+    assert found.endswith("\n    | line 199\n  next: raise cluster.memory_mb")
+    assert 250 < len(found) <= 300
+    assert shortened(text, 10_000) == text
+    assert len(shortened("x" * 1000, 100)) <= 100
+    assert shortened(f"{'x' * 1000}\n  next: stop", 100).endswith("x…\n  next: stop")

@@ -1,0 +1,153 @@
+"""Where files go, and how a browser reaches them: a folder, a file system in memory, and a runner of a deployment."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from scalescope.errors import InvalidField, StoreError, UsageError
+from scalescope.model.study import StudyKind
+from scalescope.report import files
+from scalescope.report.table import markdown_text
+from scalescope.run.places import VARIABLE, Place, Written
+from scalescope.run.progress import Progress
+from scalescope.run.runner import Publication, Runner
+from scalescope.store.store import Store
+from scalescope.studies.running import run_study
+
+BASE = "https://files.example.org/records"
+
+
+class Temporary(Runner):
+    """As in a deployment: its working folder is deleted afterwards."""
+
+    keeps_folder = False
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with Store.open(str(tmp_path / "results.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Any:
+    with Store.open(str(tmp_path / "results.db"), "memory://team/records") as opened:
+        yield opened
+    fsspec.filesystem("memory").store.clear()
+
+
+def test_in_a_folder_that_stays_a_name_is_one_of_that_folder(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = Place.of("report", "report.html", store, Runner())
+    assert place.made("run-1") == str(tmp_path / "report.html")
+
+
+def test_in_a_deployment_it_goes_to_the_records(store: Store, tmp_path: Path) -> None:
+    place = Place.of("report", "charts/report.html", store, Temporary())
+    assert list((tmp_path / "records").iterdir()) == []  # that it can be written was tried, and nothing is left of it
+    assert place.made("run-1") == str(tmp_path / "records" / "run-1" / "charts" / "report.html")
+    assert (tmp_path / "records" / "run-1" / "charts").is_dir()
+
+
+def test_wherever_the_records_are(in_memory: Store) -> None:
+    place = Place.of("report", "report.html", in_memory, Temporary())
+    heard: list[Progress] = []
+    written = place.write("run-1", Runner(heard.append), lambda address: files.write(address, "a report", "report"))
+    assert str(written) == "memory://team/records/run-1/report.html"
+    assert fsspec.filesystem("memory").cat("team/records/run-1/report.html") == b"a report"
+    assert fsspec.filesystem("memory").find("team") == ["/team/records/run-1/report.html"]
+    assert [each.text for each in heard] == ["Report: memory://team/records/run-1/report.html"]
+
+
+@pytest.mark.parametrize("runner", [Runner(), Temporary()])
+def test_full_paths_and_addresses_are_as_they_were_given(store: Store, tmp_path: Path, runner: Runner) -> None:
+    for name in (str(tmp_path / "a.html"), "memory://elsewhere/a.html"):
+        place = Place.of_report(name, store, runner)
+        assert place is not None
+        assert place.made("run-1") == name
+    home = Place.of("folder", "~/isolated", store, runner)
+    assert home.made("run-1") == str(Path.home() / "isolated")
+    assert Place.of_report("", store, runner) is None
+
+
+@pytest.mark.parametrize("name", ["../x.html", "../../x.html", "a/../../x.html", ".", "..", ".hidden", "a/.b/c.html"])
+def test_nothing_leaves_the_folder_of_its_run(store: Store, name: str) -> None:
+    with pytest.raises(InvalidField, match="within the folder of the run") as caught:
+        Place.of("report", name, store, Temporary())
+    assert "absolute path" in caught.value.next_step
+
+
+def test_what_cannot_be_written_is_refused_first(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "records").write_text("in the way")
+    with pytest.raises(StoreError, match="report could not be written"):
+        Place.of("report", "report.html", store, Temporary())
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("nosuch://bucket/a.html", StoreError, "Protocol not known"),
+        ("memory://folder/", UsageError, "is a folder"),
+        ("s3://key:hunter2@bucket/a.html", InvalidField, "without a password"),
+    ],
+)
+def test_addresses_that_cannot_be(store: Store, name: str, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says) as caught:
+        Place.of_report(name, store, Runner())
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, BASE)
+    shown: list[Publication] = []
+    runner = Temporary()
+    monkeypatch.setattr(runner, "publish", lambda make: shown.append(make()))
+    given = {"workload": "futures-map", "axes": {"items": "1..3", "workers": 2}}
+    study = run_study(StudyKind.THRESHOLD, {**given, "store": address, "report": "a b.html"}, runner).study_id
+    with Store.open(address) as store:
+        assert study in Path(store.folder(study), "a b.html").read_text(encoding="utf-8")
+    assert f"[a b.html]({BASE}/{study}/a%20b.html)" in shown[-1].markdown
+
+
+# ------------------------------------------------------------------ links
+
+
+def test_without_an_address_of_the_web_it_is_said_where_the_file_is(store: Store) -> None:
+    written = Written.at("/data/re_port.html", store)
+    assert written.link == ""
+    assert str(written) == "/data/re_port.html"
+    assert written.markdown() == markdown_text(f"/data/re_port.html on {socket.gethostname()}")
+
+
+def test_a_browser_is_given_a_link(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, BASE + "/")
+    written = Written.at(f"{store.records}/run-1/a report](x) [é.html", store)
+    assert str(written) == f"{BASE}/run-1/a%20report%5D%28x%29%20%5B%C3%A9.html"
+    assert written.markdown() == rf"[a report\](x) \[é.html]({written.link})"
+    assert Written.at("/elsewhere/report.html", store).link == ""
+    assert Written.at(f"{store.records}-of-others/report.html", store).link == ""
+
+
+def test_a_bucket_has_links_too(in_memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, BASE)
+    assert Written.at("memory://team/records/run-1/r.html", in_memory).link == f"{BASE}/run-1/r.html"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///data", "javascript:alert(1)", "https://me:hunter2@host/x", "https://h/x?sig=hunter2", "https://h/)x"],
+)
+def test_what_is_no_address_of_the_web_is_refused_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, url)
+    with pytest.raises(InvalidField, match=VARIABLE) as caught:
+        Place.of("report", "report.html", store, Runner())
+    assert "me:hunter2" not in str(caught.value)
