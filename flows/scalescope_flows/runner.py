@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 from prefect import get_run_logger, runtime
@@ -25,6 +25,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import as_completed
 from prefect.states import Cancelled, Completed, Failed
+from prefect.task_engine import run_task_sync
 from prefect.tasks import Task, exponential_backoff
 
 from scalescope.errors import ScalescopeError
@@ -37,6 +38,12 @@ R = TypeVar("R")
 
 PROGRESS_EVERY_S = 2.0
 """Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
+
+TOLD_AFTER_S = 10.0
+"""Seconds after which a server has heard of a task that began."""
+
+STOPPED = (KeyboardInterrupt, TerminationSignal)
+"""What a run that is stopped raises, wherever its main thread is."""
 
 UNREACHABLE = (httpx.HTTPError, PrefectException)
 """Errors of a server that may answer the next time."""
@@ -79,7 +86,14 @@ class TaskRunner(Runner):
 
     def do(self, step: Step[R], *arguments: Any) -> R:
         """Carry out a step as a task; what it raises is raised here."""
-        state: State[R] = self._task(step, arguments)(return_state=True)
+        run, ends = uuid4(), [_cancelled()]
+        try:
+            state: State[R] = run_task_sync(  # type: ignore[assignment]  # a state, as asked
+                self._task(step, arguments, ends.append), task_run_id=run, parameters={}, return_type="state"
+            )
+        except STOPPED as signal:
+            _set_state(run, ends[-1])
+            raise signal
         if self._stopped is not None:
             raise self._stopped
         result: R = state.result()
@@ -140,19 +154,23 @@ class TaskRunner(Runner):
         except UNREACHABLE as error:
             get_run_logger().warning("The progress artifact could not be updated: %s", error)
 
-    def _task(self, step: Step[R], arguments: tuple[Any, ...]) -> Task[[], Any]:
+    def _task(
+        self, step: Step[R], arguments: tuple[Any, ...], ended: Callable[[State[Any]], object] = lambda state: None
+    ) -> Task[[], Any]:
         def carry_out() -> Any:
+            state: State[Any]
             try:
                 result = step.call(*arguments)
             except ScalescopeError as error:
-                return Failed(message=error.line, data=error)
-            except (KeyboardInterrupt, TerminationSignal) as signal:
+                state = Failed(message=error.line, data=error)
+            except STOPPED as signal:
                 self._stopped = signal
-                return Cancelled(message="stopped before it was finished")
-            if step.outcome is None:
-                return result
-            name, message = step.outcome(result)
-            return Completed(name=name, message=message or None, data=result)
+                state = _cancelled()
+            else:
+                name, message = step.outcome(result) if step.outcome else ("Completed", "")
+                state = Completed(name=name, message=message or None, data=result)
+            ended(state)
+            return state if step.outcome or not state.is_completed() else result
 
         def again(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
             return step.is_retried(state.result(raise_on_failure=False))
@@ -171,3 +189,25 @@ class TaskRunner(Runner):
             cache_policy=NO_CACHE,
             persist_result=False,
         )
+
+
+def _cancelled() -> State[Any]:
+    return Cancelled(message="stopped before it was finished")
+
+
+def _set_state(task_run: UUID, state: State[Any]) -> None:
+    """Say how a task ended that a signal met within Prefect's own code, which takes that for a crash."""
+    until = time.monotonic() + TOLD_AFTER_S
+    try:
+        with get_client(sync_client=True) as client:
+            while True:
+                try:
+                    client.set_task_run_state(task_run, state, force=True)
+                    return
+                except httpx.HTTPStatusError as error:
+                    # A server learns of tasks by events, a moment later.
+                    if error.response.status_code != httpx.codes.NOT_FOUND or time.monotonic() > until:
+                        raise
+                time.sleep(0.1)
+    except UNREACHABLE as error:
+        get_run_logger().warning("A step that was stopped may be shown as Crashed: %s", error)

@@ -14,7 +14,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, TaskRun
 from prefect.flow_engine import run_flow
-from prefect.states import Pending
+from prefect.states import Pending, State
+from prefect.task_engine import SyncTaskRunEngine
 from support.requests import asked
 
 from scalescope.errors import ClusterError, InvalidField
@@ -348,6 +349,26 @@ def test_what_is_stopped_is_cancelled_and_not_crashed(fake: Any, address: str) -
         scale_sweep(**SWEEP, store=address)
     states = {run.state.name for run in task_runs() if run.state and run.name.startswith("measure")}
     assert states == {"Measured", "Cancelled"}
+
+
+@pytest.mark.parametrize("met", ["Running", "Measured"])
+def test_a_signal_that_meets_prefect_between_two_steps_is_no_crash(
+    fake: Any, address: str, met: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = SyncTaskRunEngine.set_state
+
+    def stopped(engine: SyncTaskRunEngine[Any, Any], state: State[Any], force: bool = False) -> State[Any]:
+        said = says(engine, state, force)
+        if state.name == met and engine.task.name == MEASURE.name and len(fake.begun) == 1:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return said
+
+    monkeypatch.setattr(SyncTaskRunEngine, "set_state", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        scale_sweep(**SWEEP, store=address)
+    states = [run.state.name for run in task_runs() if run.state and run.name.startswith("measure")]
+    assert states == {"Running": ["Measured", "Cancelled"], "Measured": ["Measured"]}[met]
 
 
 def test_a_workload_that_raises_is_shown_and_not_repeated(fake: Any, address: str) -> None:

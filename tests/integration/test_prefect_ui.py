@@ -139,9 +139,7 @@ def sweep(place: Place) -> str:
 
 
 def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: Place, sweep: str) -> None:
-    place.ui.see("Running")
-    place.ui.picture("running")
-    place.ui.see("Finding: ")  # without a reload
+    place.ui.see("Finding: ")
     run = place.ended(sweep)
     place.ui.picture("ended")
     given = run["parameters"]
@@ -252,15 +250,13 @@ def test_an_axis_that_cannot_be_is_refused_in_words_and_nothing_runs(place: Plac
 
 @pytest.fixture(scope="module")
 def cancelled(place: Place) -> str:
-    """Id of a run on worker processes that was cancelled after its second trial.
-
-    In one of its trials, which are long: a signal that meets Prefect's own code between two steps leaves a Crashed one.
-    """
+    """Id of a run on worker processes that was cancelled after its second trial."""
     place.form()
     place.ui.choose("Cluster", "local")
     fill(place.ui, {"Axes": {"workers": [1]}, "Workload parameters": {"items": 2, "seconds": 2}, "Repeats": "6"})
     run = place.submit()
-    place.ui.see("2/6 ")
+    place.ui.see("Running", "2/6 ")
+    place.ui.picture("running")
     [driver] = drivers(place.worker)
     tree = [driver, *driver.children(recursive=True)]
     place.ui.menu("Cancel")
