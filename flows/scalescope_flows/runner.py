@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import httpx
 from prefect import get_run_logger, runtime
@@ -22,6 +22,8 @@ from prefect.artifacts import (
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
 from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import as_completed
 from prefect.states import Cancelled, Completed, Failed
@@ -32,7 +34,7 @@ from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.report.table import markdown_text
 from scalescope.run.progress import Listener, Progress
-from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, Step, results
+from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication, Runner, Step, results
 
 R = TypeVar("R")
 
@@ -138,6 +140,12 @@ class TaskRunner(Runner):
         state = self._task(step, ())(return_state=True)
         if state.is_failed():
             get_run_logger().warning("The result could not be published as artifacts: %s", state.message)
+
+    def send(self, event: Event) -> None:
+        """Send an event; when this returns, it is on its way to the server."""
+        resource = {"prefect.resource.id": event.resource, "prefect.resource.name": event.title}
+        emit_event(event.name, resource, payload=event.payload, id=uuid5(NAMESPACE_URL, event.identity))
+        EventsWorker.instance().wait_until_empty()
 
     def _show(self, progress: Progress) -> None:
         percent, now = 100 * progress.done / progress.total, time.monotonic()

@@ -1,0 +1,106 @@
+"""Three real nights, with a regression in one package before the third: nobody helps.
+
+uv builds the environments, with wheels of this test besides those of the index. Where they cannot be had the test is
+skipped, or fails if SCALESCOPE_REQUIRE names environments.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from support.wheels import write_wheel
+
+from scalescope.errors import EnvironmentUnavailable
+from scalescope.nightly.history import AlertState
+from scalescope.nightly.record import Outcome, nights
+from scalescope.store.store import Store
+from scalescope_flows import nightly
+
+pytestmark = [pytest.mark.timeout(280), pytest.mark.usefixtures("prefect_server")]
+
+WORKLOADS = """
+import time
+
+def slow(item):
+    import crunch
+    time.sleep(0.2)
+    crunch.crunch(item)
+    return item
+
+def plain(item):
+    time.sleep(0.2)
+    return item
+
+def uses_it(client, *, items: int = 8):
+    client.gather(client.map(slow, range(items), pure=False))
+
+def does_not(client, *, items: int = 8):
+    client.gather(client.map(plain, range(items), pure=False))
+"""
+
+CRUNCH = """
+def crunch(item):
+    import time
+    time.sleep({seconds})
+"""
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
+    monkeypatch.setenv("SCALESCOPE_ENVIRONMENTS", str(tmp_path / "environments"))
+    return folder
+
+
+@pytest.fixture
+def asked(tmp_path: Path, address: str) -> dict[str, Any]:
+    path = tmp_path / "own.py"
+    path.write_text(WORKLOADS)
+    return {
+        "workloads": [f"{path}:uses_it", f"{path}:does_not"],
+        "environment": f"distributed=={version('distributed')} crunch",
+        "axes": {"workers": [2]},
+        "store": address,
+    }
+
+
+def events(name: str) -> list[dict[str, Any]]:
+    with get_client(sync_client=True) as client:
+        asked = {"filter": {"event": {"name": [name]}, "occurred": {"since": "2020-01-01T00:00:00Z"}}}
+        found: list[dict[str, Any]] = client.request("POST", "/events/filter", json=asked).json()["events"]
+    return found
+
+
+def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_release(
+    wheels: Path, asked: dict[str, Any], address: str, missing: Any
+) -> None:
+    write_wheel(wheels, "crunch", "1.0", code=CRUNCH.format(seconds=0.1))
+    try:
+        first = nightly(**asked)
+    except EnvironmentUnavailable as error:
+        missing("environments", error.line)
+    assert not first.alarm
+    assert not nightly(**asked).alarm
+    write_wheel(wheels, "crunch", "1.1", code=CRUNCH.format(seconds=0.1))
+    write_wheel(wheels, "crunch", "1.2", code=CRUNCH.format(seconds=0.2))
+    third = nightly(**asked)
+    assert third.alarm
+
+    with Store.open(address) as store:
+        found = nights(store)
+    assert [len(night.record.measured) for night in found] == [2, 2, 2]
+    [judged] = found[-1].record.judged
+    assert judged.series.workload.endswith("uses_it")
+    assert judged.outcome is Outcome.CONFIRMED
+    [alert] = found[-1].record.alerts
+    assert alert.state is AlertState.OPEN
+    culprit = alert.culprit
+    assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
+    [event] = [each for each in events("scalescope.regression.confirmed") if each["payload"]["night"] == third.study_id]
+    print(third.line, event)
