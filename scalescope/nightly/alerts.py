@@ -177,7 +177,7 @@ def set_state(store: Store, reference: str, state: str) -> Alert:
         UsageError: There is no such alert, or there are several.
         StoreError: The store refuses.
     """
-    wanted = AlertState(fields.choice("state", state, [str(each) for each in AlertState]))
+    wanted = AlertState(fields.choice("state", str(state), [str(each) for each in AlertState]))
     found = [each for each in every(store) if each.id.startswith(reference)]
     if not found or len({each.id for each in found}) > 1:
         ids = ", ".join(dict.fromkeys(each.id for each in found or every(store))) or "none"

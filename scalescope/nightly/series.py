@@ -2,8 +2,8 @@
 
 A change is a change point of the series (`changes.find_changes`) that began within the last nights. That needs some
 nights on either side. On a young series, which has too few of them, every difference of the newest night from the
-median of the earlier ones that exceeds the smallest effect is one: the rerun decides, which costs minutes and no
-nights.
+median of the earlier ones (of two in the middle, the better) that exceeds the smallest effect is one: the rerun
+decides, which costs minutes and no nights. Good is then the last night that was nearer to that median than to tonight.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log
-from statistics import median
+from statistics import median, median_high, median_low
 from typing import Any
 
 from scalescope.model.trial import Trial
@@ -125,7 +125,9 @@ def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Can
         return None
     values = [*(each.value for _, each in nights), tonight.value]
     if len(values) < YOUNG:
-        index, before, after = len(nights), median(values[:-1]), values[-1]
+        better = median_high if tonight.series.metric in LARGER_IS_BETTER else median_low
+        before, after = better(values[:-1]), values[-1]
+        index = max(i for i, value in enumerate(values[:-1], 1) if abs(value - before) <= abs(after - before) / 2)
     else:
         recent = [each for each in find_changes(values) if len(values) - each.index <= RECENT]
         if not recent or _asked(tonight.series, [night for night, _ in nights[recent[-1].index :]]):

@@ -6,21 +6,27 @@ skipped, or fails if SCALESCOPE_REQUIRE names environments.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
+from support.site import wait_for
 from support.wheels import write_wheel
 
 from scalescope.errors import EnvironmentUnavailable
+from scalescope.nightly import alerts
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.record import Outcome, nights
+from scalescope.nightly.running import run_nightly
 from scalescope.store.store import Store
 from scalescope_flows import nightly
 
-pytestmark = [pytest.mark.timeout(280), pytest.mark.usefixtures("prefect_server")]
+pytestmark = pytest.mark.timeout(280)
 
 WORKLOADS = """
 import time
@@ -77,6 +83,7 @@ def events(name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_release(
     wheels: Path, asked: dict[str, Any], address: str, missing: Any
 ) -> None:
@@ -102,5 +109,78 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     assert alert.state is AlertState.OPEN
     culprit = alert.culprit
     assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
-    [event] = [each for each in events("scalescope.regression.confirmed") if each["payload"]["night"] == third.study_id]
-    print(third.line, event)
+    [event] = [each for each in events(alerts.CONFIRMED) if each["payload"]["night"] == third.study_id]
+    assert event["payload"]["culprit"]["bad"] == "1.2"
+    assert [each["before"] < each["after"] for each in event["payload"]["series"]] == [True]
+
+
+# ------------------------------------------------------------------ without Prefect
+
+COMPUTES = """
+def spin(item):
+    return sum(range(1_000_000))
+
+def run(client, *, items: int = 8):
+    client.gather(client.map(spin, range(items), pure=False))
+"""
+
+
+def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path, address: str) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(COMPUTES)
+    asked = {"workloads": [f"{path}:run"], "clusters": ["local"], "axes": {"workers": [1]}, "rounds": 1}
+    run_nightly({**asked, "store": address})
+    thieves = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * (os.cpu_count() or 1))]
+    try:
+        result = run_nightly({**asked, "store": address})
+    finally:
+        for thief in thieves:
+            thief.kill()
+            thief.wait()
+    assert not result.alarm
+    with Store.open(address) as store:
+        [judged] = nights(store)[-1].record.judged
+    assert judged.after > judged.before
+    assert judged.outcome is Outcome.MACHINE
+    assert "look at the machine" in judged.reason
+    assert "taken by others" in judged.reason
+
+
+def test_a_night_that_was_killed_continues(tmp_path: Path, address: str) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from scalescope.cli.main import main; main()",
+        "nightly",
+        "--no-prefect",
+        "--store",
+        address,
+        "-a",
+        "workers=2",
+    ]
+    command += ["-w", "futures-map", "-w", "bag-map", "--small"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: _finished(address) == 1, "the first run does not finish")
+    finally:
+        process.kill()
+        process.wait()
+    with Store.open(address) as store:
+        [killed] = nights(store)
+        [finished] = [each for each in store.runs() if each.finished_at]
+    assert not killed.study.finished_at
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "No regression. 2 series measured" in done.stdout
+    with Store.open(address) as store:
+        [night] = nights(store)
+        assert night.id == killed.id
+        assert night.study.finished_at
+        assert len(night.study.runs) == 2
+        assert store.run(finished.id) == finished
+
+
+def _finished(address: str) -> int:
+    if not Path(address).exists():
+        return 0
+    with Store.open(address) as store:
+        return sum(bool(run.finished_at) for run in store.runs())
