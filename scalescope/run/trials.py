@@ -188,7 +188,7 @@ def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
 def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     sweep = drivers.request.sweep
     cluster = sweep.cluster_of(planned.point)
-    attempts = 2 if hasattr(cluster, "walltime_s") else 1
+    attempts = 1 if cluster.walltime_s is None else 2
     return attempts * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
 
 
