@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from scalescope.nightly import alerts
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.record import Outcome, nights
 from scalescope.nightly.running import run_nightly
+from scalescope.run.progress import Progress
+from scalescope.run.runner import Runner
 from scalescope.store.store import Store
 from scalescope_flows import nightly
 
@@ -117,26 +120,55 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
 # ------------------------------------------------------------------ without Prefect
 
 COMPUTES = """
+import time
+from pathlib import Path
+
 def spin(item):
     return sum(range(1_000_000))
 
 def run(client, *, items: int = 8):
+    here = Path(__file__).parent
+    (here / "begun").touch()
+    while not (here / "go").exists():
+        time.sleep(0.01)
     client.gather(client.map(spin, range(items), pure=False))
 """
 
 
 def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path, address: str) -> None:
-    path = tmp_path / "own.py"
+    path, begun, go = (tmp_path / name for name in ("own.py", "begun", "go"))
     path.write_text(COMPUTES)
     asked = {"workloads": [f"{path}:run"], "clusters": ["local"], "axes": {"workers": [1]}, "rounds": 1}
+    go.touch()
     run_nightly({**asked, "store": address})
-    thieves = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * (os.cpu_count() or 1))]
+    for each in (begun, go):
+        each.unlink()
+    thieves: list[subprocess.Popen[bytes]] = []
+
+    def steal() -> None:
+        """Once its cluster is there, by so much that no other load of this machine matters.
+
+        Each thief is a session of its own: Linux gives each session the same share (autogroup, sched(7)).
+        """
+        wait_for(begun.exists, "the workload does not begin")
+        for _ in range(10 * (os.cpu_count() or 1)):
+            thieves.append(subprocess.Popen([sys.executable, "-Sc", "while True: pass"], start_new_session=True))
+        go.touch()
+
+    def release(progress: Progress | None = None) -> None:
+        """Once the trial that counts is over."""
+        if progress is None or (progress.trial is not None and not progress.trial.warmup):
+            for thief in thieves:
+                thief.kill()
+                thief.wait()
+
+    thread = threading.Thread(target=steal)
+    thread.start()
     try:
-        result = run_nightly({**asked, "store": address})
+        result = run_nightly({**asked, "store": address}, Runner(release))
     finally:
-        for thief in thieves:
-            thief.kill()
-            thief.wait()
+        thread.join()
+        release()
     assert not result.alarm
     with Store.open(address) as store:
         [judged] = nights(store)[-1].record.judged
