@@ -30,7 +30,7 @@ BASELINE = 10
 """Nights that a series needs before anything in it can be a change."""
 LEAST = 4
 """Nights that a level must have lasted to be one."""
-LEVEL = 2.5
+LEVEL = 2.8
 """Normal deviate from which on a difference is a change. Low: whatever is found is measured again, in pairs, before
 anyone hears of it, and on real series a higher one loses more changes than false alarms."""
 CORRELATION = 0.5
