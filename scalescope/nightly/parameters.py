@@ -101,5 +101,15 @@ class NightlyParameters:
             "environment variable SCALESCOPE_PRICES names it). What does not fit comes first in the next night.",
         ),
     ] = field(default_factory=dict)
+    site: Annotated[
+        str,
+        Parameter(
+            "Folder or address where the pages of the history are written. Empty: nowhere. In a deployment a relative "
+            "path is one beside the records of the runs.",
+            title="Pages of the history",
+            metavar="FOLDER",
+            examples=("s3://bucket/history",),
+        ),
+    ] = ""
     seed: Seed = 0
     trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S

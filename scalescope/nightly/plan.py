@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scalescope.errors import UnknownName
 from scalescope.model import fields, parameters
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.environment import Environment
+from scalescope.model.metrics import METRICS
 from scalescope.model.sweep import digest
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.record import Lock, Night
 from scalescope.run import orchestrator, request
 from scalescope.run.request import Request
 from scalescope.run.syntax import names_block
-from scalescope.studies.symptom import quantity
 from scalescope.workloads.suite import SUITE, SuiteEntry
 
 
@@ -71,7 +72,8 @@ def check(given: Mapping[str, Any], store: str = "") -> NightlyParameters:
     """
     asked = parameters.check(NightlyParameters, given)
     fields.text("history", asked.history)
-    quantity(asked.metric)
+    if asked.metric not in METRICS:
+        raise UnknownName("metric", asked.metric, fields.suggest(asked.metric, METRICS))
     Environment.parse(asked.environment)
     if not any(names_block(each) for each in asked.clusters):
         for job in jobs(asked):

@@ -203,6 +203,7 @@ class Record(Mapped):
         measured: In the order in which they ran.
         judged: Changes that were looked into.
         alerts: Those that this night raised.
+        trials: How many were planned, and how many of each state there are; without warm-ups.
         problems: What could not be measured, and why.
         ended_early: Why the budget ended it early; empty where it did not.
     """
@@ -211,6 +212,7 @@ class Record(Mapped):
     measured: tuple[Measured, ...] = ()
     judged: tuple[Judged, ...] = ()
     alerts: tuple[Alert, ...] = ()
+    trials: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     ended_early: str = ""
 

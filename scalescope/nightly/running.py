@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import platform
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -25,14 +26,16 @@ from scalescope.model.sweep import digest
 from scalescope.nightly import alerts, confirm, plan, record
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.parameters import NightlyParameters
+from scalescope.nightly.reading import read
 from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Outcome, Record
 from scalescope.nightly.series import candidates, measured
+from scalescope.nightly.site import write_site
 from scalescope.run import orchestrator, prices
 from scalescope.run.parameters import Reported
-from scalescope.run.places import Place
+from scalescope.run.places import Place, Written
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Publication, Runner, Step
-from scalescope.run.sweep import BUILD_TIMEOUT_S, where_report
+from scalescope.run.sweep import BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S, where_report
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies.inquiry import because
@@ -77,7 +80,9 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
     address, records = orchestrator.saved_store(kept.store)
     with Store.open(address, records) as store:
         place = Place.of_report(kept.report, store, runner)
-        night = _begin(store, asdict(asked), fresh=kept.fresh)
+        site = Place.of("site", asked.site, store, runner) if asked.site else None
+        question = {name: value for name, value in asdict(asked).items() if name != "site"}
+        night = _begin(store, question, fresh=kept.fresh)
         runner.label([f"study:{StudyKind.NIGHTLY}", f"history:{asked.history}", f"study:{night.id}"])
         past = [each for each in record.nights(store, asked.history) if each.study.created_at < night.created_at]
         tonight = _locked(store, night, past, asked, runner)
@@ -96,6 +101,9 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
             place.write(night.id, runner, lambda address: runner.do(REPORT, night, runs, address)) if place else None
         )
         text = export.to_markdown(night, runs) + where_report(written, night.id)
+        if site:
+            page = runner.do(SITE, store, asked.history, site.made(asked.history))
+            text += f"\n**History** of all nights: {Written.at(page, store).markdown()}\n"
         name = f"night of {asked.history}"
         rows = export.to_rows(night, runs)
         runner.publish(lambda: Publication(name, digest([name]), headline(night), text, rows))
@@ -122,7 +130,20 @@ def lock(asked: NightlyParameters, past: Sequence[Night]) -> Lock:
     return replace(made, text=made.pinned)
 
 
+def publish_site(store: Store, name: str, folder: str) -> str:
+    """Write the pages of a history; return the address of the first.
+
+    Raises:
+        UsageError: What it needs is not installed.
+        StoreError: They cannot be written.
+    """
+    return write_site(folder, read(store, name))
+
+
 LOCK = Step("resolve", lock, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
+
+
+SITE = Step("history", publish_site, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
 
 
 def _minor(version: str) -> str:
@@ -174,7 +195,7 @@ def _measure(
     limits = Budget.from_mapping(asked.budget, table, [job.cluster for job in jobs]).limits if asked.budget else {}
     runs: list[SweepRun] = []
     problems: list[str] = []
-    ended, failed = "", None
+    ended, failed, planned = "", None, 0
     turns = [(turn, job) for turn in range(asked.rounds) for job in jobs if turn < plan.rounds(job)]
     for number, (turn, job) in enumerate(turns, 1):
         text = f"{job.entry.workload} on {job.cluster.kind}: run {number} of {len(turns)}"
@@ -184,8 +205,10 @@ def _measure(
             ended = f"the budget is used up: {len(runs)} of {len(turns)} runs were made"
             break
         runner.tell(Progress(0, 0, text, notable=True))
+        request = job.request(tonight.lock, turn, left, *addresses)
+        planned += sum(not each.warmup for each in request.plan)
         try:
-            run = run_of(night, job.request(tonight.lock, turn, left, *addresses), store, runner)
+            run = run_of(night, request, store, runner)
         except InfrastructureError as error:
             logger.warning("%s: %s", text, error)
             problems.append(f"{job.entry.workload} on {job.cluster.kind}: {error.line}")
@@ -200,9 +223,16 @@ def _measure(
             break
     if failed is not None and not runs:
         raise failed
-    found = tuple(measured(runs, asked.metric))
-    problems = list(dict.fromkeys(problems))
-    return record.amend(store, night.id, measured=found, problems=tuple(problems), ended_early=ended), runs
+    states = Counter(str(trial.state) for run in runs for trial in run.trials if not trial.warmup)
+    kept = record.amend(
+        store,
+        night.id,
+        measured=tuple(measured(runs, asked.metric)),
+        trials={"planned": planned, **states},
+        problems=tuple(dict.fromkeys(problems)),
+        ended_early=ended,
+    )
+    return kept, runs
 
 
 # ------------------------------------------------------------------ judging

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,10 +121,10 @@ def test_an_improvement_is_told_and_no_alarm(night: Nights) -> None:
 # ------------------------------------------------------------------ what got worse
 
 
-def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights) -> None:
+def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp_path: Path) -> None:
     night(workloads=WORKLOADS)
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
-    result = night(workloads=WORKLOADS)
+    result = night(workloads=WORKLOADS, site=str(tmp_path / "site"))
     assert result.alarm
     [alert] = night.records[-1].alerts
     assert (alert.culprit.package, alert.culprit.good, alert.culprit.bad) == ("crunch", "1", "2")
@@ -138,6 +139,8 @@ def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights) -> 
         shown = sheet(study, [store.run(each) for each in study.runs])
     assert shown.table is not None
     assert [row.cells[-1] for row in shown.table.rows] == ["confirmed", "confirmed"]
+    assert "crunch 1 → 2" in (tmp_path / "site/index.html").read_text()
+    assert len(list((tmp_path / "site").glob("*-map-*.html"))) == 2
 
 
 def test_the_package_is_found_among_several_and_its_release_among_those_between(night: Nights) -> None:
