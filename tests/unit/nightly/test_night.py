@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scalescope import environments
+from scalescope.cli import main as cli
 from scalescope.environments import Built, Release
 from scalescope.errors import EnvironmentUnavailable, InvalidField, UsageError
 from scalescope.model.environment import Environment
@@ -181,13 +182,16 @@ def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights) -> 
 
 
 @pytest.mark.parametrize(("state", "again"), [(AlertState.FALSE, False), (AlertState.RESOLVED, True)])
-def test_a_false_alert_is_remembered_and_a_resolved_one_is_not(night: Nights, state: AlertState, again: bool) -> None:
+def test_a_false_alert_is_remembered_and_a_resolved_one_is_not(
+    night: Nights, state: AlertState, again: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     night()
     [alert] = night.records[-1].alerts
+    assert cli.run(["alerts", alert.id[:6], "--state", state, "--store", night.address]) == 0
+    assert "makespan_s 1 → 1.5" in capsys.readouterr().out.replace("\\", "")
     with Store.open(night.address) as store:
-        alerts.set_state(store, alert.id[:6], state)
         assert [each.state for each in alerts.every(store)] == [state]
     assert night().alarm is again
 
