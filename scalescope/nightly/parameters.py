@@ -76,7 +76,9 @@ class NightlyParameters:
             maximum=100,
         ),
     ] = 3
-    metric: Annotated[str, METRIC] = "makespan_s"
+    metric: Annotated[str, replace(METRIC, help="The metric that is compared: makespan_s, work_s, efficiency, ...")] = (
+        "makespan_s"
+    )
     smallest_effect: Annotated[
         float,
         replace(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalescope.errors import UnknownName
+from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import fields, parameters
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.environment import Environment
@@ -85,7 +85,7 @@ def jobs(asked: NightlyParameters) -> list[Job]:
     """All of the suite on all clusters; what means nothing on a kind of cluster is left out, unless it is asked for.
 
     Raises:
-        InvalidField: A cluster or a workload is not known.
+        InvalidField: A cluster or a workload is not known, or there is nothing to run.
     """
     known = {entry.workload: entry for entry in SUITE}
     names = [fields.text("workloads", each) for each in asked.workloads]
@@ -97,6 +97,8 @@ def jobs(asked: NightlyParameters) -> list[Job]:
             if names or spec.kind in entry.kinds:
                 with_fields = cluster_spec({**spec.to_mapping(), **entry.cluster}) if entry.cluster else spec
                 found.append(Job(entry, with_fields, asked))
+    if not found:
+        raise InvalidField("clusters", asked.clusters, "a cluster on which a workload of the suite means something")
     return found
 
 

@@ -190,7 +190,7 @@ def _measure(
         InfrastructureError: Not one cluster could be opened.
         StoreError: Results could not be kept.
     """
-    [asked] = {id(job.asked): job.asked for job in jobs}.values()
+    asked = jobs[0].asked
     table, cost = prices.load(), Cost()
     limits = Budget.from_mapping(asked.budget, table, [job.cluster for job in jobs]).limits if asked.budget else {}
     runs: list[SweepRun] = []

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from scalescope.cli.carrying import carry_out, open_store
 from scalescope.cli.commands.show import show_study
-from scalescope.cli.options import Asked, Json, Prefect, SweepFile, Verbose, options
+from scalescope.cli.options import Asked, Json, Prefect, Verbose, options
 from scalescope.cli.output import print_json, print_table, say
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.run import syntax
 from scalescope.run.parameters import Reported, Storage
 
+NightFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE.yaml]", help="A night as YAML; options add to it and win over it.", show_default=False
+    ),
+]
+
 
 @options(NightlyParameters, Reported)
 def nightly(
-    asked: Asked, file: SweepFile = None, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False
+    asked: Asked, file: NightFile = None, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False
 ) -> None:
     """Run the suite once, and say what got worse since earlier nights, by how much, and because of what.
 

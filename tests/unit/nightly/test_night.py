@@ -290,6 +290,7 @@ def test_what_the_budget_left_out_comes_first_in_the_next_night(night: Nights) -
         ({"metric": "no-such"}, "metric"),
         ({"axes": {"workers": [0]}}, "workers"),
         ({"history": ""}, "history"),
+        ({"clusters": []}, "clusters"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_starts(night: Nights, given: dict[str, Any], field: str) -> None:
