@@ -48,7 +48,7 @@ def rustc_perf(values: Floats) -> list[int]:
 
 
 def coiled(values: Floats) -> list[int]:
-    """The last three all above the mean of the ten before and three standard deviations."""
+    """The last three all above the mean of the ten before and three standard deviations; without its floor of 1 s."""
     before = values[-13:-3]
     return [len(values) - 3] if (values[-3:] > before.mean() + 3 * before.std()).all() else []
 
