@@ -42,7 +42,7 @@ PROGRESS_EVERY_S = 2.0
 """Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
 
 TOLD_AFTER_S = 10.0
-"""Seconds after which a server has heard of a task that began."""
+"""Seconds after which a server has heard of a task that began, and taken an event."""
 
 STOPPED = (KeyboardInterrupt, TerminationSignal)
 """What a run that is stopped raises, wherever its main thread is."""
@@ -142,10 +142,14 @@ class TaskRunner(Runner):
             get_run_logger().warning("The result could not be published as artifacts: %s", state.message)
 
     def send(self, event: Event) -> None:
-        """Send an event; when this returns, it is on its way to the server."""
+        """Send an event; when this returns, the server has it, unless it cannot be reached just now."""
         resource = {"prefect.resource.id": event.resource, "prefect.resource.name": event.title}
         emit_event(event.name, resource, payload=event.payload, id=uuid5(NAMESPACE_URL, event.identity))
-        EventsWorker.instance().wait_until_empty()
+        sent = threading.Thread(target=EventsWorker.instance().wait_until_empty, daemon=True)
+        sent.start()
+        sent.join(TOLD_AFTER_S)
+        if sent.is_alive():
+            get_run_logger().warning("The server has not taken the event yet: %s", event.title)
 
     def _show(self, progress: Progress) -> None:
         percent, now = 100 * progress.done / progress.total, time.monotonic()
