@@ -40,7 +40,8 @@ def carry_out(
         prefect: Whether it is to be a flow; None where that depends on whether a Prefect API is configured.
         verbose: Whether the log is shown.
     """
-    saved = names_block(given.get("cluster")) or names_store(given.get("store"))
+    clusters = [given.get("cluster"), *given.get("clusters", ())]
+    saved = any(map(names_block, clusters)) or names_store(given.get("store"))
     if prefect is None:
         found = orchestrator.installed()
         prefect = saved or (found is not None and found.is_configured())

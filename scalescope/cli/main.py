@@ -19,6 +19,7 @@ from scalescope.cli.commands import (
     isolate,
     job_script,
     leases,
+    nightly,
     report,
     serve,
     show,
@@ -55,6 +56,8 @@ app.command(epilog=epilog(FINDING, ok="a script was seen to show the symptom", f
 app.command(epilog=KNOWN)(studies.find_threshold)
 app.command(epilog=KNOWN)(studies.find_release)
 app.command(epilog=epilog(FINDING, ok="B is not slower", finding="B is slower"))(studies.compare)
+app.command(epilog=epilog(FINDING, ok="no regression", finding="a confirmed regression"))(nightly.nightly)
+app.command(epilog=epilog())(nightly.alerts)
 app.command(epilog=epilog())(workloads.workloads)
 app.command(
     epilog=epilog(FINDING, ok="work moved", finding="nothing moved at the end, or with --record a critical finding")
