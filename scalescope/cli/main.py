@@ -28,24 +28,28 @@ from scalescope.cli.commands import (
     watch,
     workloads,
 )
-from scalescope.cli.output import epilog, say_error
+from scalescope.cli.output import OF_SOME, epilog, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
 
-FINDING, BUDGET_SPENT = ExitStatus.FINDING, ExitStatus.BUDGET_SPENT
+FINDING, BUDGET_SPENT, FAILED = OF_SOME
 KNOWN = epilog(FINDING, ok="it is known", finding="it could not be found out")
 
 app: typer.Typer = typer.Typer(
     name="scalescope",
     help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
-    epilog=epilog(FINDING, BUDGET_SPENT),
+    epilog=epilog(*OF_SOME),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
 )
 
-app.command(epilog=epilog(FINDING, BUDGET_SPENT))(sweep.sweep)
-app.command(epilog=epilog(FINDING, finding="a critical finding, or a study with bad news or no answer"))(show.show)
+app.command(epilog=epilog(*OF_SOME, finding=f"{FINDING.help}, or a --require is not met"))(sweep.sweep)
+app.command(
+    epilog=epilog(
+        FINDING, FAILED, finding="a critical finding, a --require is not met, or a study with bad news or no answer"
+    )
+)(show.show)
 app.command(epilog=epilog())(report.report)
 app.command(epilog=epilog())(serve.serve)
 app.command(epilog=epilog())(trace.trace)

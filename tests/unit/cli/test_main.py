@@ -80,6 +80,34 @@ def test_the_status_says_whether_there_is_a_severe_finding(
     assert run_id in output.err
 
 
+@pytest.mark.parametrize(
+    ("condition", "status", "said"),
+    [
+        ("efficiency >= 0.01 at workers=4", 0, "met: efficiency >= 0.01 at workers=4 (efficiency is "),
+        ("tasks > 4", 1, "not met: tasks > 4 (tasks is "),
+        ("tasks > 1 at workers=3", 2, "there are: 1 worker, 4 items"),
+        ("task > 1", 2, "did you mean 'tasks'?"),
+    ],
+)
+def test_the_status_goes_by_requirements_where_there_are_any(
+    run_of: Any, address: str, capsys: pytest.CaptureFixture[str], condition: str, status: int, said: str
+) -> None:
+    run_of(Severity.HIGH)
+    assert cli.run(["show", "--store", address, "--require", condition]) == status
+    output = capsys.readouterr()
+    assert said.replace("there are", "of these points none is meant") in " ".join((output.out + output.err).split())
+    command = ["show", "--store", address, "--require", condition]
+    assert cli.run([*command, "--json", "--require", "efficiency < 2"]) == status
+    if output.out:
+        answers = json.loads(capsys.readouterr().out)["requirements"]
+        assert [answer["status"] for answer in answers] == [status, 0]
+        assert cli.run([*command, "--list"]) == ExitStatus.USAGE
+    sweep = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
+    if status == ExitStatus.USAGE:  # before anything is run
+        assert cli.run([*sweep, "--require", condition]) == status
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_show_for_programs(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     run_id = run_of(Severity.HIGH)
     assert cli.run(["show", "--json", "--store", address]) == 1
