@@ -28,6 +28,7 @@ from scalescope.cli.commands import (
     watch,
     workloads,
 )
+from scalescope.cli.commands import run as script
 from scalescope.cli.output import OF_SOME, epilog, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
 
@@ -63,6 +64,10 @@ app.command(epilog=epilog())(workloads.workloads)
 app.command(
     epilog=epilog(FINDING, ok="work moved", finding="nothing moved at the end, or with --record a critical finding")
 )(watch.watch)
+app.command(
+    epilog=epilog(FINDING, ok="the script's own", finding="the script's own, or a --require is not met"),
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+)(script.run)
 app.command(epilog=epilog())(doctor.doctor)
 app.command(epilog=epilog())(demo.demo)
 app.command(epilog=epilog())(doctor.calibrate)
@@ -80,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; return its exit status. The one place where errors become statuses."""
-    debug = "--debug" in argv  # wherever it stands
+    own = [*argv[:1]] if argv[:1] == ["run"] else [*argv]  # after a script all is the script's
+    debug = "--debug" in own  # wherever it stands
     received: list[int] = []
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -89,7 +95,9 @@ def run(argv: Sequence[str]) -> int:
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:
-        typer.main.get_command(app).main([text for text in argv if text != "--debug"], prog_name="scalescope")
+        typer.main.get_command(app).main(
+            [text for text in own if text != "--debug"] + [*argv[len(own) :]], prog_name="scalescope"
+        )
     except SystemExit as end:  # Typer makes one of an interrupt, too
         return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
     except ScalescopeError as error:

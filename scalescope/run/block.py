@@ -7,7 +7,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from scalescope.diagnosis import verdict
 from scalescope.driver.attempt import Attempt, describe, judge
 from scalescope.errors import UsageError
 from scalescope.model import spool
+from scalescope.model.asked import Asked
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Finding, Verdict
 from scalescope.model.metrics import PARTS, Metrics
@@ -74,6 +75,16 @@ class Diagnosis:
         if self._found is None:
             raise UsageError("the block is not over", next_step="ask after the `with` statement")
         return self._found
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the block has been left, and what it did is known."""
+        return self._found is not None
+
+    @property
+    def run(self) -> SweepRun:
+        """All of it as a run of a sweep with a single trial, for reports."""
+        return self._known.run
 
     @property
     def verdict(self) -> str:
@@ -186,19 +197,34 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
     caller = sys._getframe(2)
     own = SimpleNamespace(__code__=caller.f_code)
     watch = ClientWatch(own)  # type: ignore[arg-type]  # its code is all that is used
-    with observed(client, name or line_of_user(caller) or "a block", watch) as found:
-        yield found
+    if client.status == "running" and not client.asynchronous and not client.nthreads():
+        raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
+    found, called = None, name or line_of_user(caller) or "a block"
+    try:
+        with noted(()) as asked, observed(client, called, watch, asked) as found:
+            yield found
+    finally:
+        if found is not None and found.is_over:
+            print(found.verdict)
 
 
 @contextmanager
-def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -> Iterator[Diagnosis]:
-    """As `diagnose`, which has its thread watched; without a watch the client is elsewhere, and nothing is printed.
+def observed(
+    client: distributed.Client, name: str, watch: ClientWatch | None = None, asked: Sequence[Asked] = ()
+) -> Iterator[Diagnosis]:
+    """As `diagnose`, but for what it prints.
+
+    Args:
+        client: Connected to the cluster; workers may come later.
+        name: What the block is called.
+        watch: Of the thread that uses the client; None where that is in another process.
+        asked: Calls that decide partitions, as they are noted.
 
     Raises:
         UsageError: As for `diagnose`.
         CaptureError: Likewise.
     """
-    address = _checked(client)
+    address, kind, is_here = _checked(client), _kind(client), _is_here(client)
     found, attempt = Diagnosis(), Attempt()
     _recorded.add(address)
     try:
@@ -209,6 +235,7 @@ def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -
             ) as observer,
             closing(Capture(observer, settle_s=0.0)) as capture,
         ):
+            del client  # which its owner may give up
             threads, spools = dict(observer.nthreads()), Path(folder)
             began, clock = datetime.now(UTC), time.monotonic()
             load = HostLoad()
@@ -216,7 +243,6 @@ def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -
                 with (
                     capture.trial(spools / "tasks.spool") as recording,
                     load,
-                    noted(()) as asked,
                     watch or nullcontext(),
                 ):
                     yield found
@@ -230,17 +256,17 @@ def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -
                     with (spools / "client.spool").open("wb") as stream:
                         spool.write_chunk(stream, "client", watch.columns(recording.ahead_s))
                 attempt.missing = "" if recording.complete else recording.reason
+                if recording.complete:
+                    threads = max(threads, dict(observer.nthreads()), key=len)  # batch systems bring workers late
                 attempt.warnings += recording.warnings
                 attempt.facts = {
                     "asked": [each.to_mapping() for each in asked],
-                    "cluster": {"kind": _kind(client), "address": address},
-                    **({"host": {"load": load.load.to_mapping()}} if load.load and _is_here(client) else {}),
+                    "cluster": {"kind": kind, "address": address},
+                    **({"host": {"load": load.load.to_mapping()}} if load.load and is_here else {}),
                     "packages": packages(),
                     "error": attempt.error,
                 }
                 found._found = _judged(attempt, name, address, threads, began, spools)
-                if watch:
-                    print(found.verdict)
     finally:
         _recorded.discard(address)
 
@@ -261,8 +287,6 @@ def _checked(client: distributed.Client) -> str:
         )
     if client.status != "running":
         raise UsageError(f"The client is {client.status}", next_step="connect it before the block begins")
-    if not client.nthreads():
-        raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     address = str(client.scheduler.address)
     if address in _recorded:
         raise UsageError(
@@ -276,10 +300,12 @@ def _checked(client: distributed.Client) -> str:
 def _judged(
     attempt: Attempt, name: str, address: str, threads: Mapping[str, int], began: datetime, spools: Path
 ) -> _Found:
-    each = math.ceil(sum(threads.values()) / len(threads))
+    each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
+    if not threads:
+        attempt.missing = "the cluster had no workers"
     if len(set(threads.values())) > 1:
         attempt.warnings.append(f"workers have different numbers of threads; they are taken to have {each} each")
-    point = Point(len(threads), each)
+    point = Point(len(threads) or 1, each)
     state, reason = judge(attempt)
     trial = Trial(
         key=PlannedTrial(0, point, 0).key,
@@ -296,7 +322,7 @@ def _judged(
     trial, tables = judged(trial, spools, attempt.elapsed_s)
     trial = replace(trial, records="in memory")
     cluster = cluster_spec({"kind": "scheduler", "address": _plain(address)})
-    sweep = Sweep(name, cluster, points=({"workers": len(threads)},))
+    sweep = Sweep(name, cluster, points=({"workers": point.workers},))
     facts = {"packages": attempt.facts["packages"]}
     run = SweepRun("block", sweep, 1, RunState.COMPLETE, 1, (trial,), verdict.diagnose(sweep, [trial]), facts=facts)
     return _Found(run, tables)
