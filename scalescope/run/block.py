@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import sys
 import tempfile
@@ -27,13 +26,13 @@ from scalescope.errors import UsageError
 from scalescope.model import spool
 from scalescope.model.asked import Asked
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.finding import Finding, Verdict
-from scalescope.model.metrics import PARTS, Metrics
+from scalescope.model.finding import Verdict
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.report import html as page
-from scalescope.report import rows, terminal
-from scalescope.report.html import theme
+from scalescope.report import terminal
+from scalescope.report.notebook import Shown, table
 from scalescope.report.screen import Screen
 from scalescope.run.trials import judged
 from scalescope.store.schema import RunState
@@ -64,7 +63,7 @@ class _Found:
         return self.run.trials[0]
 
 
-class Diagnosis:
+class Diagnosis(Shown):
     """What a block did, and why it was not faster; to be asked for when the block has been left."""
 
     def __init__(self) -> None:
@@ -76,25 +75,18 @@ class Diagnosis:
             raise UsageError("the block is not over", next_step="ask after the `with` statement")
         return self._found
 
+    def _shown(self) -> SweepRun:
+        return self._known.run
+
     @property
     def is_over(self) -> bool:
         """Whether the block has been left, and what it did is known."""
         return self._found is not None
 
     @property
-    def run(self) -> SweepRun:
-        """All of it as a run of a sweep with a single trial, for reports."""
-        return self._known.run
-
-    @property
     def verdict(self) -> str:
         """What is wrong, why, and the remedy, in one line."""
         return self._judgement.line
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """All causes found, worst first."""
-        return self._judgement.findings
 
     @property
     def metrics(self) -> Metrics | None:
@@ -113,11 +105,7 @@ class Diagnosis:
         Raises:
             UsageError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise UsageError("A table of tasks needs pandas", next_step="pip install pandas") from error
-        return pandas.DataFrame({name: list(values) for name, values in self._known.tables.get("tasks", {}).items()})
+        return table({name: list(values) for name, values in self._known.tables.get("tasks", {}).items()})
 
     def report(self, path: str) -> str:
         """Write an HTML file that needs nothing else; returns its path.
@@ -149,27 +137,6 @@ class Diagnosis:
         with console.capture() as captured:
             console.print(terminal.render(found.run.sweep, found.run.trials, self._judgement, width=WIDTH))
         return f"{captured.get()}\n{ONE_RUN}"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the verdict, a bar of the worker time, and the other findings."""
-        seconds = self.metrics.worker_time_s if self.metrics else {}
-        whole = sum(seconds.values()) or 1.0
-        shown = {name: share for name in PARTS if (share := seconds.get(name, 0.0) / whole) >= 0.005}
-        bar = "".join(
-            f'<span style="display:inline-block;height:1.2em;width:{100 * share:.2f}%;background:{theme.LIGHT[name]}" '
-            f'title="{html.escape(PARTS[name].title)}: {100 * share:.0f} %"></span>'
-            for name, share in shown.items()
-        )
-        legend = ", ".join(f"{html.escape(PARTS[name].title)} {100 * share:.0f} %" for name, share in shown.items())
-        others = "".join(
-            f"<li>{html.escape(f'{finding.severity.word}: {finding.line}')}</li>" for finding in self.findings[1:]
-        )
-        whole_s = rows.seconds(sum(seconds.values()))
-        return (
-            f"<div><p><strong>{html.escape(self.verdict)}</strong></p>"
-            f'<div style="white-space:nowrap;width:100%">{bar}</div>'
-            f"<p>Worker time, {whole_s} thread-seconds: {legend or 'nothing was measured'}.</p><ul>{others}</ul></div>"
-        )
 
     @property
     def _judgement(self) -> Verdict:

@@ -77,13 +77,10 @@ def _tell(script: Path, done: Done, answers: tuple[Answer, ...]) -> None:
 
 
 def _to_mapping(script: Path, done: Done, answers: tuple[Answer, ...]) -> dict[str, Any]:
-    from scalescope.report.export import to_json
-
-    runs = [found.run for found in done.found if found.is_over]
     return {
         "script": str(script),
         "status": done.status,
-        "clusters": [to_json(run.sweep, run.trials, run.verdict) for run in runs if run.verdict is not None],
+        "clusters": [found.to_json() for found in done.found if found.is_over],
         "problems": done.problems,
         "requirements": [asdict(answer) for answer in answers],
     }
