@@ -40,7 +40,6 @@ app: typer.Typer = typer.Typer(
     help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
     epilog=epilog(*OF_SOME),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
 )

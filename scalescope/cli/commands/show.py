@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from scalescope.cli.carrying import open_store
+from scalescope.cli.carrying import read_store
 from scalescope.cli.options import Asked, Json, Require, RunOrStudy, options
 from scalescope.cli.output import print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
@@ -50,7 +50,7 @@ def show(
     required = [requirement(text) for text in require or ()]
     if required and (list_runs or compare or is_study(run)):
         raise UsageError("--require judges one run", next_step="give the id of a run, or none for the latest")
-    with open_store(asked.given.get("store", "")) as opened:
+    with read_store(asked.given.get("store", "")) as opened:
         if list_runs:
             _list(opened, all_runs=all_runs, as_json=as_json)
         elif compare:

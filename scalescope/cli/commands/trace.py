@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scalescope.cli.carrying import open_store
+from scalescope.cli.carrying import read_store
 from scalescope.cli.options import Asked, Json, options
 from scalescope.cli.output import print_json, say
 from scalescope.run.parameters import Storage
@@ -43,7 +43,7 @@ def trace(
     from scalescope.analysis.summary import label
     from scalescope.report import trace as traces
 
-    with open_store(asked.given.get("store", "")) as opened:
+    with read_store(asked.given.get("store", "")) as opened:
         found = opened.run(run)
         chosen = traces.choose(found.trials, found.verdict, point=point, trial=trial)
         path = output or f"{chosen.key}.json.gz"
