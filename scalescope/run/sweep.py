@@ -276,7 +276,7 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
     with shielded():
         try:
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent)
-            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED)
+            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED, reason=str(error) if broken else "")
         except StoreError as refused:  # the reason why the run ended matters more
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)
 

@@ -69,6 +69,7 @@ def show_run(
     """Show a run and what became of requirements; returns the exit status that it deserves."""
     from scalescope.diagnosis.verdict import diagnose
     from scalescope.report import links
+    from scalescope.store.store import ENDED
     from scalescope.studies import requirement
 
     verdict = run.verdict or diagnose(run.sweep, run.trials)
@@ -82,6 +83,8 @@ def show_run(
     else:
         from scalescope.report.terminal import print_run
 
+        if reason := run.facts.get(ENDED):
+            stdout().print(Text(f"This run ended before its time: {reason}\n", style="red"))
         print_run(stdout(), run)
         for answer in answers:
             style = "bold green" if answer.status is ExitStatus.OK else "bold red"
