@@ -54,6 +54,7 @@ class ExitStatus(IntEnum):
     USAGE = 2, "the request cannot be right"
     INFRASTRUCTURE = 3, "the machine misbehaved, or an unexpected error"
     BUDGET_SPENT = 4, "a budget ended it early"
+    FAILED = 5, "the workload raised an error in all trials, or its answers were wrong"
     INTERRUPTED = 130, "stopped by Ctrl-C (143: by SIGTERM)"
 
 

@@ -131,8 +131,9 @@ class Cost:
 
     def sentence(self, prices: Prices) -> str:
         """For people."""
+        trials = f"{self.trials} trial" + ("" if self.trials == 1 else "s")
         money = "price not known" if self.money is None else f"{self.money:,.2f} {prices.currency}".rstrip()
-        return f"{self.core_hours:,.1f} core-hours, {money}, {self.time_s / 3600:,.1f} h for {self.trials} trials"
+        return f"{self.core_hours:,.1f} core-hours, {money}, {self.time_s / 3600:,.1f} h for {trials}"
 
 
 @dataclass(frozen=True)

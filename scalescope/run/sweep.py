@@ -24,8 +24,10 @@ from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.report import export, html, links
+from scalescope.report.notebook import Shown
 from scalescope.run import prices, quiet, titles
 from scalescope.run.drivers import Drivers, may_start, shielded, stop
+from scalescope.run.functions import named
 from scalescope.run.parameters import Reported
 from scalescope.run.places import Place, Written
 from scalescope.run.progress import Meter, Progress, current_meter
@@ -45,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class SweepResult:
-    """What came of a sweep.
+class SweepResult(Shown):
+    """What came of a sweep; in a notebook, the verdict, the worker time and the table of points.
 
     Attributes:
         run_id: Of the run in the store; `scalescope show RUN_ID` shows it.
@@ -59,6 +61,7 @@ class SweepResult:
         resumed: Trials among these that an earlier attempt had finished.
         store: Address of the store, without password.
         ended_early: Why a budget ended it before all trials had run; empty where it did not.
+        run: All of it, as the store has it.
     """
 
     run_id: str
@@ -71,6 +74,10 @@ class SweepResult:
     resumed: int
     store: str
     ended_early: str = ""
+    run: SweepRun = field(kw_only=True, repr=False, compare=False)
+
+    def _shown(self) -> SweepRun:
+        return self.run
 
     @property
     def outcome(self) -> tuple[str, str]:
@@ -92,7 +99,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
     A sweep that was stopped, even by SIGKILL, continues where it stopped when it is run again with the same parameters.
 
     Args:
-        given: Parameters of a run (`RunParameters`) by name.
+        given: Parameters of a run (`RunParameters`) by name; the workload can be a function.
         runner: Carries out the steps; by default this process.
 
     Raises:
@@ -100,7 +107,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
         InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
-    runner = runner or Runner()
+    runner, given = runner or Runner(), named(given)
     report = parameters.check(Reported, {"report": given.get("report", "")}).report
     request = resolve(given)
     sweep = request.sweep
@@ -126,6 +133,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
         resumed=done.resumed,
         store=run.where,
         ended_early=done.ended_early,
+        run=run,
     )
 
 
@@ -268,7 +276,7 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
     with shielded():
         try:
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent)
-            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED)
+            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED, reason=str(error) if broken else "")
         except StoreError as refused:  # the reason why the run ended matters more
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)
 

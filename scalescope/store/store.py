@@ -40,6 +40,10 @@ LOCK_TIMEOUT_S = 60.0
 """How long a writer waits for SQLite's lock."""
 
 
+ENDED = "ended"
+"""The fact of a run that says why it ended before its time."""
+
+
 @dataclass(frozen=True)
 class SweepRun:
     """One run of a sweep, as the store has it.
@@ -266,13 +270,14 @@ class Store:
             record_files.write(address, tables)
         return self._save_row(run_id, trial, address)
 
-    def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None) -> None:
+    def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
         """Record how a run ended. One that was resumed, and failed before it had a trial, is again as it was.
 
         Args:
             run_id: As `begin` gave it.
             state: `complete`, `stopped` or `failed`; the last two are resumed by the next `begin`.
             verdict: What was found.
+            reason: Why it ended before its time, as the fact `ended` keeps it.
 
         Raises:
             InvalidField: There is no such state.
@@ -289,6 +294,8 @@ class Store:
                 return
             row.state = state
             row.finished_at = now_of(session)
+            kept = {name: value for name, value in row.facts.items() if name != ENDED}
+            row.facts = {**kept, ENDED: clean(reason)} if reason else kept
             row.verdict = clean(verdict.line) if verdict else None
             row.findings = rows.finding_rows(run_id, verdict) if verdict else []
 

@@ -112,6 +112,18 @@ def test_titles_name_what_differs(address: str) -> None:
     assert "1 worker, 4 items, seconds=1.0 · warm-up 1/1" in titles.values()
 
 
+def test_how_long_it_still_takes(address: str, monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    request = asked({**SWEEP, "axes": {"workers": [1, 2, 4]}}, store=address)
+    heard, now = list[str](), [100.0]
+    monkeypatch.setattr("scalescope.run.progress.time.monotonic", lambda: now[0])
+    meter = Meter(request.sweep, request.plan, done=0, tell=lambda progress: heard.append(progress.text))
+    spoilt = {"repeat": 0, "warmup": False, "state": TrialState.INVALID, "reason": "lost"}
+    for planned in request.plan:
+        now[0] += 60.0
+        meter.finished(Trial(planned.key, planned.point, **spoilt))
+    assert [text.partition("lost")[2] for text in heard] == [" (about 2 min left)", " (about 60 s left)", ""]
+
+
 # ------------------------------------------------------------------ what breaks
 
 
