@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from scalescope.errors import CaptureError
 from scalescope.model.records import TABLES
+from scalescope.redaction import hide, knows_any
 
 Columns: TypeAlias = dict[str, Any]
 """Columns by name: an `array.array` of numbers, or a list of text."""
@@ -37,7 +38,7 @@ def empty(table: str) -> Columns:
 
 
 def write_chunk(stream: BinaryIO, table: str, columns: Mapping[str, Any]) -> int:
-    """Append rows of one table.
+    """Append rows of one table, without the secrets that this process knows.
 
     Args:
         stream: Opened for appending, in binary.
@@ -55,8 +56,11 @@ def write_chunk(stream: BinaryIO, table: str, columns: Mapping[str, Any]) -> int
     rows = _check(table, contract, columns)
     buffers: list[bytes] = []
     described = []
+    secret = knows_any()
     for name, kind in contract.items():
         column = columns[name]
+        if secret and isinstance(column, list):
+            column = [hide(text) for text in column]
         coded, raw = _encode_text(column) if isinstance(column, list) else (False, [column.tobytes()])
         packed = [zlib.compress(buffer, _LEVEL) for buffer in raw]
         described.append({"name": name, "type": kind, "coded": coded, "sizes": [len(buffer) for buffer in packed]})
