@@ -160,7 +160,7 @@ class OpenCluster:
         """Run a trial. What goes wrong is in the attempt.
 
         Raises:
-            InfrastructureError: No trial can have workers (`ends_run`).
+            InfrastructureError: No trial can have workers, or be recorded (`ends_run`).
         """
         attempt = Attempt()
         try:
@@ -278,6 +278,8 @@ class OpenCluster:
                 attempt.elapsed_s = watch.ended - watch.began
             self._enter("recording", RECORD_LIMIT_S, "reading the records")
             self._write(Path(request.spool, CLIENT_RECORDS), {"client": watch.columns(recording.ahead_s)}, attempt)
+        if recording.no_room:
+            raise spool.unwritable(Path(request.spool), recording.reason)
         if not attempt.raised:
             attempt.result, attempt.raised = checked_result(result)
         attempt.warnings += recording.warnings

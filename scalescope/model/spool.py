@@ -15,6 +15,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping
+from errno import EDQUOT, EFBIG, ENOSPC
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -26,10 +27,25 @@ from scalescope.redaction import hide, knows_any
 Columns: TypeAlias = dict[str, Any]
 """Columns by name: an `array.array` of numbers, or a list of text."""
 
+NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})
+"""Errors of the system that a disk without room gives, or a limit on what may be written."""
+
 VERSION = 1
 _LEVEL = 1  # fast: the spool is written while a trial is measured
 _TEXT_ERRORS = "surrogatepass"  # keys are whatever the user made them
 _LONGEST_HEADER = 1 << 20
+
+
+def unwritable(path: Path, cause: object) -> CaptureError:
+    """Says that raw records cannot be written there, now or for any other trial: the run ends."""
+    error = CaptureError(
+        "the raw records of a trial could not be written",
+        where=str(path),
+        cause=str(cause),
+        next_step="make room or fix that folder, or set TMPDIR to another; the same command continues with this trial",
+    )
+    error.ends_run = True
+    return error
 
 
 def empty(table: str) -> Columns:
