@@ -19,6 +19,7 @@ from scalescope.cli.commands import (
     isolate,
     job_script,
     leases,
+    prune,
     report,
     serve,
     show,
@@ -65,6 +66,7 @@ app.command(epilog=epilog())(doctor.calibrate)
 app.command("job-script", epilog=epilog())(job_script.job_script)
 app.command(epilog=epilog())(leases.leases)
 app.command(epilog=epilog())(leases.reap)
+app.command(epilog=epilog())(prune.prune)
 environments.app.rich_markup_mode = app.rich_markup_mode
 app.add_typer(environments.app, name="environments")
 

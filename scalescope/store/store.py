@@ -94,7 +94,7 @@ class Store:
         self._owned: dict[str, str] = {}
         self._before: dict[str, _Before] = {}
         self.where = location.shown
-        self.studies = Studies(self._session, self._transaction, self.where)
+        self.studies = Studies(self.reading, self.writing, self.where)
 
     @classmethod
     def open(cls, url: str = "", records: str = "") -> Store:
@@ -179,7 +179,7 @@ class Store:
         """
         rest, environment = rows.split_packages(facts or {})
         owner, token = Owner.current(), secrets.token_hex(8)
-        with self._transaction("begin a run") as session:
+        with self.writing("begin a run") as session:
             now = now_of(session)
             if environment:
                 _insert_missing(session, environment)
@@ -236,7 +236,7 @@ class Store:
             .order_by(TrialRow.saved_at, TrialRow.key)
             .options(selectinload(TrialRow.point), selectinload(TrialRow.environment))
         )
-        with self._session("read the trials") as session:
+        with self.reading("read the trials") as session:
             return {trial.key: trial for trial in rows.readable(session.scalars(statement), self._trial)}
 
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
@@ -258,7 +258,7 @@ class Store:
         """
         address = trial.records
         if tables:
-            with self._session("save a trial") as session:  # look first: records must not be written twice
+            with self.reading("save a trial") as session:  # look first: records must not be written twice
                 self._owned_run(session, run_id)
                 if saved := self._saved(session.get(TrialRow, (run_id, trial.key))):
                     return saved
@@ -280,7 +280,7 @@ class Store:
         """
         ended = [item.value for item in RunState if item is not RunState.RUNNING]
         state = fields.choice("state", str(state), ended)
-        with self._transaction("finish a run") as session:
+        with self.writing("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
             before = self._before.pop(run_id, None)
             of_ours = select(TrialRow.key).where(TrialRow.run_id == run_id, TrialRow.saved_at >= row.started_at)
@@ -298,7 +298,7 @@ class Store:
         Raises:
             StoreError: The database refuses, or another process has taken the run over.
         """
-        with self._transaction("extend a run") as session:
+        with self.writing("extend a run") as session:
             self._owned_run(session, run_id, renew=True).planned = planned
 
     def beat(self, run_id: str) -> None:
@@ -307,7 +307,7 @@ class Store:
         Raises:
             StoreError: The database refuses, or another process has taken the run over: stop then.
         """
-        with self._transaction("renew the heartbeat") as session:
+        with self.writing("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 
     def runs(self, *, limit: int = 50, sweep: str | None = None, own: bool = False) -> list[SweepRun]:
@@ -326,7 +326,7 @@ class Store:
             statement = statement.where(RunRow.sweep_id == sweep)
         if own:
             statement = statement.where(RunRow.study_id.is_(None))
-        with self._session("read the runs") as session:
+        with self.reading("read the runs") as session:
             return rows.readable(session.scalars(statement), self._run)
 
     def run(self, reference: str = "latest") -> SweepRun:
@@ -340,7 +340,7 @@ class Store:
             UsageError: There is no such run, or there are several.
             StoreError: The database refuses.
         """
-        with self._session("read a run") as session:
+        with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
             if reference == "latest":
                 own = RunRow.facts[rows.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
@@ -384,7 +384,7 @@ class Store:
 
     def _save_row(self, run_id: str, trial: Trial, address: str) -> Trial:
         stored = address.removeprefix(self._default_root + "/")  # so that both can be moved together
-        with self._transaction("save a trial") as session:
+        with self.writing("save a trial") as session:
             self._owned_run(session, run_id, renew=True)  # its lock keeps other savers of this run out
             row = session.get(TrialRow, (run_id, trial.key))
             if saved := self._saved(row):
@@ -419,7 +419,7 @@ class Store:
 
     def _run(self, row: RunRow) -> SweepRun:
         owner = Owner(row.host, row.pid, row.process_started)
-        killed = row.state == RunState.RUNNING and _is_abandoned(owner, row.heartbeat_at, datetime.now(UTC))
+        killed = row.state == RunState.RUNNING and is_abandoned(owner, row.heartbeat_at, datetime.now(UTC))
         with rows.reading(f"run {row.id}", row, row.environment):
             return SweepRun(
                 id=row.id,
@@ -448,12 +448,14 @@ class Store:
         return rows.trial(row, records=address)
 
     @contextmanager
-    def _session(self, doing: str) -> Iterator[Session]:
+    def reading(self, doing: str) -> Iterator[Session]:
+        """A session of the database; told what for, to follow "Could not"."""
         with explained(doing, self.where), Session(self._engine) as session:
             yield session
 
     @contextmanager
-    def _transaction(self, doing: str) -> Iterator[Session]:
+    def writing(self, doing: str) -> Iterator[Session]:
+        """A transaction that may write, likewise."""
         with explained(doing, self.where), Session(self._writer) as session, session.begin():
             yield session
 
@@ -486,7 +488,7 @@ def _take_over(
         return None
     owner = Owner(run.host, run.pid, run.process_started)
     ours = (owner.host, owner.pid) == (taker.host, taker.pid)
-    abandoned = ours or _is_abandoned(owner, run.heartbeat_at, ownership["heartbeat_at"])
+    abandoned = ours or is_abandoned(owner, run.heartbeat_at, ownership["heartbeat_at"])
     if run.state == RunState.RUNNING and not abandoned:
         return None
     changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
@@ -506,7 +508,7 @@ def _take_over(
     return taken, (dict(before), [dict(each) for each in findings])
 
 
-def _is_abandoned(owner: Owner, heard_at: datetime, now: datetime) -> bool:
+def is_abandoned(owner: Owner, heard_at: datetime, now: datetime) -> bool:
     """Whether whoever began or resumed a run is dead, or was not heard of for too long from another host."""
     return not owner.is_alive() if owner.is_here else now - heard_at >= timedelta(seconds=HEARTBEAT_LIMIT_S)
 
