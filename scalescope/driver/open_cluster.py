@@ -192,7 +192,7 @@ class OpenCluster:
             attempt.error = describe(error)
             attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
             return
-        attempt.facts |= {"imports": list(workload.modules), "modelled": workload.modelled}
+        attempt.facts |= {"imports": list(workload.modules), "modelled": workload.modelled, "code": workload.code}
         cluster = self._prepare(point, workload.folder)
         attempt.warnings += filter(None, [self._anew])
         self._anew = ""

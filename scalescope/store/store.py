@@ -162,16 +162,17 @@ class Store:
     ) -> SweepRun:
         """Begin a run of a sweep, or resume the newest one where it stopped.
 
-        It is resumed if it is not complete, is of the same sweep, study, workload version and packages, and nobody runs
-        it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume at once, one
-        gets it, and the other a new run.
+        It is resumed if it is not complete, is of the same sweep, study, workload version, code and packages, and
+        nobody runs it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume
+        at once, one gets it, and the other a new run.
 
         Args:
             sweep: The question.
             plan: All its trials.
             workload_version: Results of different versions are not comparable.
             fresh: Never resume.
-            facts: What is known of the run beforehand (JSON). A run with other `packages` is not resumed.
+            facts: What is known of the run beforehand (JSON). A run with other `packages` or `code` is not resumed;
+                where only the code is another, the new one has its id as the fact `instead_of`.
             study: Id of the study that it is made for.
 
         Raises:
@@ -199,7 +200,15 @@ class Store:
                 RunRow.study_id == (study or None),
                 RunRow.environment_hash == (environment.hash if environment else None),
             ]
-            taken = None if fresh else _take_over(session, same, ownership, owner)
+            of_code = RunRow.facts[rows.CODE].as_string()
+            code = rest.get(rows.CODE, "")
+            of_same_code = of_code == code if code else of_code.is_(None)
+            taken = None if fresh else _take_over(session, [*same, of_same_code], ownership, owner)
+            if taken is None and not fresh:
+                newest = select(RunRow.id, RunRow.state, of_code).where(*same).order_by(*_NEWEST).limit(1)
+                last = session.execute(newest).one_or_none()
+                if last is not None and last.state != RunState.COMPLETE and (last[2] or "") != code:
+                    rest[rows.INSTEAD_OF] = last.id
             if taken is not None:
                 run_id, self._before[taken[0]] = taken
             else:
@@ -460,6 +469,8 @@ class Store:
             yield session
 
 
+_NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
+
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """What a run was before it was resumed: its row as far as that changes then, and its findings."""
 
@@ -480,7 +491,7 @@ def _take_over(
             RunRow.id, RunRow.state, RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started, RunRow.heartbeat_at
         )
         .where(*same)
-        .order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        .order_by(*_NEWEST)
         .limit(1)
     )
     run = session.execute(newest).one_or_none()
@@ -524,7 +535,7 @@ def _newest_runs() -> Select[Any]:
     trials = selectinload(RunRow.trials)
     return (
         select(RunRow)
-        .order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        .order_by(*_NEWEST)
         .options(
             trials.selectinload(TrialRow.point),
             trials.selectinload(TrialRow.environment),

@@ -364,3 +364,29 @@ def test_no_room_for_the_folder_of_a_driver_is_one_clear_error(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     with pytest.raises(StoreError, match="Could not make a folder for raw records"):
         carry_out(asked(SWEEP, store=address))
+
+
+def test_a_run_is_not_continued_with_other_code(fake: Any, address: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text("def run(client, items: int = 1):\n    pass\n")
+    sweep = {**SWEEP, "workload": f"{job}:run"}
+
+    def attempt() -> tuple[str, list[str]]:
+        said: list[str] = []
+        fake.script = {len(fake.begun) + 1: InvalidField("a", 1, "b")}
+        with pytest.raises(InvalidField):
+            run_sweep({**sweep, "store": address}, Runner(lambda progress: said.append(progress.text)))
+        with Store.open(address) as store:
+            run = store.run("latest")
+        return run.id, [text for text in said if "is not continued" in text]
+
+    first, said = attempt()
+    assert said == []
+    assert attempt() == (first, [])
+    job.write_text(job.read_text() + "# changed")
+    second, said = attempt()
+    assert second != first
+    assert [text.split(":")[0] for text in said] == [f"Run {first} is not continued"]
+    with Store.open(address) as store:
+        codes = [run.facts["code"] for run in store.runs()]
+    assert len(set(codes)) == 2
