@@ -20,6 +20,7 @@ from scalescope.cli.commands import (
     job_script,
     leases,
     nightly,
+    prune,
     report,
     serve,
     show,
@@ -76,6 +77,7 @@ app.command(epilog=epilog())(doctor.calibrate)
 app.command("job-script", epilog=epilog())(job_script.job_script)
 app.command(epilog=epilog())(leases.leases)
 app.command(epilog=epilog())(leases.reap)
+app.command(epilog=epilog())(prune.prune)
 environments.app.rich_markup_mode = app.rich_markup_mode
 app.add_typer(environments.app, name="environments")
 

@@ -34,6 +34,7 @@ from scalescope.run.progress import Meter, Progress, current_meter
 from scalescope.run.request import Request, check, grown, resolve, whole_plan
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.trials import run_trials
+from scalescope.store.rows import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
@@ -222,7 +223,7 @@ def begin(
         request.plan,
         workload_version=request.workload.version,
         fresh=request.fresh,
-        facts={**(facts or {}), "packages": packages()},
+        facts={**(facts or {}), **({CODE: code} if (code := request.workload.code) else {}), "packages": packages()},
         study=request.study,
     )
     may_start(run.id)
@@ -345,6 +346,11 @@ def _measure_all(
 ) -> None:
     """Run the trials that a run still lacks, and those by which it grows."""
     done = len(plan) - len(waiting)
+    if (before := run.facts.get(INSTEAD_OF)) and not done:
+        anew = "; --fresh begins the study anew, so that all of it has one code" if request.study else ""
+        changed = f"{request.sweep.workload}, or what it imports beside it, has changed"
+        text = f"Run {before} is not continued: {changed}{anew}"
+        runner.tell(Progress(0, len(plan), text, notable=True))
     text = f"Run {run.id}: {plural(len(plan), 'trial')}, {done} finished before; results in {run.where}"
     runner.tell(Progress(done, len(plan), text, notable=True))
     if not waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,10 +94,13 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     if trial.facts["cluster"].get(WALLTIME_REACHED) and driver.alive and not _refusal(drivers, planned, trial):
         if meter := current_meter.get():
             meter.says("the time limit of its jobs was reached: the trial is repeated on fresh workers")
+        shutil.rmtree(outcome.spool, ignore_errors=True)
         first, (trial, outcome) = trial, _attempt(drivers, driver, planned)
         trial = _charged(trial, first)
     trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
-    return drivers.store.save(drivers.run_id, trial, tables)
+    saved = drivers.store.save(drivers.run_id, trial, tables)
+    shutil.rmtree(outcome.spool, ignore_errors=True)  # else they fill the disk; what resists goes with the driver
+    return saved
 
 
 def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[Trial, Outcome]:
