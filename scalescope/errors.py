@@ -28,6 +28,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
+from scalescope.redaction import hide
+
 _CODES = (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS = {code: ascii(chr(code))[1:-1] for code in _CODES if chr(code) not in "\n\t"}
 
@@ -54,6 +56,7 @@ class ExitStatus(IntEnum):
     USAGE = 2, "the request cannot be right"
     INFRASTRUCTURE = 3, "the machine misbehaved, or an unexpected error"
     BUDGET_SPENT = 4, "a budget ended it early"
+    FAILED = 5, "the workload raised an error in all trials, or its answers were wrong"
     INTERRUPTED = 130, "stopped by Ctrl-C (143: by SIGTERM)"
 
 
@@ -70,11 +73,11 @@ class ScalescopeError(Exception):
     exit_status: ClassVar[ExitStatus] = ExitStatus.INFRASTRUCTURE
 
     def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "") -> None:
-        self.what = what
-        self.where = where
-        self.cause = cause
-        self.next_step = next_step
-        super().__init__(what)
+        self.what = hide(what)
+        self.where = hide(where)
+        self.cause = hide(cause)
+        self.next_step = hide(next_step)
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         return "\n  ".join(self._parts())
@@ -112,7 +115,7 @@ class InvalidField(UsageError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        shown = repr(value)
+        shown = hide(repr(value))
         if len(shown) > 200:
             shown = shown[:197] + "..."
         super().__init__(f"{field}: {self._sentence(allowed, shown)}", next_step=next_step)

@@ -32,6 +32,9 @@ RUN = "SCALESCOPE_RUN"
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"
+_LATEST = 1e11
+"""Seconds since the epoch, or clock ticks since a boot, that no lease reaches: the year 5138."""
+
 _OWNER_JOB = "SLURM_JOB_ID"
 
 
@@ -169,7 +172,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
             found.append(_read(where / name))
         except FileNotFoundError:  # released meanwhile
             continue
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             broken.append(_unreadable(where / name, error))
     return sorted(found, key=lambda lease: lease.created_at), broken
 
@@ -229,7 +232,20 @@ def _sync_folder(path: Path) -> None:
 
 def _read(path: Path) -> Lease:
     data = json.loads(path.read_text(encoding="utf-8"))
-    return Lease(**{**data, "owner": Owner(**data["owner"])})
+    lease = Lease(**{**data, "owner": Owner(**data["owner"])})
+    owner, times = lease.owner, (lease.created_at, 0.0 if lease.limit_at is None else lease.limit_at)
+    texts = (lease.backend, lease.owner_job, owner.host)
+    fits = (
+        lease.label == path.stem
+        and all(isinstance(text, str) for text in texts)
+        and owner.host.strip()
+        and type(owner.pid) is int
+        and all(type(each) in (int, float) and 0 <= each < _LATEST for each in (*times, owner.process_started))
+        and isinstance(lease.details, dict)
+    )
+    if not fits:
+        raise ValueError("its fields are not those of a lease")
+    return lease
 
 
 def _unreadable(path: Path, error: Exception) -> StoreError:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
 CLOCK_SLACK_S = 5.0
-"""psutil derives a start time from the host's clock, which may be set between two readings."""
+"""Where there is no /proc, start times are derived from the host's clock, which may be set between two readings."""
+
+_GONE = ("Z", "X")
+"""States of a process that has ended (`proc_pid_stat(5)`)."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +21,11 @@ class Owner:
     """A process that nothing else is mistaken for.
 
     Attributes:
-        host: Host name; with the process name space where there is one, since containers may share a host name.
+        host: On Linux, four words: the host's name; the process name space, since containers may share the rest; the
+            id of the machine, since hosts may share a name; and the id of its boot. Elsewhere the name alone.
         pid: Process identifier on that host.
-        process_started: When it started, in seconds since the epoch; tells it from a later process of that number.
+        process_started: When it started, in clock ticks after that boot, which no change of the clock moves; elsewhere
+            in seconds since the epoch. Tells it from a later process of that number.
     """
 
     host: str
@@ -29,15 +35,40 @@ class Owner:
     @classmethod
     def current(cls) -> Owner:
         """This process."""
-        return cls(_host(), os.getpid(), psutil.Process().create_time())
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> Owner:
+        """A process of this host.
+
+        Raises:
+            ProcessLookupError: There is none of that number.
+        """
+        host = _host()
+        try:
+            return cls(host, pid, _start(pid)[1] if " " in host else psutil.Process(pid).create_time())
+        except (FileNotFoundError, psutil.NoSuchProcess) as error:
+            raise ProcessLookupError(f"there is no process {pid}") from error
 
     @property
     def is_here(self) -> bool:
         """Whether it ran on this host, so that `is_alive` can tell."""
-        return self.host == _host()
+        return self.host.split()[:3] == _host().split()[:3]
 
     def is_alive(self) -> bool:
         """Whether the process, one of this host, still runs. A zombie does not."""
+        host = _host()
+        if self.host != host:  # the machine was started anew since
+            return False
+        if " " not in host:
+            return self._is_alive_by_clock()
+        try:
+            state, started = _start(self.pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return _is_hidden(self.pid)
+        return state not in _GONE and started == self.process_started
+
+    def _is_alive_by_clock(self) -> bool:
         try:
             process = psutil.Process(self.pid)
             if process.status() == psutil.STATUS_ZOMBIE:
@@ -49,8 +80,38 @@ class Owner:
             return True
 
 
-def _host() -> str:
+def _start(pid: int) -> tuple[str, float]:
+    """State of a process, and when it started, in clock ticks after the boot."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    words = text.rpartition(")")[2].split()  # its name, in parentheses before that, may hold anything
+    return words[0], float(words[19])
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether a process of which /proc shows nothing is another user's: whether it is the same cannot be told."""
     try:
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False
+
+
+def _host() -> str:
+    name = socket.gethostname()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{name} {os.readlink('/proc/self/ns/pid')} {_machine()} {boot}"
     except OSError:
-        return socket.gethostname()
+        return name
+
+
+def _machine() -> str:
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            if text := Path(path).read_text(encoding="ascii").strip():
+                return text
+        except (OSError, ValueError):
+            continue
+    return "-"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +31,7 @@ def assert_scales(
     speed. On the simulated cluster sleeps and computing take virtual time, so that it does not depend on the host.
 
     Args:
-        run: `def run(client, *, ...)` of a module; what it returns is not looked at.
+        run: `def run(client, *, ...)`; what it returns is not looked at.
         workers: At least two sizes.
         efficiency: Least share of the speed-up that the workers could bring, above 0.
         cluster: A kind of cluster, or a mapping with `kind` and fields.
@@ -41,22 +39,19 @@ def assert_scales(
 
     Raises:
         AssertionError: It scales worse, or a trial is no data point.
-        UsageError: The function is none that another process can import, or there are too few sizes.
+        UsageError: The function cannot be sent to another process, or there are too few sizes.
         InfrastructureError: No cluster could be opened.
     """
-    from scalescope.analysis.summary import plural, summarise
+    from scalescope.analysis.summary import plural
     from scalescope.run.sweep import run_sweep
-    from scalescope.store.store import Store
 
     sizes = sorted(set(workers))
     if len(sizes) < 2:
         raise UsageError("It takes two sizes to see whether work scales", where=f"workers={tuple(workers)}")
     with tempfile.TemporaryDirectory(prefix="scalescope-test-") as folder:
-        given = {"workload": _reference(run), "axes": {"workers": sizes}, "params": dict(params or {})}
+        given = {"workload": run, "axes": {"workers": sizes}, "params": dict(params or {})}
         result = run_sweep({**given, "cluster": cluster, "store": f"{folder}/results.db"})
-        with Store.open(f"{folder}/results.db") as store:
-            points = summarise(store.run(result.run_id).trials)
-    seconds = {point.point.workers: point.metrics.elapsed_s for point in points if point.valid and point.metrics}
+    seconds = {point.point.workers: point.metrics.elapsed_s for point in result.points if point.valid and point.metrics}
     first, last = sizes[0], sizes[-1]
     if first not in seconds or last not in seconds:
         pytest.fail(result.verdict, pytrace=False)
@@ -67,19 +62,3 @@ def assert_scales(
             f"{efficiency:g}.\n{result.verdict}",
             pytrace=False,
         )
-
-
-def _reference(run: Callable[..., Any]) -> str:
-    """How a workload is named for another process.
-
-    Raises:
-        UsageError: It cannot be.
-    """
-    file = inspect.getsourcefile(inspect.unwrap(run))
-    if file is None or not Path(file).is_file() or run.__qualname__ != run.__name__ or run.__name__ == "<lambda>":
-        raise UsageError(
-            f"{run.__qualname__} cannot be run in another process",
-            cause="it is not a function at the top of a module that is a file",
-            next_step="move it to the top of the test's module, and give what differs as `params`",
-        )
-    return f"{Path(file).resolve()}:{run.__name__}"

@@ -22,7 +22,8 @@ class ClusterBlock(Block, ABC):
     """Base of the cluster blocks; as it is abstract, Prefect leaves it out of its catalogue."""
 
     # With `extra="forbid"` a block document is never mistaken for another kind's, and a misspelt field is an error.
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    # What is refused may be a secret.
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
     _block_schema_capabilities: ClassVar[list[str]] = ["cluster"]
     _spec: ClassVar[type[ClusterSpec]]
 
@@ -52,7 +53,7 @@ class ClusterBlock(Block, ABC):
 
 
 def _variable(argument: str) -> str:
-    return f"SCALESCOPE_SECRET_{argument.upper()}"
+    return f"SCALESCOPE_SECRET_{argument.upper().replace('.', '__')}"
 
 
 def block(spec: type[ClusterSpec]) -> type[ClusterBlock]:

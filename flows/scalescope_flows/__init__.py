@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scalescope_flows.comparison import compare
     from scalescope_flows.isolation import isolate
+    from scalescope_flows.night import nightly
     from scalescope_flows.reaping import reap
     from scalescope_flows.release import find_release
     from scalescope_flows.sweep import scale_sweep
     from scalescope_flows.threshold import find_threshold
 
-__all__ = ["compare", "find_release", "find_threshold", "isolate", "reap", "scale_sweep"]
+__all__ = ["compare", "find_release", "find_threshold", "isolate", "nightly", "reap", "scale_sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ from scalescope.diagnosis import causes
 from scalescope.errors import InvalidField, ScalescopeError
 from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.parameters import Declared, declared
+from scalescope.run.functions import named
 from scalescope.run.runner import Result
 from scalescope.studies import symptom
 from scalescope_flows import log, server
@@ -95,7 +96,8 @@ class LocalFlow(Flow[P, R]):
         super().__init__(fn=cast("Callable[P, R]", run), **options)  # the engine takes a state for how the run ended
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it, as `Flow` does."""
+        """Run it, as `Flow` does; a workload can be a function."""
+        kwargs = named(kwargs)
         server.ready()
         # The thread that tells a server that lives no longer than we do that we live costs a second per flow.
         updates = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if server.is_used() else {}

@@ -21,6 +21,7 @@ FLOWS = {
     "find-release": "release.find_release",
     "compare": "comparison.compare",
     "isolate": "isolation.isolate",
+    "nightly": "night.nightly",
     "reap": "reaping.reap",
 }
 """Flows by name, each as module and function of this package."""

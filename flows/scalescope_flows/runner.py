@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import httpx
 from prefect import get_run_logger, runtime
@@ -22,6 +22,8 @@ from prefect.artifacts import (
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
 from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import as_completed
 from prefect.states import Cancelled, Completed, Failed
@@ -32,7 +34,7 @@ from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.report.table import markdown_text
 from scalescope.run.progress import Listener, Progress
-from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, Step, results
+from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication, Runner, Step, results
 
 R = TypeVar("R")
 
@@ -40,7 +42,7 @@ PROGRESS_EVERY_S = 2.0
 """Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
 
 TOLD_AFTER_S = 10.0
-"""Seconds after which a server has heard of a task that began."""
+"""Seconds after which a server has heard of a task that began, and taken an event."""
 
 STOPPED = (KeyboardInterrupt, TerminationSignal)
 """What a run that is stopped raises, wherever its main thread is."""
@@ -138,6 +140,16 @@ class TaskRunner(Runner):
         state = self._task(step, ())(return_state=True)
         if state.is_failed():
             get_run_logger().warning("The result could not be published as artifacts: %s", state.message)
+
+    def send(self, event: Event) -> None:
+        """Send an event; when this returns, the server has it, unless it cannot be reached just now."""
+        resource = {"prefect.resource.id": event.resource, "prefect.resource.name": event.title}
+        emit_event(event.name, resource, payload=event.payload, id=uuid5(NAMESPACE_URL, event.identity))
+        sent = threading.Thread(target=EventsWorker.instance().wait_until_empty, daemon=True)
+        sent.start()
+        sent.join(TOLD_AFTER_S)
+        if sent.is_alive():
+            get_run_logger().warning("The server has not taken the event yet: %s", event.title)
 
     def _show(self, progress: Progress) -> None:
         percent, now = 100 * progress.done / progress.total, time.monotonic()

@@ -27,6 +27,8 @@ ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # the last number of each node's
 HOST, SERVICES = 254, 10
 NETWORKS = range(89, 100)  # 10.89.0.0/16, ...
 CGROUPS = Path("/sys/fs/cgroup")
+SHARES = {"cpu.shares": "16384", "cpu.weight": "1600"}
+"""By version of control groups: on a busy host, all pods together would else get what one process beside them gets."""
 # What a kubelet wants of the kernel. It sees these values, so it does not change those of the machine.
 SYSCTLS = {
     "vm/overcommit_memory": 1,
@@ -190,6 +192,9 @@ class Keeper:
                 for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where they begin empty
                     if (each / name).exists() and top.name == "cpuset":
                         (each / name).write_text((top / name).read_text())
+            for name, most in SHARES.items():
+                if (folder.parent / name).exists():
+                    (folder.parent / name).write_text(most)
 
     def remove_cgroups(self) -> None:
         """Removes the folder of control groups, once the processes are gone."""

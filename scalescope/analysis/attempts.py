@@ -201,7 +201,12 @@ class _Table:
 
     def __init__(self, name: str, tables: Tables) -> None:
         if name not in tables:
-            raise CaptureError(f"the records have no table {name!r}", where=", ".join(tables))
+            what = "no task ran on the cluster" if name == "tasks" else f"the records have no table {name!r}"
+            raise CaptureError(
+                what,
+                where=f"recorded: {', '.join(tables)}",
+                next_step="run the work on the client that the workload is given" if name == "tasks" else "",
+            )
         self.name = name
         self._columns = tables[name]
         lengths = {len(column) for column in self._columns.values()}

@@ -74,7 +74,7 @@ class Prices:
         if pods:
             each = [self._of_node(pod) for pod in pods]
         else:
-            labels = dict(label.split("=", 1) for label in getattr(spec, "node_selector", ()) if "=" in label)
+            labels = spec.node_labels
             each = [self._of_node({"instance_type": labels.get(INSTANCE_TYPE, ""), "spot": is_spot(labels)})]
         other = self._of_worker(spec) if None in each else None
         known = [other if price is None else price for price in each]
@@ -131,8 +131,9 @@ class Cost:
 
     def sentence(self, prices: Prices) -> str:
         """For people."""
+        trials = f"{self.trials} trial" + ("" if self.trials == 1 else "s")
         money = "price not known" if self.money is None else f"{self.money:,.2f} {prices.currency}".rstrip()
-        return f"{self.core_hours:,.1f} core-hours, {money}, {self.time_s / 3600:,.1f} h for {self.trials} trials"
+        return f"{self.core_hours:,.1f} core-hours, {money}, {self.time_s / 3600:,.1f} h for {trials}"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Estimate:
             return f"about {self.cost.sentence(prices)}"
         counted = "each is" if not self.measured else f"{unknown} that were never measured are"
         limit = f"{number(sweep.trial_timeout_s)} s"
-        if hold_s := getattr(sweep.cluster, "hold_s", 0.0):
+        if hold_s := sweep.cluster.hold_s:
             limit += f", and {number(hold_s)} s of workers that wait for others"
         return f"at most {self.cost.sentence(prices)} ({counted} counted with the limit of {limit})"
 
@@ -183,10 +184,9 @@ def cost(
     if spec.here:
         return Cost(1, seconds)
     hours = (point.workers * max(seconds - waited_s, 0.0) + held_worker_s) / 3600
-    per_job, job_workers = getattr(spec, "cores", 0), getattr(spec, "job_workers", 1)
-    cores = per_job / job_workers if per_job else point.threads_per_worker
+    cores = hours * spec.cores_per_worker(point.threads_per_worker)
     price = prices.of(spec, pods)
-    return Cost(1, seconds, hours, hours * cores, None if price is None else hours * price)
+    return Cost(1, seconds, hours, cores, None if price is None else hours * price)
 
 
 def spent(sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Cost:
@@ -215,8 +215,7 @@ def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: S
 def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:
     """What a trial costs at most."""
     spec = sweep.cluster_of(point)
-    held = point.workers - 1 if point.workers > getattr(spec, "job_workers", point.workers) else 0
-    held_s = held * getattr(spec, "hold_s", 0.0)
+    held_s = spec.held_worker_s(point.workers)
     return cost(spec, point, sweep.trial_timeout_s, prices, held_worker_s=held_s)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -165,6 +166,24 @@ def label(point: Point, names: Iterable[str] = ()) -> str:
         parts.append(plural(point.items, "item"))
     values = settings(point)
     return ", ".join(parts + [f"{name}={values[name]}" for name in names if name in values])
+
+
+def is_meant(point: Point, text: str) -> bool:
+    """Whether a text means a point: `workers=200,items=199`, with any of its settings, or the beginning of its id."""
+    if "=" not in text:
+        return point.id.startswith(text)
+    known = {"workers": point.workers, "items": point.items, **settings(point)}
+    wanted = [part.partition("=") for part in text.split(",")]
+    return all(name.strip() in known and _same(known[name.strip()], value.strip()) for name, _, value in wanted)
+
+
+def _same(value: Scalar, text: str) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return json.dumps(value).strip('"').lower() == text.lower()
 
 
 def plural(count: int, noun: str) -> str:

@@ -35,6 +35,7 @@ class Recording:
 
     complete: bool = False  # whether every task attempt is in the spool, by the scheduler's own count
     reason: str = "the trial has not ended"  # why not; empty when it is
+    no_room: bool = False  # whether that is because the disk is full: so will be the next trial's
     warnings: list[str] = field(default_factory=list)  # about the quality of the record, in sentences
     notes: list[str] = field(default_factory=list)  # what is missing because the cluster does not provide it
     # memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked
@@ -231,7 +232,7 @@ class _Run:
             except CaptureError as error:
                 self.broken = error.what
             except OSError as error:
-                self.broken = f"records could not be written: {error}"
+                self.broken = _unwritten(self.recording, error)
         if self.broken:
             raise CaptureError("the task record is not complete", cause=self.broken)
         return bool(chunk["last"])
@@ -273,7 +274,7 @@ class _Run:
                 left = set(recording.workers_left)
                 spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))
         except OSError as error:
-            raise CaptureError("records could not be written", cause=str(error)) from error
+            raise CaptureError(_unwritten(self.recording, error)) from error
 
     def _judge(self, summary: Mapping[str, Any]) -> None:
         recording = self.recording
@@ -311,9 +312,7 @@ def _opened(path: Path, recording: Recording) -> Iterator[BinaryIO]:
     try:
         stream = path.open("wb")
     except OSError as error:
-        raise CaptureError(
-            "the file of raw records cannot be written", where=str(path), cause=str(error), next_step="check the folder"
-        ) from error
+        raise spool.unwritable(path, error) from error
     try:
         yield stream
     finally:
@@ -321,7 +320,13 @@ def _opened(path: Path, recording: Recording) -> Iterator[BinaryIO]:
             stream.close()
         except OSError as error:  # what was still buffered
             recording.complete = False
-            recording.reason = recording.reason or f"records could not be written: {error}"
+            reason = _unwritten(recording, error)
+            recording.reason = recording.reason or reason
+
+
+def _unwritten(recording: Recording, error: OSError) -> str:
+    recording.no_room = recording.no_room or error.errno in spool.NO_ROOM
+    return f"records could not be written: {error}"
 
 
 _ROWS = {

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from scalescope.cli.output import progress, say
-from scalescope.errors import ExitStatus
+from scalescope.errors import ExitStatus, StoreError
 from scalescope.run import orchestrator
 from scalescope.run.syntax import names_block, names_store
+from scalescope.store.location import locate
 
 if TYPE_CHECKING:
     from scalescope.run.runner import Runner
@@ -40,7 +41,8 @@ def carry_out(
         prefect: Whether it is to be a flow; None where that depends on whether a Prefect API is configured.
         verbose: Whether the log is shown.
     """
-    saved = names_block(given.get("cluster")) or names_store(given.get("store"))
+    clusters = [given.get("cluster"), *given.get("clusters", ())]
+    saved = any(map(names_block, clusters)) or names_store(given.get("store"))
     if prefect is None:
         found = orchestrator.installed()
         prefect = saved or (found is not None and found.is_configured())
@@ -80,6 +82,20 @@ def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
         return given
     os.environ[VARIABLE] = store
     return {**given, "store": ""}
+
+
+def read_store(address: str) -> Store:
+    """The store that an option names, to be read: none is made where there is none; the caller closes it.
+
+    Raises:
+        StoreError: There is none.
+    """
+    path = None if names_store(address) else locate(address).path
+    if path is not None and not path.exists():
+        raise StoreError(
+            "There is no store", where=str(path), next_step="`scalescope sweep` makes one; or name another store."
+        )
+    return open_store(address)
 
 
 def open_store(address: str) -> Store:

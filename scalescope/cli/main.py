@@ -19,6 +19,8 @@ from scalescope.cli.commands import (
     isolate,
     job_script,
     leases,
+    nightly,
+    prune,
     report,
     serve,
     show,
@@ -28,24 +30,28 @@ from scalescope.cli.commands import (
     watch,
     workloads,
 )
-from scalescope.cli.output import epilog, say_error
+from scalescope.cli.commands import run as script
+from scalescope.cli.output import OF_SOME, epilog, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
 
-FINDING, BUDGET_SPENT = ExitStatus.FINDING, ExitStatus.BUDGET_SPENT
+FINDING, BUDGET_SPENT, FAILED = OF_SOME
 KNOWN = epilog(FINDING, ok="it is known", finding="it could not be found out")
 
 app: typer.Typer = typer.Typer(
     name="scalescope",
     help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
-    epilog=epilog(FINDING, BUDGET_SPENT),
+    epilog=epilog(*OF_SOME),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
 )
 
-app.command(epilog=epilog(FINDING, BUDGET_SPENT))(sweep.sweep)
-app.command(epilog=epilog(FINDING, finding="a critical finding, or a study with bad news or no answer"))(show.show)
+app.command(epilog=epilog(*OF_SOME, finding=f"{FINDING.help}, or a --require is not met"))(sweep.sweep)
+app.command(
+    epilog=epilog(
+        FINDING, FAILED, finding="a critical finding, a --require is not met, or a study with bad news or no answer"
+    )
+)(show.show)
 app.command(epilog=epilog())(report.report)
 app.command(epilog=epilog())(serve.serve)
 app.command(epilog=epilog())(trace.trace)
@@ -55,16 +61,23 @@ app.command(epilog=epilog(FINDING, ok="a script was seen to show the symptom", f
 app.command(epilog=KNOWN)(studies.find_threshold)
 app.command(epilog=KNOWN)(studies.find_release)
 app.command(epilog=epilog(FINDING, ok="B is not slower", finding="B is slower"))(studies.compare)
+app.command(epilog=epilog(FINDING, ok="no regression", finding="a confirmed regression"))(nightly.nightly)
+app.command(epilog=epilog())(nightly.alerts)
 app.command(epilog=epilog())(workloads.workloads)
 app.command(
     epilog=epilog(FINDING, ok="work moved", finding="nothing moved at the end, or with --record a critical finding")
 )(watch.watch)
+app.command(
+    epilog=epilog(FINDING, ok="the script's own", finding="the script's own, or a --require is not met"),
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+)(script.run)
 app.command(epilog=epilog())(doctor.doctor)
 app.command(epilog=epilog())(demo.demo)
 app.command(epilog=epilog())(doctor.calibrate)
 app.command("job-script", epilog=epilog())(job_script.job_script)
 app.command(epilog=epilog())(leases.leases)
 app.command(epilog=epilog())(leases.reap)
+app.command(epilog=epilog())(prune.prune)
 environments.app.rich_markup_mode = app.rich_markup_mode
 app.add_typer(environments.app, name="environments")
 
@@ -76,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; return its exit status. The one place where errors become statuses."""
-    debug = "--debug" in argv  # wherever it stands
+    own = [*argv[:1]] if argv[:1] == ["run"] else [*argv]  # after a script all is the script's
+    debug = "--debug" in own  # wherever it stands
     received: list[int] = []
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -85,7 +99,9 @@ def run(argv: Sequence[str]) -> int:
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:
-        typer.main.get_command(app).main([text for text in argv if text != "--debug"], prog_name="scalescope")
+        typer.main.get_command(app).main(
+            [text for text in own if text != "--debug"] + [*argv[len(own) :]], prog_name="scalescope"
+        )
     except SystemExit as end:  # Typer makes one of an interrupt, too
         return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
     except ScalescopeError as error:

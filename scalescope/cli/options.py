@@ -42,6 +42,16 @@ Prefect = Annotated[
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the log.")]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="CONDITION",
+        help="What must hold, such as 'efficiency >= 0.6 at workers=16', or without `at` at every point. The exit "
+        "status then goes by this alone, and not by findings. Can be given several times.",
+        show_default=False,
+    ),
+]
 SweepFile = Annotated[
     Path | None,
     typer.Argument(

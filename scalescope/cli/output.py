@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from scalescope.run.progress import Progress as RunProgress
 
 
-EVERY = tuple(status for status in ExitStatus if status not in (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT))
+OF_SOME = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
+EVERY = tuple(status for status in ExitStatus if status not in OF_SOME)
 """Exit statuses that every command may have; the others are named by the commands that have them."""
 DONE = "done"
 """What 0 means where a command judges nothing."""

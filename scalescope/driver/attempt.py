@@ -12,6 +12,7 @@ from typing import Any
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.model.words import shortened
+from scalescope.redaction import hide
 
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
 """Characters kept of an error's message, of its traceback (the end), and of a result as JSON."""
@@ -91,8 +92,8 @@ def describe(error: BaseException) -> dict[str, str]:
     """
     full = traceback.TracebackException.from_exception(error)
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
-    text = shortened(text, MESSAGE_LIMIT)
-    trace = "".join(full.format())
+    text = shortened(hide(text), MESSAGE_LIMIT)
+    trace = hide("".join(full.format()))  # before a secret can be cut in two
     if len(trace) > TRACEBACK_LIMIT:
         trace = "... " + trace[-TRACEBACK_LIMIT:]
     return {"type": type(error).__qualname__, "message": text, "traceback": trace}

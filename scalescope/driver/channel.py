@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from scalescope.driver.protocol import Message, encode
+from scalescope.redaction import hide_all
+
+_WORDS = "key", "state", "type"  # of the protocol: a secret that is such a word must not break it
 
 
 def take_over_streams() -> tuple[int, Channel]:
@@ -40,7 +44,7 @@ class Channel:
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Send one message.
+        """Send one message, without the secrets that this process knows.
 
         Nothing is sent, and nothing raised, when the parent no longer listens: what has to be done about that is the
         business of `Lifeline`, which notices it too.
@@ -48,7 +52,8 @@ class Channel:
         Raises:
             DriverError: The message holds something that JSON cannot carry.
         """
-        data = memoryview(encode(message))
+        given = {each.name: getattr(message, each.name) for each in fields(message) if each.name not in _WORDS}
+        data = memoryview(encode(replace(message, **hide_all(given))))
         with self._lock:
             while data:
                 try:

@@ -160,7 +160,7 @@ class OpenCluster:
         """Run a trial. What goes wrong is in the attempt.
 
         Raises:
-            InfrastructureError: No trial can have workers (`ends_run`).
+            InfrastructureError: No trial can have workers, or be recorded (`ends_run`).
         """
         attempt = Attempt()
         try:
@@ -192,7 +192,7 @@ class OpenCluster:
             attempt.error = describe(error)
             attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
             return
-        attempt.facts |= {"imports": list(workload.modules), "modelled": workload.modelled}
+        attempt.facts |= {"imports": list(workload.modules), "modelled": workload.modelled, "code": workload.code}
         cluster = self._prepare(point, workload.folder)
         attempt.warnings += filter(None, [self._anew])
         self._anew = ""
@@ -282,6 +282,8 @@ class OpenCluster:
                 attempt.elapsed_s = watch.ended - watch.began
             self._enter("recording", RECORD_LIMIT_S, "reading the records")
             self._write(Path(request.spool, CLIENT_RECORDS), {"client": watch.columns(recording.ahead_s)}, attempt)
+        if recording.no_room:
+            raise spool.unwritable(Path(request.spool), recording.reason)
         if not attempt.raised:
             attempt.result, attempt.raised = checked_result(result)
         attempt.warnings += recording.warnings

@@ -38,6 +38,7 @@ from scalescope.driver.protocol import (
 )
 from scalescope.errors import DriverError, InfrastructureError, ScalescopeError, StoreError
 from scalescope.leases import Lease
+from scalescope.model import spool
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
@@ -181,7 +182,7 @@ class Driver:
 
         Raises:
             DriverError: The driver had ended before, and the trial has not begun.
-            InfrastructureError: There can be no workers for any trial (`ends_run`); it has not begun either.
+            InfrastructureError: No trial can have workers, or be recorded (`ends_run`): it is none.
         """
         with self._turn:
             if not self.alive:
@@ -191,11 +192,11 @@ class Driver:
                     cause="it was closed" if self._closed else "it has ended",
                     next_step="start a new driver for the remaining trials",
                 )
-            spool = _fresh(self._folder / "spool" / planned.key)
+            folder = _fresh(self._folder / "spool" / planned.key)
             began, started_at = time.monotonic(), utc_now()
             self._phase = ""
             try:
-                return self._run(planned, workload, timeout_s, spool)
+                return self._run(planned, workload, timeout_s, folder)
             except InfrastructureError as error:
                 self._ending = True
                 self._end(grace_s=0)
@@ -209,7 +210,7 @@ class Driver:
                     elapsed_s=None,
                     warnings=(),
                     facts={},
-                    spool=spool,
+                    spool=folder,
                     error={"type": type(error).__name__, "message": str(error), "traceback": ""},
                 )
 
@@ -257,9 +258,9 @@ class Driver:
         limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # its own error comes first, then the driver's
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
-    def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, spool: Path) -> Outcome:
+    def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, folder: Path) -> Outcome:
         point = planned.point.to_mapping()
-        self._send(RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(spool)))
+        self._send(RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(folder)))
         done = self._expect(TrialDone, _FIRST_WORD_S)
         if done.key != planned.key:
             raise DriverError(
@@ -269,7 +270,7 @@ class Driver:
             )
         self._ending = self._ending or done.ending
         answered = {each.name: getattr(done, each.name) for each in fields(TrialResult)}
-        return Outcome(**(answered | {"state": TrialState(done.state)}), spool=spool)
+        return Outcome(**(answered | {"state": TrialState(done.state)}), spool=folder)
 
     def _send(self, message: Message) -> None:
         assert self._process.stdin is not None
@@ -444,8 +445,8 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str
         environ.pop("PYTHONHOME", None)
         paths = [str(_importable(folder)), environ.get("PYTHONPATH", "")]
         environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    with open(folder / LOG, "ab") as log:
-        try:
+    try:
+        with open(folder / LOG, "ab") as log:
             return subprocess.Popen(
                 [python, "-P", "-m", "scalescope.driver"],  # the working folder comes last: see there
                 stdin=subprocess.PIPE,
@@ -454,13 +455,13 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str
                 env=environ,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise DriverError(
-                "the driver could not be started",
-                where=f"interpreter {python}",
-                cause=str(error),
-                next_step="give the path of a Python interpreter of the environment to measure",
-            ) from error
+    except OSError as error:
+        raise DriverError(
+            "the driver could not be started",
+            where=f"interpreter {python}",
+            cause=str(error),
+            next_step="give the path of a Python interpreter of the environment to measure",
+        ) from error
 
 
 def _importable(folder: Path) -> Path:
@@ -486,6 +487,8 @@ def _fresh(path: Path) -> Path:
             candidate.mkdir(parents=True)
         except FileExistsError:
             continue
+        except OSError as error:
+            raise spool.unwritable(candidate, error) from error
         return candidate
     raise DriverError("too many attempts at one trial", where=str(path), next_step="clear the folder")
 

@@ -1,6 +1,6 @@
 """Software environments: resolved and built by uv, kept in a cache."""
 
-from scalescope.environments.cache import Built, ensure
+from scalescope.environments.cache import Built, ensure, resolve
 from scalescope.environments.index import Release, changelog, releases
 from scalescope.environments.lock import from_lock
 from scalescope.environments.shelf import Cached, Pruned, list_cached, prune
@@ -16,4 +16,5 @@ __all__ = [
     "list_cached",
     "prune",
     "releases",
+    "resolve",
 ]

@@ -78,6 +78,17 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
     return _of(environment, found, began, fresh=fresh)
 
 
+def resolve(environment: Environment) -> dict[str, str]:
+    """What requirements resolve to now: version of every package, by normalised name; nothing is built.
+
+    Raises:
+        EnvironmentFailed: The requirements contradict each other, or a release does not exist.
+        EnvironmentUnavailable: The package index is out of reach, or there is no uv.
+    """
+    resolved, _ = _resolve(environment, _python(environment), ())
+    return {needs.name(name): version.split()[0] for name, _, version in _pins(resolved)}
+
+
 def _of(environment: Environment, found: Interpreter, began: float, *, fresh: bool = False) -> Built:
     seconds = time.monotonic() - began
     return Built(environment, found.python, found.version, found.packages, found.digest, fresh, seconds)
@@ -146,11 +157,8 @@ def _build(environment: Environment, folder: Path, locks: Sequence[int], says: C
 
 def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Manifest:
     shown = _shown(environment)
-    version = environment.python_version
-    # the present interpreter where it will do: not every 3.11 on a machine has the same patches and libraries
-    own = not version or (platform.python_version() + ".").startswith(version + ".")
     uv.run(
-        ["venv", "--quiet", "--python", sys.executable if own else version, str(folder)],
+        ["venv", "--quiet", "--python", _python(environment), str(folder)],
         what=f"there is no Python for environment {shown}",
         next_step="install that Python, or ask for another version",
         keep=keep,
@@ -177,19 +185,30 @@ def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Man
     )
 
 
+def _python(environment: Environment) -> str:
+    """The present interpreter where it will do: not every 3.11 on a machine has the same patches and libraries."""
+    version = environment.python_version
+    own = not version or (platform.python_version() + ".").startswith(version + ".")
+    return sys.executable if own else version
+
+
 def _resolve(environment: Environment, python: str, keep: Sequence[int]) -> tuple[str, list[str]]:
     """Releases to install, as lines of requirements, and what was added to what was asked for."""
     asked = [*environment.requirements, needs.DRIVER]
     what = f"environment {_shown(environment)} cannot be resolved"
     resolved = _compile(asked, python, what, keep)
-    lines = [line.partition("==") for line in resolved.splitlines()]
-    versions = {needs.name(name): version.split()[0] for name, _, version in lines if version}
+    versions = {needs.name(name): version.split()[0] for name, _, version in _pins(resolved)}
     more = needs.needed(versions, map(needs.name, environment.requirements))
     if not more:
         return resolved, []
     added = [need.requirement for need in more]
     what = f"{what} with {' and '.join(added)}, which its old releases of {more[0].package} need"
     return _compile([*asked, *added], python, what, keep), added
+
+
+def _pins(resolved: str) -> list[tuple[str, str, str]]:
+    lines = (line.partition("==") for line in resolved.splitlines())
+    return [line for line in lines if line[2]]
 
 
 def _compile(requirements: Sequence[str], python: str, what: str, keep: Sequence[int]) -> str:

@@ -97,12 +97,13 @@ def list_cached() -> tuple[Cached, ...]:
     return tuple(sorted(found, key=lambda cached: -cached.last_used))
 
 
-def prune(*, older_than_days: float = 30.0, everything: bool = False) -> Pruned:
+def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: bool = False) -> Pruned:
     """Remove environments that were not asked for lately, and what killed builders left. What is in use stays.
 
     Args:
         older_than_days: Days since they were last asked for.
         everything: Remove all, however lately they were asked for.
+        dry_run: Only say what would be removed.
 
     Raises:
         EnvironmentUnavailable: One could not be removed.
@@ -117,7 +118,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False) -> Pruned:
                 continue
             text = manifest.text if manifest else ""
             if lock.try_own():
-                freed += remove(path)
+                freed += size(path, shared=False) if dry_run else remove(path)
                 removed.append(text)
             elif manifest is not None:  # else it is being built
                 in_use.append(text)

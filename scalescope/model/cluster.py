@@ -67,6 +67,7 @@ class ClusterSpec:
         real_time: Whether trials take real time; else the clock is virtual.
         here: Whether all workers are on this machine, so that they cost nothing but time.
         proven: Whether it was ever run on a real system; one that was not has no block.
+        hold_s: Most seconds for which workers that have come wait for others.
     """
 
     kind: ClassVar[str] = ""
@@ -78,6 +79,7 @@ class ClusterSpec:
     real_time: ClassVar[bool] = True
     here: ClassVar[bool] = False
     proven: ClassVar[bool] = True
+    hold_s: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         for each in declared(type(self)):
@@ -95,6 +97,24 @@ class ClusterSpec:
         """Seconds after which the cluster itself gives up waiting for workers; None where it has no such limit."""
         limit: float | None = getattr(self, "start_timeout_s", None)
         return limit
+
+    @property
+    def walltime_s(self) -> float | None:
+        """Seconds after which the system ends workers, however long a trial takes; None where nothing does."""
+        return None
+
+    @property
+    def node_labels(self) -> Mapping[str, str]:
+        """Labels of the nodes that workers ask for."""
+        return {}
+
+    def cores_per_worker(self, threads: int) -> float:
+        """Cores that are reserved for a worker of so many threads."""
+        return threads
+
+    def held_worker_s(self, workers: int) -> float:
+        """Most seconds of workers that come before the last, added up, for which they wait for it."""
+        return (workers - 1) * self.hold_s
 
     def priced_as(self) -> tuple[str, ...]:
         """Names under which a price table may have it; the dearest counts."""

@@ -68,6 +68,8 @@ def _fields(cls: Any) -> tuple[tuple[Field[Any], Any], ...]:
 
 def _read(hint: Any, value: Any, where: str) -> Any:
     """A value as a field of this type holds it."""
+    if hint is Any:
+        return value
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _first(inner, value, where)

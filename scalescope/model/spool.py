@@ -15,20 +15,37 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping
+from errno import EDQUOT, EFBIG, ENOSPC
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from scalescope.errors import CaptureError
 from scalescope.model.records import TABLES
+from scalescope.redaction import hide, knows_any
 
 Columns: TypeAlias = dict[str, Any]
 """Columns by name: an `array.array` of numbers, or a list of text."""
+
+NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})
+"""Errors of the system that a disk without room gives, or a limit on what may be written."""
 
 VERSION = 1
 _LEVEL = 1  # fast: the spool is written while a trial is measured
 _TEXT_ERRORS = "surrogatepass"  # keys are whatever the user made them
 _LONGEST_HEADER = 1 << 20
+
+
+def unwritable(path: Path, cause: object) -> CaptureError:
+    """Says that raw records cannot be written there, now or for any other trial: the run ends."""
+    error = CaptureError(
+        "the raw records of a trial could not be written",
+        where=str(path),
+        cause=str(cause),
+        next_step="make room or fix that folder, or set TMPDIR to another; the same command continues with this trial",
+    )
+    error.ends_run = True
+    return error
 
 
 def empty(table: str) -> Columns:
@@ -37,7 +54,7 @@ def empty(table: str) -> Columns:
 
 
 def write_chunk(stream: BinaryIO, table: str, columns: Mapping[str, Any]) -> int:
-    """Append rows of one table.
+    """Append rows of one table, without the secrets that this process knows.
 
     Args:
         stream: Opened for appending, in binary.
@@ -55,8 +72,11 @@ def write_chunk(stream: BinaryIO, table: str, columns: Mapping[str, Any]) -> int
     rows = _check(table, contract, columns)
     buffers: list[bytes] = []
     described = []
+    secret = knows_any()
     for name, kind in contract.items():
         column = columns[name]
+        if secret and isinstance(column, list):
+            column = [hide(text) for text in column]
         coded, raw = _encode_text(column) if isinstance(column, list) else (False, [column.tobytes()])
         packed = [zlib.compress(buffer, _LEVEL) for buffer in raw]
         described.append({"name": name, "type": kind, "coded": coded, "sizes": [len(buffer) for buffer in packed]})

@@ -12,12 +12,14 @@ class StudyKind(StrEnum):
     """What is asked.
 
     `threshold`: at which value of an axis a metric changes regime. `release`: which release of a package moved a metric
-    or introduced a finding. `comparison`: whether B is slower than A.
+    or introduced a finding. `comparison`: whether B is slower than A. `nightly`: what of a suite got worse since
+    earlier nights.
     """
 
     THRESHOLD = "threshold"
     RELEASE = "release"
     COMPARISON = "comparison"
+    NIGHTLY = "nightly"
 
 
 @dataclass(frozen=True)

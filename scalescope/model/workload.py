@@ -98,6 +98,8 @@ class Workload:
     uses: tuple[OptionalPackage, ...] = ()  # distributions that it can do without
     modules: tuple[str, ...] = ()  # modules that the text of its own module imports, at its top or in its functions
     folder: str = ""  # of its file, where what it imports may lie as well; empty where it is a module
+    # digest of its file and of what that imports from its own folder; empty where the list of packages says what it is
+    code: str = field(default="", compare=False)
     # Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is charged and a
     # trial is reproducible to the last bit.
     modelled: bool = False

@@ -23,12 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables
-from scalescope.analysis.summary import label, settings, summarise, varied
+from scalescope.analysis.summary import is_meant, label, summarise, varied
 from scalescope.errors import UsageError
-from scalescope.model.fields import Scalar
 from scalescope.model.finding import Verdict
 from scalescope.model.records import STATUS_ERRED, STATUS_LOST
-from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial
 from scalescope.report.files import replacing
 from scalescope.report.rows import worst_point
@@ -107,7 +105,7 @@ def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "",
     Raises:
         UsageError: None is meant, or its records were not kept.
     """
-    of_point = [one for one in trials if _is_meant(one.point, point)]
+    of_point = [one for one in trials if is_meant(one.point, point)]
     meant = [one for one in of_point if one.key.startswith(trial)]
     if not meant:
         asked = " ".join(part for part in (point and f"point {point!r}", trial and f"trial {trial!r}") if part)
@@ -124,23 +122,6 @@ def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "",
         worst = worst_point(summarise(recorded), verdict)
         recorded = [one for one in recorded if worst and one.point.id == worst.point.id] or recorded
     return next((one for one in recorded if one.counts), recorded[0])
-
-
-def _is_meant(point: Point, text: str) -> bool:
-    if "=" not in text:
-        return point.id.startswith(text)
-    known = {"workers": point.workers, "items": point.items, **settings(point)}
-    wanted = [part.partition("=") for part in text.split(",")]
-    return all(name.strip() in known and _same(known[name.strip()], value.strip()) for name, _, value in wanted)
-
-
-def _same(value: Scalar, text: str) -> bool:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return float(text) == value
-        except ValueError:
-            return False
-    return json.dumps(value).strip('"').lower() == text.lower()
 
 
 # ------------------------------------------------------------------ reading

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,14 +24,15 @@ from scalescope.diagnosis import verdict
 from scalescope.driver.attempt import Attempt, describe, judge
 from scalescope.errors import UsageError
 from scalescope.model import spool
+from scalescope.model.asked import Asked
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.finding import Finding, Verdict
-from scalescope.model.metrics import PARTS, Metrics
+from scalescope.model.finding import Verdict
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.report import html as page
-from scalescope.report import rows, terminal
-from scalescope.report.html import theme
+from scalescope.report import terminal
+from scalescope.report.notebook import Shown, table
 from scalescope.report.screen import Screen
 from scalescope.run.trials import judged
 from scalescope.store.schema import RunState
@@ -63,7 +63,7 @@ class _Found:
         return self.run.trials[0]
 
 
-class Diagnosis:
+class Diagnosis(Shown):
     """What a block did, and why it was not faster; to be asked for when the block has been left."""
 
     def __init__(self) -> None:
@@ -75,15 +75,18 @@ class Diagnosis:
             raise UsageError("the block is not over", next_step="ask after the `with` statement")
         return self._found
 
+    def _shown(self) -> SweepRun:
+        return self._known.run
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the block has been left, and what it did is known."""
+        return self._found is not None
+
     @property
     def verdict(self) -> str:
         """What is wrong, why, and the remedy, in one line."""
         return self._judgement.line
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """All causes found, worst first."""
-        return self._judgement.findings
 
     @property
     def metrics(self) -> Metrics | None:
@@ -102,11 +105,7 @@ class Diagnosis:
         Raises:
             UsageError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise UsageError("A table of tasks needs pandas", next_step="pip install pandas") from error
-        return pandas.DataFrame({name: list(values) for name, values in self._known.tables.get("tasks", {}).items()})
+        return table({name: list(values) for name, values in self._known.tables.get("tasks", {}).items()})
 
     def report(self, path: str) -> str:
         """Write an HTML file that needs nothing else; returns its path.
@@ -139,27 +138,6 @@ class Diagnosis:
             console.print(terminal.render(found.run.sweep, found.run.trials, self._judgement, width=WIDTH))
         return f"{captured.get()}\n{ONE_RUN}"
 
-    def _repr_html_(self) -> str:
-        """For notebooks: the verdict, a bar of the worker time, and the other findings."""
-        seconds = self.metrics.worker_time_s if self.metrics else {}
-        whole = sum(seconds.values()) or 1.0
-        shown = {name: share for name in PARTS if (share := seconds.get(name, 0.0) / whole) >= 0.005}
-        bar = "".join(
-            f'<span style="display:inline-block;height:1.2em;width:{100 * share:.2f}%;background:{theme.LIGHT[name]}" '
-            f'title="{html.escape(PARTS[name].title)}: {100 * share:.0f} %"></span>'
-            for name, share in shown.items()
-        )
-        legend = ", ".join(f"{html.escape(PARTS[name].title)} {100 * share:.0f} %" for name, share in shown.items())
-        others = "".join(
-            f"<li>{html.escape(f'{finding.severity.word}: {finding.line}')}</li>" for finding in self.findings[1:]
-        )
-        whole_s = rows.seconds(sum(seconds.values()))
-        return (
-            f"<div><p><strong>{html.escape(self.verdict)}</strong></p>"
-            f'<div style="white-space:nowrap;width:100%">{bar}</div>'
-            f"<p>Worker time, {whole_s} thread-seconds: {legend or 'nothing was measured'}.</p><ul>{others}</ul></div>"
-        )
-
     @property
     def _judgement(self) -> Verdict:
         judgement = self._known.run.verdict
@@ -186,19 +164,34 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
     caller = sys._getframe(2)
     own = SimpleNamespace(__code__=caller.f_code)
     watch = ClientWatch(own)  # type: ignore[arg-type]  # its code is all that is used
-    with observed(client, name or line_of_user(caller) or "a block", watch) as found:
-        yield found
+    if client.status == "running" and not client.asynchronous and not client.nthreads():
+        raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
+    found, called = None, name or line_of_user(caller) or "a block"
+    try:
+        with noted(()) as asked, observed(client, called, watch, asked) as found:
+            yield found
+    finally:
+        if found is not None and found.is_over:
+            print(found.verdict)
 
 
 @contextmanager
-def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -> Iterator[Diagnosis]:
-    """As `diagnose`, which has its thread watched; without a watch the client is elsewhere, and nothing is printed.
+def observed(
+    client: distributed.Client, name: str, watch: ClientWatch | None = None, asked: Sequence[Asked] = ()
+) -> Iterator[Diagnosis]:
+    """As `diagnose`, but for what it prints.
+
+    Args:
+        client: Connected to the cluster; workers may come later.
+        name: What the block is called.
+        watch: Of the thread that uses the client; None where that is in another process.
+        asked: Calls that decide partitions, as they are noted.
 
     Raises:
         UsageError: As for `diagnose`.
         CaptureError: Likewise.
     """
-    address = _checked(client)
+    address, kind, is_here = _checked(client), _kind(client), _is_here(client)
     found, attempt = Diagnosis(), Attempt()
     _recorded.add(address)
     try:
@@ -209,6 +202,7 @@ def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -
             ) as observer,
             closing(Capture(observer, settle_s=0.0)) as capture,
         ):
+            del client  # which its owner may give up
             threads, spools = dict(observer.nthreads()), Path(folder)
             began, clock = datetime.now(UTC), time.monotonic()
             load = HostLoad()
@@ -216,7 +210,6 @@ def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -
                 with (
                     capture.trial(spools / "tasks.spool") as recording,
                     load,
-                    noted(()) as asked,
                     watch or nullcontext(),
                 ):
                     yield found
@@ -230,17 +223,17 @@ def observed(client: distributed.Client, name: str, watch: ClientWatch | None) -
                     with (spools / "client.spool").open("wb") as stream:
                         spool.write_chunk(stream, "client", watch.columns(recording.ahead_s))
                 attempt.missing = "" if recording.complete else recording.reason
+                if recording.complete:
+                    threads = max(threads, dict(observer.nthreads()), key=len)  # batch systems bring workers late
                 attempt.warnings += recording.warnings
                 attempt.facts = {
                     "asked": [each.to_mapping() for each in asked],
-                    "cluster": {"kind": _kind(client), "address": address},
-                    **({"host": {"load": load.load.to_mapping()}} if load.load and _is_here(client) else {}),
+                    "cluster": {"kind": kind, "address": address},
+                    **({"host": {"load": load.load.to_mapping()}} if load.load and is_here else {}),
                     "packages": packages(),
                     "error": attempt.error,
                 }
                 found._found = _judged(attempt, name, address, threads, began, spools)
-                if watch:
-                    print(found.verdict)
     finally:
         _recorded.discard(address)
 
@@ -261,8 +254,6 @@ def _checked(client: distributed.Client) -> str:
         )
     if client.status != "running":
         raise UsageError(f"The client is {client.status}", next_step="connect it before the block begins")
-    if not client.nthreads():
-        raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     address = str(client.scheduler.address)
     if address in _recorded:
         raise UsageError(
@@ -276,10 +267,12 @@ def _checked(client: distributed.Client) -> str:
 def _judged(
     attempt: Attempt, name: str, address: str, threads: Mapping[str, int], began: datetime, spools: Path
 ) -> _Found:
-    each = math.ceil(sum(threads.values()) / len(threads))
+    each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
+    if not threads:
+        attempt.missing = "the cluster had no workers"
     if len(set(threads.values())) > 1:
         attempt.warnings.append(f"workers have different numbers of threads; they are taken to have {each} each")
-    point = Point(len(threads), each)
+    point = Point(len(threads) or 1, each)
     state, reason = judge(attempt)
     trial = Trial(
         key=PlannedTrial(0, point, 0).key,
@@ -296,7 +289,7 @@ def _judged(
     trial, tables = judged(trial, spools, attempt.elapsed_s)
     trial = replace(trial, records="in memory")
     cluster = cluster_spec({"kind": "scheduler", "address": _plain(address)})
-    sweep = Sweep(name, cluster, points=({"workers": len(threads)},))
+    sweep = Sweep(name, cluster, points=({"workers": point.workers},))
     facts = {"packages": attempt.facts["packages"]}
     run = SweepRun("block", sweep, 1, RunState.COMPLETE, 1, (trial,), verdict.diagnose(sweep, [trial]), facts=facts)
     return _Found(run, tables)

@@ -13,10 +13,12 @@ from pathlib import Path
 from scalescope import environments
 from scalescope.driver.process import Driver
 from scalescope.errors import DriverError
+from scalescope.leases import PREFIX
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import Point, digest
 from scalescope.run import quiet
 from scalescope.run.request import Request
+from scalescope.store.failures import explained
 from scalescope.store.store import Store
 
 MAX_DRIVERS = 4
@@ -81,6 +83,7 @@ class Drivers:
 
         Raises:
             InfrastructureError: They could not be started.
+            StoreError: There is no room for what they record.
             UsageError: There can be no such environment.
         """
         place = self._place(point)
@@ -91,7 +94,8 @@ class Drivers:
             raise DriverError("the sweep was stopped")
         sweep = self.request.sweep
         python = environments.ensure(Environment.parse(point.environment), says=self._says).python
-        folder = tempfile.TemporaryDirectory(prefix="scalescope-", ignore_cleanup_errors=True)
+        with explained("make a folder for raw records", tempfile.gettempdir()):
+            folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         try:
             with quiet.pinned(self._cores):
                 driver = Driver.start(

@@ -11,6 +11,15 @@ from scalescope.model.sweep import SweepParameters
 
 MAX_REFINED = 1000
 
+BUDGET = Parameter(
+    "What the run may cost: any of core_hours, hours (of measuring), and money, which needs a price table (the "
+    "environment variable SCALESCOPE_PRICES names it). No trial begins that would exceed it; what has finished is "
+    "judged, and the same sweep with a larger budget continues.",
+    examples=({"core_hours": 20},),
+    schema={"additionalProperties": {"type": "number", "minimum": 0}},
+    syntax="values",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
@@ -46,17 +55,7 @@ class Execution:
             title="Explain by experiments",
         ),
     ] = False
-    budget: Annotated[
-        Mapping[str, Any],
-        Parameter(
-            "What the run may cost: any of core_hours, hours (of measuring), and money, which needs a price table (the "
-            "environment variable SCALESCOPE_PRICES names it). No trial begins that would exceed it; what has finished "
-            "is judged, and the same sweep with a larger budget continues.",
-            examples=({"core_hours": 20},),
-            schema={"additionalProperties": {"type": "number", "minimum": 0}},
-            syntax="values",
-        ),
-    ] = field(default_factory=dict)
+    budget: Annotated[Mapping[str, Any], BUDGET] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

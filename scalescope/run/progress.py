@@ -17,6 +17,10 @@ AGAIN_S = 300.0
 """Seconds until a wait that goes on, for jobs in a queue say, is worth another line in the log."""
 
 
+WORTH_WAITING_S = 30.0
+"""Seconds that a run still takes, from which on it is said: as long for each trial as those before took on average."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a run is.
@@ -60,6 +64,7 @@ class Meter:
         self._lock = threading.Lock()
         self._said = self._noted = ""
         self._noted_at = 0.0
+        self._began, self._before = time.monotonic(), done
         self.titles: dict[str, str] = {}
         self.add(())
 
@@ -83,7 +88,9 @@ class Meter:
         with self._lock:
             self._done += 1
             done = self._done
-        text = f"{self.titles[trial.key]}: {outcome(trial)}"
+        left_s = (time.monotonic() - self._began) / (done - self._before) * (len(self._plan) - done)
+        left = f" (about {_minutes(left_s)} left)" if left_s >= WORTH_WAITING_S else ""
+        text = f"{self.titles[trial.key]}: {outcome(trial)}{left}"
         self._tell(Progress(done, len(self._plan), text, trial))
 
     def _turn(self, planned: PlannedTrial) -> str:
@@ -91,6 +98,10 @@ class Meter:
         if planned.warmup:
             return f"warm-up {planned.repeat + 1}/{self._sweep.warmups}"
         return f"{planned.repeat + 1}/{repeats}" if planned.repeat < repeats else f"repeat {planned.repeat + 1}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 current_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default=None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scalescope import workloads
@@ -12,7 +13,7 @@ from scalescope.analysis.cost import Budget
 from scalescope.analysis.knee import further
 from scalescope.analysis.summary import summarise
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.errors import InvalidField
+from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import parameters
 from scalescope.model.asked import DIVIDED, NPARTITIONS
 from scalescope.model.environment import Environment
@@ -100,6 +101,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
     plan = sweep.plan(workload)
     _check_kinds(sweep, workload, plan)
     _check_installed(sweep, workload, plan)
+    _check_dask_keys(plan)
     locate(storage.store)
     _check_parallel(sweep, plan, execution.parallel_clusters)
     return Request(
@@ -133,6 +135,62 @@ def _check_installed(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTri
         cluster.require()
     if here:
         workloads.check_installed(workload)
+
+
+def _check_dask_keys(plan: Sequence[PlannedTrial]) -> None:
+    """Refuse keys that the present Dask does not know, in a section that it has: they would change nothing.
+
+    Sections that it does not have are those of plugins. What the user's own files of Dask's configuration set is known,
+    too; and so is everything in a section that is a list of names, such as environment variables.
+
+    Raises:
+        UnknownName: There is no such key.
+    """
+    here = [each.point for each in plan if Environment.parse(each.point.environment).present]
+    asked = {name: value for point in here for name, value in point.dask_config.items() if name != NPARTITIONS}
+    if not asked:
+        return
+    import dask
+    import distributed  # noqa: F401  # it brings its own sections
+
+    known = set(_leaves(dask.config.config))
+    for name, value in asked.items():
+        if name.replace("_", "-") not in known and _is_closed(name):
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            meant = f" (did you mean {close[0]!r}?)" if close else ""
+            raise UnknownName(
+                name,
+                value,
+                f"a key of Dask's configuration{meant}",
+                next_step="a key of a plugin is known when a file in ~/.config/dask sets it",
+            )
+
+
+def _leaves(section: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    for key, value in section.items():
+        name = f"{prefix}{key}".replace("_", "-")
+        yield name
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{name}.")
+
+
+def _is_closed(name: str) -> bool:
+    """Whether all keys of a section are known: Dask has it, or one of nearly that name, and its names are not free."""
+    import dask
+
+    first, *rest = name.replace("_", "-").split(".")
+    section = dask.config.config.get(first)
+    if section is None:
+        return bool(difflib.get_close_matches(first, dask.config.config, n=1, cutoff=0.8))
+    for part in rest:
+        if not isinstance(section, Mapping):
+            return True
+        if not section or any(str(key).isupper() for key in section):
+            return False
+        section = {str(key).replace("_", "-"): value for key, value in section.items()}.get(part)
+        if section is None:
+            return True
+    return False
 
 
 def resolve(given: Mapping[str, object]) -> Request:

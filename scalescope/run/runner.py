@@ -81,6 +81,25 @@ class Publication:
         return re.sub("[^a-z0-9]+", "-", f"{self.title[:MAX_TITLE]} {self.identity}".lower()).strip("-")
 
 
+@dataclass(frozen=True)
+class Event:
+    """Something that others may act on: an orchestrator that has events sends it.
+
+    Attributes:
+        name: What happened, as `scalescope.regression.confirmed`.
+        resource: What it happened to, as `scalescope.alert.a1b2c3`.
+        title: That for people.
+        identity: The same event again has the same.
+        payload: All that is needed to act, as JSON carries it.
+    """
+
+    name: str
+    resource: str
+    title: str
+    identity: str
+    payload: dict[str, Any]
+
+
 class Result(Protocol):
     """What a run returns, however it was asked for."""
 
@@ -166,3 +185,6 @@ class Runner:
 
     def publish(self, make: Callable[[], Publication]) -> None:
         """Show a result in the orchestrator's pages; `make` is called only where there are some."""
+
+    def send(self, event: Event) -> None:
+        """Send an event, where the orchestrator has such."""

@@ -24,14 +24,17 @@ from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.report import export, html, links
+from scalescope.report.notebook import Shown
 from scalescope.run import prices, quiet, titles
 from scalescope.run.drivers import Drivers, may_start, shielded, stop
+from scalescope.run.functions import named
 from scalescope.run.parameters import Reported
 from scalescope.run.places import Place, Written
 from scalescope.run.progress import Meter, Progress, current_meter
 from scalescope.run.request import Request, check, grown, resolve, whole_plan
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.trials import run_trials
+from scalescope.store.rows import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
@@ -45,8 +48,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class SweepResult:
-    """What came of a sweep.
+class SweepResult(Shown):
+    """What came of a sweep; in a notebook, the verdict, the worker time and the table of points.
 
     Attributes:
         run_id: Of the run in the store; `scalescope show RUN_ID` shows it.
@@ -59,6 +62,7 @@ class SweepResult:
         resumed: Trials among these that an earlier attempt had finished.
         store: Address of the store, without password.
         ended_early: Why a budget ended it before all trials had run; empty where it did not.
+        run: All of it, as the store has it.
     """
 
     run_id: str
@@ -71,6 +75,10 @@ class SweepResult:
     resumed: int
     store: str
     ended_early: str = ""
+    run: SweepRun = field(kw_only=True, repr=False, compare=False)
+
+    def _shown(self) -> SweepRun:
+        return self.run
 
     @property
     def outcome(self) -> tuple[str, str]:
@@ -92,7 +100,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
     A sweep that was stopped, even by SIGKILL, continues where it stopped when it is run again with the same parameters.
 
     Args:
-        given: Parameters of a run (`RunParameters`) by name.
+        given: Parameters of a run (`RunParameters`) by name; the workload can be a function.
         runner: Carries out the steps; by default this process.
 
     Raises:
@@ -100,7 +108,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
         InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
-    runner = runner or Runner()
+    runner, given = runner or Runner(), named(given)
     report = parameters.check(Reported, {"report": given.get("report", "")}).report
     request = resolve(given)
     sweep = request.sweep
@@ -126,6 +134,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
         resumed=done.resumed,
         store=run.where,
         ended_early=done.ended_early,
+        run=run,
     )
 
 
@@ -214,7 +223,7 @@ def begin(
         request.plan,
         workload_version=request.workload.version,
         fresh=request.fresh,
-        facts={**(facts or {}), "packages": packages()},
+        facts={**(facts or {}), **({CODE: code} if (code := request.workload.code) else {}), "packages": packages()},
         study=request.study,
     )
     may_start(run.id)
@@ -268,7 +277,7 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
     with shielded():
         try:
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent)
-            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED)
+            store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED, reason=str(error) if broken else "")
         except StoreError as refused:  # the reason why the run ended matters more
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)
 
@@ -337,6 +346,11 @@ def _measure_all(
 ) -> None:
     """Run the trials that a run still lacks, and those by which it grows."""
     done = len(plan) - len(waiting)
+    if (before := run.facts.get(INSTEAD_OF)) and not done:
+        anew = "; --fresh begins the study anew, so that all of it has one code" if request.study else ""
+        changed = f"{request.sweep.workload}, or what it imports beside it, has changed"
+        text = f"Run {before} is not continued: {changed}{anew}"
+        runner.tell(Progress(0, len(plan), text, notable=True))
     text = f"Run {run.id}: {plural(len(plan), 'trial')}, {done} finished before; results in {run.where}"
     runner.tell(Progress(done, len(plan), text, notable=True))
     if not waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,10 +94,13 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     if trial.facts["cluster"].get(WALLTIME_REACHED) and driver.alive and not _refusal(drivers, planned, trial):
         if meter := current_meter.get():
             meter.says("the time limit of its jobs was reached: the trial is repeated on fresh workers")
+        shutil.rmtree(outcome.spool, ignore_errors=True)
         first, (trial, outcome) = trial, _attempt(drivers, driver, planned)
         trial = _charged(trial, first)
     trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
-    return drivers.store.save(drivers.run_id, trial, tables)
+    saved = drivers.store.save(drivers.run_id, trial, tables)
+    shutil.rmtree(outcome.spool, ignore_errors=True)  # else they fill the disk; what resists goes with the driver
+    return saved
 
 
 def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[Trial, Outcome]:
@@ -188,7 +192,7 @@ def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
 def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     sweep = drivers.request.sweep
     cluster = sweep.cluster_of(planned.point)
-    attempts = 2 if hasattr(cluster, "walltime_s") else 1
+    attempts = 1 if cluster.walltime_s is None else 2
     return attempts * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
 
 

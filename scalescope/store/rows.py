@@ -28,6 +28,10 @@ INTERRUPTED = "interrupted"
 STEP_OF = "step_of"
 """A fact of a run that is a step of something larger, such as an isolation: its id. `latest` passes such runs over."""
 
+CODE, INSTEAD_OF = "code", "instead_of"
+"""Facts of a run: digest of the user's function and of what it imports beside it; and the id of the run that would have
+been continued, had that digest been the same."""
+
 PACKAGES = "packages"
 """A fact that, where it is a whole list of packages, is kept once for all trials that share it."""
 

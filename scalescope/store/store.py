@@ -40,6 +40,10 @@ LOCK_TIMEOUT_S = 60.0
 """How long a writer waits for SQLite's lock."""
 
 
+ENDED = "ended"
+"""The fact of a run that says why it ended before its time."""
+
+
 @dataclass(frozen=True)
 class SweepRun:
     """One run of a sweep, as the store has it.
@@ -94,7 +98,7 @@ class Store:
         self._owned: dict[str, str] = {}
         self._before: dict[str, _Before] = {}
         self.where = location.shown
-        self.studies = Studies(self._session, self._transaction, self.where)
+        self.studies = Studies(self.reading, self.writing, self.where)
 
     @classmethod
     def open(cls, url: str = "", records: str = "") -> Store:
@@ -162,16 +166,17 @@ class Store:
     ) -> SweepRun:
         """Begin a run of a sweep, or resume the newest one where it stopped.
 
-        It is resumed if it is not complete, is of the same sweep, study, workload version and packages, and nobody runs
-        it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume at once, one
-        gets it, and the other a new run.
+        It is resumed if it is not complete, is of the same sweep, study, workload version, code and packages, and
+        nobody runs it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume
+        at once, one gets it, and the other a new run.
 
         Args:
             sweep: The question.
             plan: All its trials.
             workload_version: Results of different versions are not comparable.
             fresh: Never resume.
-            facts: What is known of the run beforehand (JSON). A run with other `packages` is not resumed.
+            facts: What is known of the run beforehand (JSON). A run with other `packages` or `code` is not resumed;
+                where only the code is another, the new one has its id as the fact `instead_of`.
             study: Id of the study that it is made for.
 
         Raises:
@@ -179,7 +184,7 @@ class Store:
         """
         rest, environment = rows.split_packages(facts or {})
         owner, token = Owner.current(), secrets.token_hex(8)
-        with self._transaction("begin a run") as session:
+        with self.writing("begin a run") as session:
             now = now_of(session)
             if environment:
                 _insert_missing(session, environment)
@@ -199,7 +204,15 @@ class Store:
                 RunRow.study_id == (study or None),
                 RunRow.environment_hash == (environment.hash if environment else None),
             ]
-            taken = None if fresh else _take_over(session, same, ownership, owner)
+            of_code = RunRow.facts[rows.CODE].as_string()
+            code = rest.get(rows.CODE, "")
+            of_same_code = of_code == code if code else of_code.is_(None)
+            taken = None if fresh else _take_over(session, [*same, of_same_code], ownership, owner)
+            if taken is None and not fresh:
+                newest = select(RunRow.id, RunRow.state, of_code).where(*same).order_by(*_NEWEST).limit(1)
+                last = session.execute(newest).one_or_none()
+                if last is not None and last.state != RunState.COMPLETE and (last[2] or "") != code:
+                    rest[rows.INSTEAD_OF] = last.id
             if taken is not None:
                 run_id, self._before[taken[0]] = taken
             else:
@@ -236,7 +249,7 @@ class Store:
             .order_by(TrialRow.saved_at, TrialRow.key)
             .options(selectinload(TrialRow.point), selectinload(TrialRow.environment))
         )
-        with self._session("read the trials") as session:
+        with self.reading("read the trials") as session:
             return {trial.key: trial for trial in rows.readable(session.scalars(statement), self._trial)}
 
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
@@ -258,7 +271,7 @@ class Store:
         """
         address = trial.records
         if tables:
-            with self._session("save a trial") as session:  # look first: records must not be written twice
+            with self.reading("save a trial") as session:  # look first: records must not be written twice
                 self._owned_run(session, run_id)
                 if saved := self._saved(session.get(TrialRow, (run_id, trial.key))):
                     return saved
@@ -266,13 +279,14 @@ class Store:
             record_files.write(address, tables)
         return self._save_row(run_id, trial, address)
 
-    def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None) -> None:
+    def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
         """Record how a run ended. One that was resumed, and failed before it had a trial, is again as it was.
 
         Args:
             run_id: As `begin` gave it.
             state: `complete`, `stopped` or `failed`; the last two are resumed by the next `begin`.
             verdict: What was found.
+            reason: Why it ended before its time, as the fact `ended` keeps it.
 
         Raises:
             InvalidField: There is no such state.
@@ -280,7 +294,7 @@ class Store:
         """
         ended = [item.value for item in RunState if item is not RunState.RUNNING]
         state = fields.choice("state", str(state), ended)
-        with self._transaction("finish a run") as session:
+        with self.writing("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
             before = self._before.pop(run_id, None)
             of_ours = select(TrialRow.key).where(TrialRow.run_id == run_id, TrialRow.saved_at >= row.started_at)
@@ -289,6 +303,8 @@ class Store:
                 return
             row.state = state
             row.finished_at = now_of(session)
+            kept = {name: value for name, value in row.facts.items() if name != ENDED}
+            row.facts = {**kept, ENDED: clean(reason)} if reason else kept
             row.verdict = clean(verdict.line) if verdict else None
             row.findings = rows.finding_rows(run_id, verdict) if verdict else []
 
@@ -298,7 +314,7 @@ class Store:
         Raises:
             StoreError: The database refuses, or another process has taken the run over.
         """
-        with self._transaction("extend a run") as session:
+        with self.writing("extend a run") as session:
             self._owned_run(session, run_id, renew=True).planned = planned
 
     def beat(self, run_id: str) -> None:
@@ -307,7 +323,7 @@ class Store:
         Raises:
             StoreError: The database refuses, or another process has taken the run over: stop then.
         """
-        with self._transaction("renew the heartbeat") as session:
+        with self.writing("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 
     def runs(self, *, limit: int = 50, sweep: str | None = None, own: bool = False) -> list[SweepRun]:
@@ -326,7 +342,7 @@ class Store:
             statement = statement.where(RunRow.sweep_id == sweep)
         if own:
             statement = statement.where(RunRow.study_id.is_(None))
-        with self._session("read the runs") as session:
+        with self.reading("read the runs") as session:
             return rows.readable(session.scalars(statement), self._run)
 
     def run(self, reference: str = "latest") -> SweepRun:
@@ -340,7 +356,7 @@ class Store:
             UsageError: There is no such run, or there are several.
             StoreError: The database refuses.
         """
-        with self._session("read a run") as session:
+        with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
             if reference == "latest":
                 own = RunRow.facts[rows.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
@@ -384,7 +400,7 @@ class Store:
 
     def _save_row(self, run_id: str, trial: Trial, address: str) -> Trial:
         stored = address.removeprefix(self._default_root + "/")  # so that both can be moved together
-        with self._transaction("save a trial") as session:
+        with self.writing("save a trial") as session:
             self._owned_run(session, run_id, renew=True)  # its lock keeps other savers of this run out
             row = session.get(TrialRow, (run_id, trial.key))
             if saved := self._saved(row):
@@ -419,7 +435,7 @@ class Store:
 
     def _run(self, row: RunRow) -> SweepRun:
         owner = Owner(row.host, row.pid, row.process_started)
-        killed = row.state == RunState.RUNNING and _is_abandoned(owner, row.heartbeat_at, datetime.now(UTC))
+        killed = row.state == RunState.RUNNING and is_abandoned(owner, row.heartbeat_at, datetime.now(UTC))
         with rows.reading(f"run {row.id}", row, row.environment):
             return SweepRun(
                 id=row.id,
@@ -448,15 +464,19 @@ class Store:
         return rows.trial(row, records=address)
 
     @contextmanager
-    def _session(self, doing: str) -> Iterator[Session]:
+    def reading(self, doing: str) -> Iterator[Session]:
+        """A session of the database; told what for, to follow "Could not"."""
         with explained(doing, self.where), Session(self._engine) as session:
             yield session
 
     @contextmanager
-    def _transaction(self, doing: str) -> Iterator[Session]:
+    def writing(self, doing: str) -> Iterator[Session]:
+        """A transaction that may write, likewise."""
         with explained(doing, self.where), Session(self._writer) as session, session.begin():
             yield session
 
+
+_NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
 
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """What a run was before it was resumed: its row as far as that changes then, and its findings."""
@@ -478,7 +498,7 @@ def _take_over(
             RunRow.id, RunRow.state, RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started, RunRow.heartbeat_at
         )
         .where(*same)
-        .order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        .order_by(*_NEWEST)
         .limit(1)
     )
     run = session.execute(newest).one_or_none()
@@ -486,7 +506,7 @@ def _take_over(
         return None
     owner = Owner(run.host, run.pid, run.process_started)
     ours = (owner.host, owner.pid) == (taker.host, taker.pid)
-    abandoned = ours or _is_abandoned(owner, run.heartbeat_at, ownership["heartbeat_at"])
+    abandoned = ours or is_abandoned(owner, run.heartbeat_at, ownership["heartbeat_at"])
     if run.state == RunState.RUNNING and not abandoned:
         return None
     changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
@@ -506,7 +526,7 @@ def _take_over(
     return taken, (dict(before), [dict(each) for each in findings])
 
 
-def _is_abandoned(owner: Owner, heard_at: datetime, now: datetime) -> bool:
+def is_abandoned(owner: Owner, heard_at: datetime, now: datetime) -> bool:
     """Whether whoever began or resumed a run is dead, or was not heard of for too long from another host."""
     return not owner.is_alive() if owner.is_here else now - heard_at >= timedelta(seconds=HEARTBEAT_LIMIT_S)
 
@@ -522,7 +542,7 @@ def _newest_runs() -> Select[Any]:
     trials = selectinload(RunRow.trials)
     return (
         select(RunRow)
-        .order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        .order_by(*_NEWEST)
         .options(
             trials.selectinload(TrialRow.point),
             trials.selectinload(TrialRow.environment),

@@ -83,22 +83,39 @@ class Studies:
             StoreError: The database refuses, or there is no such study.
         """
         with self._write("finish a study") as session:
-            row = session.get(StudyRow, study_id)
-            if row is None:
-                raise StoreError(
-                    f"There is no study {study_id!r}", where=self._where, cause="It was deleted meanwhile."
-                )
+            row = self._row(session, study_id)
             row.line, row.result, row.alarm = clean(line), dict(result), alarm
             row.finished_at = now_of(session)
 
-    def newest(self, *, limit: int = 50) -> list[Study]:
+    def amend(self, study_id: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Study:
+        """Change what is kept of a study, finished or not; nobody else changes it meanwhile.
+
+        Args:
+            study_id: As `begin` gave it.
+            change: From the result as it is, the new one (JSON).
+
+        Raises:
+            StoreError: The database refuses, or there is no such study.
+        """
+        with self._write("change a study") as session:
+            row = self._row(session, study_id)
+            row.result = dict(change(row.result))
+            return self._study(session, row)
+
+    def newest(self, *, limit: int = 50, kind: StudyKind | None = None) -> list[Study]:
         """The newest studies, newest first.
+
+        Args:
+            limit: At most so many.
+            kind: Only of this kind.
 
         Raises:
             StoreError: The database refuses.
         """
         with self._read("read the studies") as session:
             newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc()).limit(limit)
+            if kind is not None:
+                newest = newest.where(StudyRow.kind == kind.value)
             return rows.readable(session.scalars(newest), partial(self._study, session))
 
     def get(self, reference: str) -> Study:
@@ -133,6 +150,12 @@ class Studies:
         """
         with self._read("read the studies") as session:
             return _following(session, reference)
+
+    def _row(self, session: Session, study_id: str) -> StudyRow:
+        row = session.get(StudyRow, study_id)
+        if row is None:
+            raise StoreError(f"There is no study {study_id!r}", where=self._where, cause="It was deleted meanwhile.")
+        return row
 
     def _study(self, session: Session, row: StudyRow) -> Study:
         runs = select(RunRow.id).where(RunRow.study_id == row.id).order_by(RunRow.created_at, RunRow.id)

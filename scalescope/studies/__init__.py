@@ -2,7 +2,8 @@
 
 A study has a folder: `parameters` declares what it may be given, `plan` checks that and says what to measure, `judge`
 says what was found, `report` shows it. `STUDIES` is the table of them. An isolation (`scalescope.studies.isolation`) is
-not among them: it is a search through many small sweeps, and what comes of it is files.
+not among them: it is a search through many small sweeps, and what comes of it is files. A night (`scalescope.nightly`)
+begins others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
     from scalescope.store.store import SweepRun
     from scalescope.studies.inquiry import Inquiry
-    from scalescope.studies.parameters import StudyParameters
     from scalescope.studies.report.pictures import Picture
     from scalescope.studies.report.sheet import Sheet
 
@@ -35,6 +35,7 @@ class StudyType:
         not_found: Where there is one.
         fine_level: Class of the style sheet for the first.
         alarm_level: For the second.
+        package: Where its modules are; by default the folder here that is named like it.
     """
 
     kind: StudyKind
@@ -44,11 +45,12 @@ class StudyType:
     not_found: str
     fine_level: str
     alarm_level: str
+    package: str = ""
 
     @property
-    def parameters(self) -> type[StudyParameters]:
+    def parameters(self) -> type[Any]:
         """What it may be given; the first sentence of its docstring says what the study is for."""
-        found: type[StudyParameters] = getattr(self._module("parameters"), f"{self.kind.capitalize()}Parameters")
+        found: type[Any] = getattr(self._module("parameters"), f"{self.kind.capitalize()}Parameters")
         return found
 
     def ask(self, given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
@@ -89,7 +91,7 @@ class StudyType:
         return picture
 
     def _module(self, name: str) -> Any:
-        return import_module(f"scalescope.studies.{self.kind}.{name}")
+        return import_module(f"{self.package or f'scalescope.studies.{self.kind}'}.{name}")
 
 
 STUDIES: Mapping[StudyKind, StudyType] = {
@@ -121,6 +123,16 @@ STUDIES: Mapping[StudyKind, StudyType] = {
             not_found="Slower",
             fine_level="good",
             alarm_level="high",
+        ),
+        StudyType(
+            StudyKind.NIGHTLY,
+            flow="nightly",
+            title="What the night showed",
+            found="No regression",
+            not_found="Regression",
+            fine_level="good",
+            alarm_level="high",
+            package="scalescope.nightly",
         ),
     )
 }

@@ -62,13 +62,16 @@ def check(kind: StudyKind, given: Mapping[str, Any]) -> None:
     STUDIES[kind].check(rest, kept.store)
 
 
-def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None = None) -> StudyResult:
+def run_study(
+    kind: StudyKind, given: Mapping[str, Any], runner: Runner | None = None, *, follows: str = ""
+) -> StudyResult:
     """Run all that a study needs, and answer it. What was measured before it was stopped is not measured again.
 
     Args:
         kind: What is asked.
         given: Parameters of the study and of `Reported` by name.
         runner: Carries out the steps; by default this process.
+        follows: Id of the study that led to it, unless a run did.
 
     Raises:
         InvalidField: A parameter is not allowed; nothing was started.
@@ -84,9 +87,11 @@ def run_study(kind: StudyKind, given: Mapping[str, Any], runner: Runner | None =
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
     with Store.open(address, records) as store:
         place = Place.of_report(kept.report, store, runner)
-        study = store.studies.begin(inquiry.kind, inquiry.question, follows=inquiry.follows, fresh=kept.fresh)
+        study = store.studies.begin(
+            inquiry.kind, inquiry.question, follows=inquiry.follows or follows, fresh=kept.fresh
+        )
         runner.label([*labels, f"study:{study.id}"])
-        runs = [_run(store, study, request, runner) for request in inquiry.requests]
+        runs = [run_of(study, request, store, runner) for request in inquiry.requests]
         answer = runner.do(JUDGE, inquiry, runs)
         store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
         study = store.studies.get(study.id)
@@ -131,7 +136,7 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
     return {name: value for name, value in given.items() if name not in kept}, parameters.check(Reported, kept)
 
 
-def _run(store: Store, study: Study, request: Request, runner: Runner) -> SweepRun:
+def run_of(study: Study, request: Request, store: Store, runner: Runner) -> SweepRun:
     """The run of one sweep of a study: the finished one, or else it is carried out."""
     for run_id in study.runs:
         run = store.run(run_id)

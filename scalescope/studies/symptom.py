@@ -53,7 +53,9 @@ class Quantity:
         """
         if trial.state is not TrialState.VALID or trial.metrics is None:
             return None
-        value = _value(self._tree, _numbers(self.text, self._tree, trial))
+        numbers = numbers_of(trial.point, trial.metrics)
+        _check_present(self.text, self._tree, numbers)
+        value = _value(self._tree, numbers)
         return value if math.isfinite(value) else None
 
 
@@ -119,7 +121,15 @@ class MetricSymptom:
         """
         if not trial.counts or trial.metrics is None:
             return False
-        numbers = _numbers(self.text, self._tree, trial)
+        return self.holds(numbers_of(trial.point, trial.metrics))
+
+    def holds(self, numbers: Mapping[str, float]) -> bool:
+        """Whether numbers, as `numbers_of` gives them, meet it; what was not measured never does.
+
+        Raises:
+            InvalidField: It names items, and the workload has none.
+        """
+        _check_present(self.text, self._tree, numbers)
         left, right = (_value(side, numbers) for side in (self._tree.left, self._tree.comparators[0]))
         return _COMPARE[type(self._tree.ops[0])](left, right)
 
@@ -256,12 +266,9 @@ def _names(tree: ast.expr) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
-def _numbers(text: str, tree: ast.expr, trial: Trial) -> dict[str, float]:
-    """What the names of an expression stand for at a trial."""
-    numbers = numbers_of(trial.point, _measured(trial))
+def _check_present(text: str, tree: ast.expr, numbers: Mapping[str, float]) -> None:
     if missing := _names(tree) - set(numbers):
         raise InvalidField("metric", text, f"what the workload has; this workload has no {min(missing)!r}")
-    return numbers
 
 
 def _check(node: ast.expr, text: str, form: str) -> None:

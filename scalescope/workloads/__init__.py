@@ -6,9 +6,11 @@ runs.
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
@@ -48,12 +50,25 @@ def load(reference: str) -> Workload:
         return load_function(reference)
     if reference in _KNOWN:
         return _KNOWN[reference]
+    if reference.endswith(".py"):
+        raise InvalidField("workload", reference, f"the file and a function of it: {_suggested(reference)}")
     raise InvalidField(
         "workload",
         reference,
         fields.suggest(reference, _KNOWN),
         next_step=f"`scalescope workloads` lists the built-in ones; a function of your own is {FORMS}",
     )
+
+
+def _suggested(path: str) -> str:
+    """How the functions of a file that take a client are named, without running it."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        tree = ast.Module([], [])
+    defined = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.args.args]
+    found = [each.name for each in defined if each.args.args[0].arg == "client"] or ["FUNCTION"]
+    return " or ".join(f"{path}:{name}" for name in found)
 
 
 def check_installed(workload: Workload) -> None:

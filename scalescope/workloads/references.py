@@ -46,7 +46,8 @@ def load_function(reference: str) -> Workload:
         functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise _bad(reference, f"a function of {place}; {fields.suggest(name, functions)}")
     folder = os.path.dirname(module.__file__ or "") if place.endswith(".py") else ""
-    return replace(describe(reference, function), modules=_imported_modules(module), folder=folder)
+    found = describe(reference, function)
+    return replace(found, modules=_imported_modules(module), folder=folder, code=_code(module))
 
 
 def describe(reference: str, function: Any) -> Workload:
@@ -142,17 +143,57 @@ _PARSING = threading.Lock()
 def _imported_modules(module: ModuleType) -> tuple[str, ...]:
     """What the text of a module imports, wherever it does: `a`, and of `from a import b` also `a.b`."""
     try:
-        with _PARSING:
-            tree = ast.parse(inspect.getsource(module))
+        return tuple(name for name in _imports(inspect.getsource(module)) if not name.startswith("."))
     except (OSError, TypeError, SyntaxError):
         return ()
+
+
+def _imports(text: str) -> dict[str, None]:
+    """What a text imports, in its order; with dots in front where that is relative."""
+    with _PARSING:
+        tree = ast.parse(text)
     names: dict[str, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(dict.fromkeys(alias.name for alias in node.names))
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= dict.fromkeys([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
-    return tuple(names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            names |= dict.fromkeys(filter(None, [base.rstrip(".") and base]))
+            names |= dict.fromkeys(f"{base}{'.' if node.module else ''}{alias.name}" for alias in node.names)
+    return names
+
+
+def _code(module: ModuleType) -> str:
+    """Digest of a module's file and of all that it imports, by however many steps, from the same folder.
+
+    Empty for what is installed: the list of packages says what that is.
+    """
+    path = Path(module.__file__ or "")
+    if not path.is_file() or {"site-packages", "dist-packages"} & set(path.parts):
+        return ""
+    depth = 0 if path.name == "__init__.py" else 1
+    package = [] if module.__name__.startswith("__main__") else module.__name__.split(".")
+    roots = {path.parent, path.parents[max(len(package) - depth, 0)]}  # where its imports begin
+    found: dict[Path, str] = {}
+    waiting = [path]
+    while waiting:
+        each = waiting.pop()
+        if each in found:
+            continue
+        try:
+            text = each.read_text(encoding="utf-8", errors="surrogateescape")
+            names = _imports(text)
+        except (OSError, SyntaxError, ValueError):
+            continue
+        found[each] = text
+        for name in names:
+            dots = len(name) - len(name.lstrip("."))
+            bases = {each.parents[dots - 1]} if 0 < dots <= len(each.parents) else roots
+            words = name.lstrip(".").split(".")
+            places = [base.joinpath(*words[:upto]) for base in bases for upto in range(1, len(words) + 1)]
+            files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+            waiting += [file for file in files if file.is_relative_to(path.parent) and file.is_file()]
+    return digest(sorted((str(file.relative_to(path.parent)), text) for file, text in found.items()))
 
 
 def _import_failed(reference: str, error: BaseException) -> InvalidField:

@@ -16,6 +16,8 @@ COMMANDS = (
     ("bench_report.py",),
     ("bench_knee.py",),
     ("bench_comparison.py",),
+    ("bench_changes.py",),
+    ("bench_history.py",),
     ("bench_compare.py", "--times", "20"),
     ("bench_release.py", "300"),
     ("outside.py", "--prove"),

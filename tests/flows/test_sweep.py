@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import time
 from collections.abc import Sequence
@@ -16,8 +18,11 @@ from prefect.client.schemas.objects import FlowRun, TaskRun
 from prefect.flow_engine import run_flow
 from prefect.states import Pending, State
 from prefect.task_engine import SyncTaskRunEngine
+from support import leaky
 from support.requests import asked
+from typer.testing import CliRunner
 
+from scalescope.cli.main import app
 from scalescope.errors import ClusterError, InvalidField
 from scalescope.run import progress, quiet
 from scalescope.run.drivers import Drivers
@@ -420,3 +425,58 @@ def test_a_result_that_cannot_be_published_is_still_a_result(
     monkeypatch.setattr("scalescope_flows.runner.create_markdown_artifact", broken)
     assert scale_sweep(**SWEEP, store=address).valid == 3
     assert task_runs()[-1].run_count == 1
+
+
+# ------------------------------------------------------------------ with a driver and a cluster
+
+
+LEAKY_ARGUMENTS = {"n_workers": 0, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+
+
+CANARY = "c4nary/of+the \"mine'\\"
+
+
+def test_a_secret_leaves_the_driver_by_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Thrown at every path: error, log, artifact, event, report, spec, records."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(leaky.__file__).parent.parent), prepend=":")
+    monkeypatch.setenv("LEAKY_DSN", CANARY)
+    kept = tmp_path / "kept"
+    store, report = str(kept / "results.db"), str(kept / "report.html")
+    cluster: dict[str, Any] = {
+        "kind": "custom",
+        "cluster_class": "support.leaky:Leaky",
+        "arguments": LEAKY_ARGUMENTS,
+        "secrets": {"connection.dsn": "LEAKY_DSN"},
+        "start_timeout_s": 30,
+    }
+    sweep = {"workload": "support.leaky:run", "params": {"items": 1}, "store": store}
+    with caplog.at_level(logging.INFO):
+        result = scale_sweep(**sweep, cluster=cluster, axes={"fail": [False, True]}, report=report)
+        assert (result.valid, result.failed) == (1, 1)
+        refusing = {**cluster, "arguments": {**LEAKY_ARGUMENTS, "refuse": True}}
+        with pytest.raises(ClusterError) as refused:
+            scale_sweep(**sweep, cluster=refusing, axes={"fail": [False]})
+    texts = {
+        "error": f"{refused.value}\n{refused.value.line}\n{refused.value.__dict__}",
+        "log": caplog.text,
+        "files": "".join(path.read_bytes().decode("utf-8", "replace") for path in kept.rglob("*") if path.is_file()),
+    }
+    with get_client(sync_client=True) as client:
+        for path in ("artifacts", "logs", "flow_runs", "task_runs", "events"):
+            texts[path] = client.request("POST", f"/{path}/filter", json={}).raise_for_status().text
+    with Store.open(store) as opened:
+        run = opened.run(result.run_id)
+        texts["spec"] = json.dumps(run.sweep.to_mapping())
+        texts["trials"] = repr(run.trials)
+        texts["records"] = repr([opened.tables(trial) for trial in run.trials])
+    traced = tmp_path / "trace.json"
+    for command in (["show"], ["show", "--json"], ["trace", "--output", str(traced)]):
+        texts[" ".join(command)] = CliRunner().invoke(app, [*command, "--store", store, result.run_id]).output
+    texts["trace"] = gzip.decompress(traced.read_bytes()).decode()
+    for path, text in texts.items():
+        assert text, path
+        assert "c4nary" not in text, path
+    assert "connect-***" in texts["records"]
+    assert "no answer from ***" in texts["error"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -63,8 +64,10 @@ def test_pytest_finds_it() -> None:
     assert [each.value for each in entry_points(group="pytest11", name="scalescope")] == ["scalescope.pytest_plugin"]
 
 
-def test_what_no_other_process_can_import_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot be run in another process"):
-        assert_scales(lambda client: None)
+def test_what_no_other_process_can_have_is_refused() -> None:
+    lock = threading.Lock()
+    with pytest.raises(UsageError, match="cannot be sent to another process") as refused:
+        assert_scales(lambda client: lock.locked())
+    assert "cannot pickle '_thread.lock' object" in refused.value.cause
     with pytest.raises(UsageError, match="two sizes"):
         assert_scales(test_pytest_finds_it, workers=(4,))

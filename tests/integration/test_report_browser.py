@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 from support.browser import chromium
+from support.nights import made_up
 from support.requests import asked
 
 from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.nightly.site import page_name, write_site
 from scalescope.report.html import write
 from scalescope.run.drivers import Drivers
 from scalescope.run.sweep import analyse, begin
@@ -332,3 +334,34 @@ def test_without_scripts_everything_is_still_said(browser: Browser, story: Path)
     assert "The charts need JavaScript" in text
     assert "300 workers asked for, 3 used" in text
     assert "From about 3 threads on" in text
+
+
+def test_the_history_of_a_suite(browser: Browser, tmp_path: Path) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select
+
+    history = made_up(text=HOSTILE)
+    write_site(tmp_path, history)
+    for name, charts in (("index.html", []), (page_name(history.series[0]), ["chart-nights"]), ("compare.html", [])):
+        browser.requests()
+        browser.complaints()
+        path = tmp_path / name
+        if charts:
+            assert browser.open(path, width=420) == charts
+        else:
+            browser.resize(420, 900)
+            browser.driver.get(path.as_uri())
+        assert browser.complaints() == []
+        assert [asked for asked in browser.requests() if not asked.startswith("data:")] == [path.as_uri()]
+        assert browser.script("return window.stolen ?? null") is None
+        assert browser.script("return document.documentElement.scrollWidth") <= 420
+    first = "return document.querySelector('#compared tr').innerText"
+    Select(browser.driver.find_element(By.ID, "a")).select_by_index(19)
+    Select(browser.driver.find_element(By.ID, "b")).select_by_index(20)
+    slower = browser.script(first)
+    assert f"{HOSTILE}workload-0" in slower
+    assert 15 < float(slower.split("+")[-1].split()[0]) < 25
+    Select(browser.driver.find_element(By.ID, "b")).select_by_index(19)
+    assert "+0.0" in browser.script(first)
+    browser.driver.find_element(By.LINK_TEXT, f"{HOSTILE}suite").click()
+    assert browser.script("return location.pathname").endswith("/index.html")

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import FlowRun
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import RelatedResource, Resource
@@ -97,10 +98,10 @@ def killed(site: Site, client: SyncPrefectClient) -> UUID:
 
 def test_schedules_have_runs_ahead(site: Site, client: SyncPrefectClient) -> None:
     wait_for(lambda: not scheduling.overdue(), "the scheduler creates no runs")
-    night = runs_of(client, "scale-sweep/nightly-local")[0].expected_start_time
+    night = runs_of(client, "nightly/nightly-local")[0].expected_start_time
     assert night is not None
     assert night.astimezone(ZoneInfo("Europe/Berlin")).hour == 4
-    for name in ("scale-sweep/nightly-slurm", "reap/reap-slurm", "reap/reap-local"):
+    for name in ("nightly/nightly-slurm", "reap/reap-slurm", "reap/reap-local"):
         assert all(run.auto_scheduled for run in runs_of(client, name))
 
 
@@ -144,10 +145,13 @@ def test_schedules_fire_while_a_retried_run_lives_longer_than_the_limit(
     site: Site, client: SyncPrefectClient, killed: UUID
 ) -> None:
     site.give(f"prefect flow-run retry {killed}")
-    site.give('prefect deployment schedule create scale-sweep/nightly-local --cron "* * * * *" --replace -y')
+    night = client.read_deployment_by_name("nightly/nightly-local")
+    quick = {**night.parameters, "workloads": ["futures-map"], "clusters": ["simulated"], "environment": ""}
+    client.update_deployment(night.id, DeploymentUpdate(parameters=quick))
+    site.give('prefect deployment schedule create nightly/nightly-local --cron "* * * * *" --replace -y')
     soon = (datetime.now(UTC) + timedelta(seconds=20)).isoformat()
     site.give(f"prefect deployment schedule create reap/reap-local --interval 3600 --anchor-date {soon} --replace -y")
-    for deployment in ("scale-sweep/nightly-local", "reap/reap-local"):
+    for deployment in ("nightly/nightly-local", "reap/reap-local"):
         run = wait_for(lambda name=deployment: complete(client, name, "SCHEDULE"), f"{deployment} did not run")
         assert run.auto_scheduled
 

@@ -15,7 +15,7 @@ from support.site import POOL, ROOT, Site, wait_for
 from scalescope.model.trial import TrialState
 
 pytestmark = pytest.mark.timeout(200)
-DEPLOYMENTS = ("scale-sweep", "nightly-local")
+DEPLOYMENTS = ("scale-sweep", "beam-partitions")
 SECRET = "ann:open-sesame"
 
 
@@ -63,7 +63,8 @@ def test_five_runs_at_once_on_postgresql_are_all_kept(site: Site, client: SyncPr
     asked = [40, 41, 42, 43, 44]
     started = [
         client.create_flow_run_from_deployment(
-            ids[items % 2], parameters={"axes": {"workers": [10, 20, 40]}, "params": {"items": items}}
+            ids[items % 2],
+            parameters={"workload": "futures-map", "axes": {"workers": [10, 20, 40]}, "params": {"items": items}},
         ).id
         for items in asked
     ]

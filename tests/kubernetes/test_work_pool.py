@@ -63,7 +63,7 @@ def runs(pool: Pool, client: SyncPrefectClient, start: Any) -> dict[str, UUID]:
         "broken": start({"command": "false"}),
         "deleted": start({"node_selector": {"pool": "none"}}),
     }
-    pool.site.give(f"prefect deployment schedule create scale-sweep/nightly-kubernetes {own}")
+    pool.site.give(f"prefect deployment schedule create nightly/nightly-kubernetes {own}")
     return found
 
 
@@ -96,22 +96,22 @@ def test_a_night_in_a_pod_leaves_verdict_report_and_trials_and_nothing_else(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:
     def over() -> FlowRun | None:
-        found = site.runs_of(client, "scale-sweep/nightly-kubernetes")
+        found = site.runs_of(client, "nightly/nightly-kubernetes")
         done = [run for run in found if run.auto_scheduled and run.state and run.state.is_final()]
         return next((run for run in done if run.state_name != "Cancelled"), None)  # as a next one beside it would be
 
     run = wait_for(over, "the schedule does not fire, or the night does not end")
     assert run.state.is_completed(), run.state
     with Store.open(pool.results) as store:
-        [kept] = [store.run(each.id) for each in store.runs() if each.planned == 4]
-    assert [trial.state for trial in kept.trials] == [TrialState.VALID] * 4
-    assert kept.verdict is not None
-    assert kept.verdict.line == run.state.message
+        night = store.studies.get("nightly")
+        [kept] = [store.run(each) for each in night.runs]
+    assert [trial.state for trial in kept.trials] == [TrialState.VALID] * 8  # four sizes, each with a warm-up
+    assert night.line == run.state.message == "No regression. 4 series measured."
     facts = [trial.facts["cluster"] for trial in kept.trials]
     assert {pod["node"] for each in facts for pod in each["pods"]} == {"gpu"}
     [pod] = json.loads(pool.kubectl("get", "pods", f"-lprefect.io/flow-run-id={run.id}", "--output=json"))["items"]
     assert pod["spec"]["nodeName"] == "cpu"
-    [report] = pool.files.glob(f"scalescope/records/{kept.id}/report.html")
+    [report] = pool.files.glob(f"scalescope/records/{night.id}/report.html")
     assert "futures-map" in report.read_text()
     assert list(pool.files.glob(f"scalescope/records/{kept.id}/*/tasks.parquet"))
     wait_for(lambda: facts[0]["label"] not in pool.left(), "not all of the cluster is gone")

@@ -158,7 +158,7 @@ ROWS = (
     ),
     Row(
         "node died",
-        ("NODE_FAIL", "n13 is down"),
+        ("NODE_FAIL", "its node was lost: n13 is"),
         {"directives_add": ("--nodelist=n13",)},
         change=SLEEPS,
         act=lambda slurm, job: slurm.stop_node("n13"),

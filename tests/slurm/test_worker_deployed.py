@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(200)
 wait_for = partial(site.wait_for, seconds=90.0)
 ROOT = Path(__file__).parents[2]
 POOL = "scalescope-slurm"
-DEPLOYMENTS = ("scale-sweep/scale-sweep-slurm", "scale-sweep/nightly-slurm", "reap/reap-slurm")
+DEPLOYMENTS = ("scale-sweep/scale-sweep-slurm", "nightly/nightly-slurm", "reap/reap-slurm")
 FLOWS = """\
 import os, time
 from pathlib import Path
@@ -194,12 +194,11 @@ def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
         assert deployment.pull_steps == []
         job = SlurmJobConfiguration(**(deployment.job_variables or {}))
         assert (job.partition, job.account, job.qos) == ("paid", "research", None)
-    sweep = found["scale-sweep/nightly-slurm"]
-    assert sweep.parameters["cluster"]["kind"] == "slurm"
-    cluster = cluster_spec(sweep.parameters["cluster"])
+    night = found["nightly/nightly-slurm"]
+    [cluster] = map(cluster_spec, night.parameters["clusters"])
     assert (cluster.kind, cluster.account) == ("slurm", "research")  # type: ignore[attr-defined]
-    assert (sweep.job_variables or {})["time_limit"] == "12:00:00"
-    assert [schedule.slug for schedule in sweep.schedules] == ["nightly"]
+    assert (night.job_variables or {})["time_limit"] == "12:00:00"
+    assert [schedule.slug for schedule in night.schedules] == ["nightly"]
 
 
 def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, deployed: str) -> None:

@@ -394,7 +394,7 @@ GPU_NODE = (
     ),
     Row(
         "worker gives way to a pod of higher priority",
-        ("PreemptionByScheduler", "cluster.priority_class"),
+        ("Preempt", "cluster.priority_class"),
         GPU,
         act=_preempt,
         restore=lambda place: place.kubectl("delete", "pod", "important", "--wait=false"),

@@ -114,14 +114,16 @@ def deployments(folder: Path, image: str) -> str:
     found = yaml.safe_load(text.replace("schedule_after: 360", "schedule_after: 0"))
     for each in found["deployments"]:
         each["work_pool"]["job_variables"] |= {"cpu_request": "50m", "memory_request": "300Mi"}
-        if "parameters" in each:
+        if "cluster" in each.get("parameters", {}):
             each["parameters"]["cluster"] |= SMALL
             each["parameters"]["params"] = QUICK
     night = next(each for each in found["deployments"] if each["name"].startswith("nightly"))
+    quick = {name: [value] for name, value in QUICK.items()}
     night["parameters"] |= {
-        "axes": {"workers": [1, 2], "threads_per_worker": [1, 2], "items": [4]},
-        "repeats": 1,
-        "warmups": 0,
+        "workloads": ["futures-map"],
+        "clusters": [each | SMALL for each in night["parameters"]["clusters"]],
+        "axes": {"workers": [1, 2], "threads_per_worker": [1, 2], "items": [4], **quick},
+        "rounds": 1,
     }
     (folder / "kubernetes.yaml").write_text(yaml.safe_dump(found))
     return str(folder / "kubernetes.yaml")

@@ -154,6 +154,36 @@ def test_a_broken_lease_is_told_and_hides_no_other(ledger: Path) -> None:
     assert (ledger / f"{broken}.json").exists()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"label": "scalescope-000000000000"},
+        {"backend": None},
+        {"owner_job": 4711},
+        {"created_at": "yesterday"},
+        {"limit_at": 1e300},
+        {"limit_at": float("nan")},
+        {"details": ["log"]},
+        {"owner": None},
+        {"owner": {"host": "", "pid": 1, "process_started": 1.0}},
+        {"owner": {"host": "here", "pid": "1", "process_started": 1.0}},
+        {"owner": {"host": "here", "pid": 1, "process_started": None}},
+        {"owner": {"host": ["here"], "pid": 1, "process_started": 1.0}},
+        {"further": 1},
+        None,
+        [],
+    ],
+)
+def test_a_lease_of_a_wrong_shape_is_named_and_skipped(ledger: Path, changes: object) -> None:
+    whole, other = leases.intend("slurm", leases.new_label()), leases.intend("local", leases.new_label())
+    path = ledger / f"{other.label}.json"
+    told = {**json.loads(path.read_text()), **changes} if isinstance(changes, dict) else changes
+    path.write_text(json.dumps(told))
+    fates = {result.label: result.fate for result in reaping.reap()}
+    assert fates == {whole.label: Fate.OWNED, other.label: Fate.FAILED}
+    assert path.exists()
+
+
 # ------------------------------------------------------------------ who is dead
 
 

@@ -8,37 +8,81 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from scalescope import owner as owners
 from scalescope.owner import Owner
 
 
 def test_this_process_is_here_and_alive() -> None:
     owner = Owner.current()
     assert (owner.pid, owner.is_here, owner.is_alive()) == (os.getpid(), True, True)
-    assert owner == Owner.current()
+    assert owner == Owner.current() == Owner.of(os.getpid())
 
 
 def test_a_later_process_of_the_same_number_is_another() -> None:
     assert not replace(Owner.current(), process_started=1.0).is_alive()
 
 
+def test_a_step_of_the_clock_kills_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, started = Owner.current(), psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: started(self) + 3600)
+    assert owner.is_alive()
+    assert Owner.current() == owner
+
+
 def test_another_host_or_container_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner.current()
-    assert not replace(owner, host="elsewhere").is_here
+    for number in range(3):  # name, name space, machine
+        words = owner.host.split()
+        words[number] = "other"
+        assert not replace(owner, host=" ".join(words)).is_here
     monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]")
     assert not owner.is_here
 
 
-def test_without_name_spaces_the_host_name_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_another_boot_it_is_dead() -> None:
+    owner = Owner.current()
+    before = replace(owner, host=" ".join([*owner.host.split()[:3], "another-boot"]))
+    assert (before.is_here, before.is_alive()) == (True, False)
+
+
+def test_an_owner_of_an_earlier_version_is_not_judged() -> None:
+    owner = Owner.current()
+    assert not replace(owner, host=" ".join(owner.host.split()[:2])).is_here
+
+
+def test_a_machine_without_an_id_is_known_by_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owners, "_machine", lambda: "-")
+    assert Owner.current().is_here
+    assert Owner.current().is_alive()
+
+
+def test_without_proc_the_host_name_and_the_clock_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(path: str) -> str:
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "readlink", missing)
-    assert Owner.current().is_here
+    owner = Owner.current()
+    assert (owner.is_here, owner.is_alive()) == (True, True)
+    assert not replace(owner, process_started=owner.process_started - 60).is_alive()
+
+
+def test_a_process_that_is_hidden_from_this_user_may_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(pid: int) -> tuple[str, float]:
+        raise FileNotFoundError(pid)
+
+    def forbidden(pid: int, number: int) -> None:
+        raise PermissionError(pid)
+
+    owner = Owner.current()
+    monkeypatch.setattr(owners, "_start", hidden)
+    assert not owner.is_alive()
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert owner.is_alive()
 
 
 def test_a_killed_process_is_dead_even_before_its_parent_has_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    owner = Owner(Owner.current().host, process.pid, psutil.Process(process.pid).create_time())
+    owner = Owner.of(process.pid)
     assert owner.is_alive()
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
@@ -48,3 +92,5 @@ def test_a_killed_process_is_dead_even_before_its_parent_has_noticed() -> None:
     assert not owner.is_alive()
     assert process.stdin
     process.stdin.close()
+    with pytest.raises(ProcessLookupError):
+        Owner.of(process.pid)

@@ -46,3 +46,9 @@ def demo(
         with open_store(address) as store:
             html.write(report, shown, store.tables)
         say(f"\nThe first sweep as a report: {report}", "dim")
+    say(
+        f"\nKept in {folder}. Look on with:\n  scalescope show {shown.id} --store {address}\n"
+        f"  scalescope report {shown.id} --store {address}\n"
+        "and with a function of your own:\n  scalescope sweep -w my_job.py:run -a workers=1,4,16",
+        "dim",
+    )

@@ -43,7 +43,7 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     rows = [
         (
             _age(cached.last_used) + (", in use" if cached.in_use else ""),
-            _bytes(cached.size),
+            megabytes(cached.size),
             cached.python_version,
             str(cached.packages),
             cached.text,
@@ -53,7 +53,8 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     print_table(("last used", "size", "python", "packages", "environment"), rows)
     total = sum(cached.size for cached in found)
     say(
-        f"\n{len(found)} environments, {_bytes(total)} (files shared with uv's own cache counted), in {_where()}", "dim"
+        f"\n{len(found)} environments, {megabytes(total)} (files shared with uv's own cache counted), in {_where()}",
+        "dim",
     )
 
 
@@ -110,7 +111,7 @@ def _print_pruned(done: Pruned) -> None:
         print(f"removed  {text or '(what a killed build left)'}")
     for text in done.in_use:
         print(f"in use   {text}")
-    say(f"{len(done.removed)} removed, {_bytes(done.freed)} freed in {_where()}", "dim")
+    say(f"{len(done.removed)} removed, {megabytes(done.freed)} freed in {_where()}", "dim")
 
 
 def _cached(cached: Cached) -> dict[str, Any]:
@@ -139,5 +140,6 @@ def _age(when: float) -> str:
     return "just now"
 
 
-def _bytes(count: int) -> str:
+def megabytes(count: int) -> str:
+    """Bytes as people say them."""
     return f"{count / 1e6:,.0f} MB"

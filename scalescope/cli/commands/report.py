@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scalescope.cli.carrying import open_store
+from scalescope.cli.carrying import read_store
 from scalescope.cli.options import Asked, RunOrStudy, options
 from scalescope.errors import UsageError
 from scalescope.run.parameters import Storage
@@ -34,7 +34,7 @@ def report(
             f"--trial looks into a trial of a run, and {run} is a study",
             next_step="Give one of its runs, or no --trial.",
         )
-    with open_store(asked.given.get("store", "")) as opened:
+    with read_store(asked.given.get("store", "")) as opened:
         if is_study(run):
             study = opened.studies.get(run)
             write_study(output, study, [opened.run(each) for each in study.runs])

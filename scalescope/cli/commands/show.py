@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,17 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from scalescope.cli.carrying import open_store
-from scalescope.cli.options import Asked, Json, RunOrStudy, options
+from scalescope.cli.carrying import read_store
+from scalescope.cli.options import Asked, Json, Require, RunOrStudy, options
 from scalescope.cli.output import print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Severity, Verdict
 from scalescope.model.study import Study
+from scalescope.model.trial import Trial, TrialState
 from scalescope.run.parameters import Storage
 
 if TYPE_CHECKING:
     from scalescope.report.links import Link
     from scalescope.store.store import Store, SweepRun
+    from scalescope.studies.requirement import Requirement
 
 LINE = 90
 """Characters of an answer in a list."""
@@ -37,12 +40,17 @@ def show(
     compare: Annotated[
         str, typer.Option(metavar="RUN", help="Show this other run beside it.", show_default=False)
     ] = "",
+    require: Require = None,
     as_json: Json = False,
 ) -> None:
     """Show what a sweep or a study found."""
     from scalescope.store.studies import is_study
+    from scalescope.studies.requirement import requirement
 
-    with open_store(asked.given.get("store", "")) as opened:
+    required = [requirement(text) for text in require or ()]
+    if required and (list_runs or compare or is_study(run)):
+        raise UsageError("--require judges one run", next_step="give the id of a run, or none for the latest")
+    with read_store(asked.given.get("store", "")) as opened:
         if list_runs:
             _list(opened, all_runs=all_runs, as_json=as_json)
         elif compare:
@@ -52,26 +60,45 @@ def show(
             show_study(study, [opened.run(each) for each in study.runs], as_json=as_json)
         else:
             found = opened.run(run)
-            raise typer.Exit(show_run(found, opened.studies.following(found.id), as_json=as_json))
+            raise typer.Exit(show_run(found, required, opened.studies.following(found.id), as_json=as_json))
 
 
-def show_run(run: SweepRun, followed_by: tuple[str, ...] = (), *, as_json: bool) -> int:
-    """Show a run; returns the exit status that it deserves."""
+def show_run(
+    run: SweepRun, required: Sequence[Requirement] = (), followed_by: tuple[str, ...] = (), *, as_json: bool
+) -> int:
+    """Show a run and what became of requirements; returns the exit status that it deserves."""
     from scalescope.diagnosis.verdict import diagnose
     from scalescope.report import links
+    from scalescope.store.store import ENDED
+    from scalescope.studies import requirement
 
     verdict = run.verdict or diagnose(run.sweep, run.trials)
+    answers = requirement.judge(required, run.trials)
     if as_json:
         from scalescope.report.export import to_json
 
         linked = {"study": run.study, "followed_by": list(followed_by)}
-        print_json({**_identity(run), **linked, **to_json(run.sweep, run.trials, verdict)})
+        judged = {"requirements": [asdict(answer) for answer in answers]} if answers else {}
+        print_json({**_identity(run), **linked, **judged, **to_json(run.sweep, run.trials, verdict)})
     else:
         from scalescope.report.terminal import print_run
 
+        if reason := run.facts.get(ENDED):
+            stdout().print(Text(f"This run ended before its time: {reason}\n", style="red"))
         print_run(stdout(), run)
+        for answer in answers:
+            style = "bold green" if answer.status is ExitStatus.OK else "bold red"
+            stdout().print(Text(f"\n{answer.line}", style=style))
         _print_links(links.of_run(run, followed_by))
         say(f"\nRun {run.id} in {run.where}", "dim")
+    return requirement.status(answers) if answers else status_of(run.trials, verdict)
+
+
+def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
+    """The exit status that a run deserves by itself; where no trial is a data point, it says whose fault that is."""
+    states = {trial.state for trial in trials if not trial.warmup}
+    if states and TrialState.VALID not in states:
+        return ExitStatus.FAILED if TrialState.FAILED in states else ExitStatus.INFRASTRUCTURE
     return ExitStatus.FINDING if verdict.severity is Severity.HIGH else ExitStatus.OK
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
 
-from scalescope.cli.carrying import open_store
+from scalescope.cli.carrying import read_store
 from scalescope.cli.options import Asked, Json, options
 from scalescope.cli.output import print_json, say
 from scalescope.run.parameters import Storage
@@ -33,7 +34,7 @@ def trace(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to (default: TRIAL.json.gz in this folder).",
+            help="Where to (default: trace-RUN-POINT-REPEAT.json.gz in this folder).",
             show_default=False,
         ),
     ] = "",
@@ -43,10 +44,11 @@ def trace(
     from scalescope.analysis.summary import label
     from scalescope.report import trace as traces
 
-    with open_store(asked.given.get("store", "")) as opened:
+    with read_store(asked.given.get("store", "")) as opened:
         found = opened.run(run)
         chosen = traces.choose(found.trials, found.verdict, point=point, trial=trial)
-        path = output or f"{chosen.key}.json.gz"
+        name = re.sub(r"\W+", "-", f"{found.id} {label(chosen.point)} {chosen.repeat + 1}")
+        path = output or f"trace-{name}.json.gz"
         title = f"{found.sweep.workload}, {label(chosen.point)}, run {found.id}, trial {chosen.key}"
         count = traces.write(opened.tables(chosen, "tasks", "workers"), path, title=title)
     if as_json:

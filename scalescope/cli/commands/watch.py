@@ -70,7 +70,7 @@ def watch(
             with ExitStack() as recording, watching.shown(asker.address) as show:
                 if record:
                     client = recording.enter_context(SchedulerCluster(spec).connect())
-                    found = recording.enter_context(observed(client, f"watched {asker.address}", None))
+                    found = recording.enter_context(observed(client, f"watched {asker.address}"))
                 seen.follow(seconds, show)
         finally:
             if not as_json:

@@ -37,7 +37,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             ClusterError: It raised.
         """
         made = _import(self.spec.cluster_class)
-        arguments = {**self.spec.arguments, **self._secrets()}
+        arguments = self.spec.arguments_with(self._secrets())
         try:
             self._made = made(**arguments)
             self._observer = self._client()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
@@ -11,9 +12,22 @@ from typing import Annotated, Any, ClassVar
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import START_TIMEOUT, ClusterSpec, Text, json_mapping
 from scalescope.model.parameters import Parameter
+from scalescope.redaction import NAMES, hide, know
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*").fullmatch
-_SECRET = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IGNORECASE)
+_SECRET = re.compile(
+    r"://[^\s/:@]*:[^\s/@]+@"  # an address with a password
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
+    r"|\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AIza)[\w-]{16,}"  # GitHub, GitLab, Slack, OpenAI, Google
+    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\."  # a JSON web token
+    r"|\bBearer +\S"
+    rf"|({NAMES.pattern})\w*[\"']?\s*[=:]\s*\S",  # KEY=value, --key=value, JSON
+    re.IGNORECASE,
+)
+"""Matches a text that holds what nobody may read; the formats are those that their makers document."""
+
+NOT_SHOWN = "(not shown)"
 
 
 @dataclass(frozen=True)
@@ -33,29 +47,71 @@ class CustomSpec(ClusterSpec):
     secrets: Annotated[
         Mapping[str, str],
         Parameter(
-            "Further arguments that nobody may read, by the environment variable that holds each; a block holds their "
-            "values instead, encrypted."
+            "Further arguments that nobody may read, by the environment variable that holds each; one within another "
+            "has dots in its name, as `options.key`. A block holds their values instead, encrypted."
         ),
     ] = field(default_factory=dict)
     start_timeout_s: Annotated[float, START_TIMEOUT] = 600.0
 
     def __post_init__(self) -> None:
         for name in ("arguments", "secrets"):
-            object.__setattr__(self, name, json_mapping(f"cluster.{name}", getattr(self, name)))
+            try:
+                object.__setattr__(self, name, json_mapping(f"cluster.{name}", getattr(self, name)))
+            except InvalidField as error:
+                raise InvalidField(f"cluster.{name}", NOT_SHOWN, error.allowed) from None
         super().__post_init__()
-        for name in self.arguments:
-            if _SECRET.search(name):
-                raise InvalidField(
-                    f"cluster.arguments.{name}",
-                    "(not shown)",
-                    "nothing that looks like a secret: arguments are kept with the results",
-                    next_step=f"put it into an environment variable, and the name of that into cluster.secrets.{name}",
-                )
         for name, variable in self.secrets.items():
             if not isinstance(variable, str) or not re.fullmatch(r"[A-Za-z_]\w*", variable):
-                raise InvalidField(f"cluster.secrets.{name}", variable, "the name of an environment variable")
-            if name in self.arguments:
-                raise InvalidField(f"cluster.secrets.{name}", variable, "an argument that is not in cluster.arguments")
+                raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "the name of an environment variable")
+        know(*self.secrets.values())
+        for path in _secret(self.arguments):
+            name = ".".join(path)
+            raise InvalidField(
+                f"cluster.arguments.{name}",
+                NOT_SHOWN,
+                "nothing that looks like a secret: arguments are kept with the results",
+                next_step=f"put it into an environment variable, and the name of that into cluster.secrets.{name}",
+            )
+        self.arguments_with(self.secrets)
+
+    def arguments_with(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """All arguments, with the values of the secrets by name.
+
+        Raises:
+            InvalidField: There is an argument already where a secret belongs.
+        """
+        arguments = copy.deepcopy(dict(self.arguments))
+        for name, value in values.items():
+            place, last = _place(arguments, name)
+            place[last] = value
+        return arguments
+
+
+def _secret(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where something looks like a secret, by its name or by itself."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if NAMES.search(name) and item is not None and not isinstance(item, bool):
+                yield (*path, name)
+            yield from _secret(item, (*path, name))
+        if NAMES.search(str(value.get("name", ""))) and "value" in value:  # as pods have their environment
+            yield (*path, "value")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _secret(item, (*path, str(number)))
+    elif isinstance(value, str) and (_SECRET.search(value) or hide(value) != value):
+        yield path
+
+
+def _place(arguments: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """The mapping in which an argument of this dotted name belongs, made where it is not there, and its last name."""
+    *above, last = name.split(".")
+    place: Any = arguments
+    for each in above:
+        place = place.setdefault(each, {}) if isinstance(place, dict) else None
+    if not isinstance(place, dict) or last in place:
+        raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "an argument that is not in cluster.arguments")
+    return place, last
 
 
 SPECS = (CustomSpec,)

@@ -214,6 +214,14 @@ class JobQueueSpec(ClusterSpec):
             raise InvalidField("cluster.walltime", self.walltime, f"a time as {self.clock_words}, more than 0")
         return seconds
 
+    def cores_per_worker(self, threads: int) -> float:
+        """The worker's share of those of its job."""
+        return self.cores / self.job_workers if self.cores else threads
+
+    def held_worker_s(self, workers: int) -> float:
+        """None where all are in one job."""
+        return super().held_worker_s(workers) if workers > self.job_workers else 0.0
+
     @property
     def arrival_limit_s(self) -> float:
         """Seconds in the queue and seconds to start."""

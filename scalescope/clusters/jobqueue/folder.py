@@ -26,6 +26,18 @@ def default_parent() -> Path:
     return leases.state_folder() / "jobs"
 
 
+def old_logs(parent: Path, older_than_s: float) -> list[Path]:
+    """Folders with logs of clusters that failed so many seconds ago; none of a cluster that may still be there."""
+    found, oldest = [], time.time() - older_than_s
+    for path in parent.glob(f"{leases.PREFIX}*"):
+        try:
+            if leases.is_label(path.name) and os.listdir(path) == ["logs"] and path.stat().st_mtime < oldest:
+                found.append(path)
+        except OSError as error:  # somebody removes it, or may not be asked
+            _logger.info("old logs in %s: %s", path, error)
+    return found
+
+
 class ClusterFolder:
     """A folder of one cluster.
 
@@ -45,7 +57,8 @@ class ClusterFolder:
             ClusterError: It cannot be made, or there can be no credentials.
         """
         try:
-            self._prune()
+            for path in old_logs(self.path.parent, LOGS_KEPT_S):
+                shutil.rmtree(path, ignore_errors=True)  # somebody else may remove it as well
             self.path.mkdir(parents=True, mode=0o700)
             self.logs.mkdir()
             importable = self.path / "importable"  # with nothing in it but this package
@@ -73,16 +86,6 @@ class ClusterFolder:
                 shutil.rmtree(self.path)
         except OSError as error:
             _logger.warning("the folder %s could not be removed: %s", self.path, error)
-
-    def _prune(self) -> None:
-        """Remove logs of clusters that failed long ago; of one that may still be there, nothing."""
-        oldest = time.time() - LOGS_KEPT_S
-        for path in self.path.parent.glob(f"{leases.PREFIX}*"):
-            try:
-                if leases.is_label(path.name) and os.listdir(path) == ["logs"] and path.stat().st_mtime < oldest:
-                    shutil.rmtree(path)
-            except OSError as error:  # somebody else removes it as well, or may not be asked
-                _logger.info("old logs in %s: %s", path, error)
 
     def _credentials(self) -> Security:
         made = Security.temporary()

@@ -213,8 +213,14 @@ _NOT_HELPFUL = re.compile(
 _BY_ITSELF = {"Error", "Completed"}
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _UNREADY = "Unready"
+DELETED = "Deleted"
+"""Our word for a pod that is gone, or going, and does not say why."""
+
 _OUTSIDE = re.compile(r"^(Delet|Evict|Preempt|Terminat|Shutdown|Node|OutOf|UnexpectedAdmission|TopologyAffinity)")
 """What came over a container from outside, so that its log says nothing of it."""
+
+_TAKES = {"Preempted", "Evicted", "TaintManagerEviction"}
+"""Events of what takes a pod away."""
 
 _SCALING = re.compile(r"^(TriggeredScaleUp|NotTriggerScaleUp|FailedScaleUp|Nominated|FailedScheduling)$")
 """Events of autoscalers; Karpenter too says FailedScheduling."""
@@ -445,7 +451,7 @@ _MEANINGS: tuple[tuple[str, Hope, str, str], ...] = (
         "run again, or keep off spot nodes with `cluster.{}node_selector`",
     ),
     (
-        r"^DeletionByTaintManager",
+        r"^(DeletionByTaintManager|TaintManagerEviction)",
         Hope.HARDLY,
         "its node got a taint that the pod does not tolerate: it is reclaimed as a spot node, or does not answer",
         "`kubectl describe node NODE` shows it; run again, or keep off spot nodes with `cluster.{}node_selector`",
@@ -593,12 +599,12 @@ def trouble_of_ended(pod: Raw | None, name: str, count: int) -> Trouble | None:
         count: How often its containers had been started again while it ran.
     """
     if pod is None:
-        return _trouble("Deleted", "the pod is not there any more", name, "")
+        return _trouble(DELETED, "the pod is not there any more", name, "")
     node = pod.get("spec", {}).get("nodeName", "")
     if "deletionTimestamp" in pod["metadata"]:
         disrupted = [each for each in pod["status"].get("conditions", ()) if each["type"] == "DisruptionTarget"]
         reason, words = (disrupted[0].get("reason", ""), disrupted[0].get("message", "")) if disrupted else ("", "")
-        return _trouble(reason or "Deleted", words or "the pod is being deleted", name, node)
+        return _trouble(reason or DELETED, words or "the pod is being deleted", name, node)
     trouble = trouble_of_pod(pod)
     if trouble is not None and trouble.reason != _UNREADY:  # a scheduler that has much to do
         return trouble
@@ -616,6 +622,19 @@ def trouble_of_deployment(deployment: Raw) -> Trouble | None:
         if each["type"] == "ReplicaFailure" and each["status"] == "True":
             return _trouble(each.get("reason", ""), each.get("message", ""), deployment["metadata"]["name"], "")
     return None
+
+
+def of_deleted(trouble: Trouble, events: Sequence[Raw]) -> Trouble:
+    """The trouble of a pod that is gone, with what events say took it.
+
+    Args:
+        trouble: Of a pod that was not looked at while it was being deleted.
+        events: Of this pod, the oldest first.
+    """
+    told = [each for each in events if each["reason"] in _TAKES]
+    if not told:
+        return trouble
+    return _trouble(told[-1]["reason"], told[-1].get("message", ""), trouble.what, trouble.node)
 
 
 def explained(trouble: Trouble, events: Sequence[Raw]) -> Trouble:

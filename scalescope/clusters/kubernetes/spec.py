@@ -219,6 +219,11 @@ class KubernetesSpec(ClusterSpec):
         return self.packages if self.tls else self.packages[:1]
 
     @property
+    def node_labels(self) -> Mapping[str, str]:
+        """Those of the nodes of the main group."""
+        return dict(label.split("=", 1) for label in self.node_selector if "=" in label)
+
+    @property
     def arrival_limit_s(self) -> float:
         """Seconds for room, for new nodes and to start."""
         return self.queue_timeout_s + self.autoscale_timeout_s + self.start_timeout_s

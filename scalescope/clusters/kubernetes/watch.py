@@ -160,6 +160,8 @@ class Watch:
             limit: Name of the field that says how long is waited.
             kind: Of the error.
         """
+        if trouble.reason == reasons.DELETED and self._may("list", "events"):
+            trouble = reasons.of_deleted(trouble, self._api.events_of(trouble.what))
         log = "" if trouble.from_outside else self.log(trouble)
         cause, step = reasons.meaning(trouble, log)
         others = f" and {self._alike(trouble) - 1} more" if self._alike(trouble) > 1 else ""

@@ -1,4 +1,4 @@
-"""Ends the processes of a dead driver on this host, whatever its kind of cluster.
+"""Ends the processes of a dead driver on this host, whatever its kind of cluster, and removes what it wrote.
 
 Processes are ours only if they carry the label of the lease in their environment and are this user's.
 """
@@ -6,13 +6,16 @@ Processes are ours only if they carry the label of the lease in their environmen
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
 from scalescope.clusters import reaping
 from scalescope.errors import ClusterError
-from scalescope.leases import MARK, Lease
+from scalescope.leases import MARK, PREFIX, Lease
 from scalescope.slurm.jobs import Run
 
 TERM_S = 25.0
@@ -41,7 +44,20 @@ def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Re
                 cause="they may hang in the kernel, on a file system that does not answer",
                 next_step="`scalescope reap` again in a few minutes",
             )
+        _remove_folder(Path(str(lease.details.get("log", ""))).parent)
     return reaping.removed(lease, dry_run, numbers, words)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove what a driver wrote, where that is a temporary folder of its own: its log and raw records."""
+    try:
+        found = os.lstat(folder)
+        if folder.name.startswith(PREFIX) and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+            shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ClusterError("a temporary folder could not be removed", where=str(folder), cause=str(error)) from error
 
 
 def marked(label: str) -> list[psutil.Process]:

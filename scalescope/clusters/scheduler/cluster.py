@@ -14,6 +14,9 @@ from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.clusters.waiting import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
 
+ANSWER_S = 10.0
+"""Seconds in which a scheduler that is there answers."""
+
 
 class SchedulerCluster(ObservedCluster[SchedulerSpec]):
     """Attached to, never changed, never closed: somebody else started it."""
@@ -80,7 +83,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
             if place and not os.path.exists(place["scheduler_file"]):  # a client waits for it forever
                 raise FileNotFoundError(f"there is no file {place['scheduler_file']}")
             if spec.address:
-                asyncio.run(_answers(spec.address, security or Security(), spec.start_timeout_s))
+                asyncio.run(_answers(spec.address, security or Security(), min(spec.start_timeout_s, ANSWER_S)))
             return distributed.Client(
                 spec.address or None, **place, security=security, timeout=spec.start_timeout_s, set_as_default=False
             )

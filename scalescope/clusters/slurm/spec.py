@@ -34,10 +34,7 @@ class SlurmSpec(JobQueueSpec):
         re.compile(r"(?P<days>\d+)-(?P<hours>[01]?\d|2[0-3])(:(?P<minutes>[0-5]?\d)(:(?P<seconds>[0-5]\d))?)?"),
     )
     clock_words: ClassVar[str] = "MINUTES, MINUTES:SECONDS, HH:MM:SS, DAYS-HH or DAYS-HH:MM:SS"
-
-    hold_s: ClassVar[float] = 600.0
-    """Seconds for which workers that have come wait for jobs that still queue; then, or at once where Slurm expects
-    these later, all jobs are given back and queue again."""
+    hold_s: ClassVar[float] = 600.0  # then, or at once where Slurm expects the others later, all jobs queue again
 
     partition: Annotated[
         str,

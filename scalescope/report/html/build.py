@@ -108,12 +108,14 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
     )
 
 
-def fill(template: str, canvas: Canvas, **given: Any) -> str:
+def fill(template: str, canvas: Canvas, *, package: str = __package__, script: str = "", **given: Any) -> str:
     """A page from its template, with its charts, style sheet, scripts and policy.
 
     Args:
-        template: File in this package.
+        template: File in the package.
         canvas: The charts in it.
+        package: Where the template is; what it extends and imports may be in this package.
+        script: File in the package that the page runs besides.
         given: What the template needs besides.
     """
     import jinja2
@@ -121,8 +123,10 @@ def fill(template: str, canvas: Canvas, **given: Any) -> str:
     from scalescope.report.html import charts
 
     scripts = [charts.bokeh_script(), _file("report.js")] if canvas.figures else []
+    scripts += [_file(script, package)] if script else []
+    own = jinja2.FunctionLoader(lambda name: _file(name, package) if name == template else _file(name))
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_file),
+        loader=own,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -168,5 +172,5 @@ def _together(value: object) -> object:
     return value.replace(" %", "\u00a0%") if type(value) is str else value
 
 
-def _file(name: str) -> str:
-    return (resources.files(__package__) / name).read_text(encoding="utf-8")
+def _file(name: str, package: str = __package__) -> str:
+    return (resources.files(package) / name).read_text(encoding="utf-8")

@@ -52,6 +52,8 @@ TEXTURES: Mapping[str, Mapping[str, Any]] = {
 """How areas of one colour are told apart, by the word that may follow the name of a colour, as in the style sheet."""
 PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)
 """What a text must consist of for Bokeh to find no formula in it."""
+LEVEL_NIGHTS = 8
+"""Nights on either side of a change point for which its levels are drawn."""
 LOG_FROM = 20
 """Ratio of the most threads to the fewest from which on both axes are logarithmic."""
 
@@ -150,6 +152,36 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
         curve = made.line(*_columns(knee.curve()), line_width=2)
         canvas.paint(curve.glyph, line_color="fit")
     _marks(canvas, made, threads, speedup, {"threads": "@x{0,0}", "speed-up": "@y{0,0.[00]}"})
+
+
+# ------------------------------------------------------------------ many nights
+
+
+def nights(
+    canvas: Canvas, name: str, values: Sequence[float], changes: Sequence[tuple[int, float, float]], unit: str
+) -> None:
+    """A series night by night, with the levels before and after each change point.
+
+    Args:
+        canvas: To draw on.
+        name: Of the figure.
+        values: One per night with a result.
+        changes: Night, level before and level after of each change point: the first night of the new level, from 0.
+        unit: Of the values.
+    """
+    made = canvas.figure(name, height=320, x_label="night with a result", y_label=_plain(unit, "value"))
+    made.xaxis.formatter = NumeralTickFormatter(format="0,0")
+    made.yaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
+    for at, before, after in changes:
+        place = Span(location=at + 0.5, dimension="height", line_width=1.5, line_dash="dashed")
+        canvas.paint(place, line_color="fit")
+        made.add_layout(place)
+        levels = {"x0": [at - LEVEL_NIGHTS, at + 0.5], "x1": [at + 0.5, at + LEVEL_NIGHTS + 1], "y": [before, after]}
+        drawn = made.segment("x0", "y", "x1", "y", source=ColumnDataSource(levels), line_width=2.5)
+        canvas.paint(drawn.glyph, line_color="fit")
+    place_of = list(range(1, len(values) + 1))
+    canvas.paint(made.line(place_of, list(values), line_width=1, line_alpha=0.5).glyph, line_color="busy")
+    _marks(canvas, made, place_of, list(values), {"night": "@x{0,0}", "value": "@y{0,0.[0000]}"}, size=5)
 
 
 # ------------------------------------------------------------------ a study

@@ -114,7 +114,7 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
         ("Trials", _trials(run)),
         ("Order", f"randomised and interleaved from seed {run.sweep.seed}"),
         ("When", _when(run)),
-        ("Run", f"{run.id} in {run.where}, by Scalescope {__version__}"),
+        ("Run", f"{run.id}, by Scalescope {__version__}"),
     ]
     return [(term, str(text)) for term, text in found if text]
 
@@ -172,9 +172,10 @@ def _versions(run: SweepRun) -> Iterator[tuple[str, str]]:
 
 
 def _host(host: Mapping[str, Any]) -> str:
-    parts = [str(host[name]) for name in ("hostname", "cpu_model", "platform") if host.get(name)]
+    """What it is, and not its name: reports are sent to others."""
+    parts = [str(host[name]) for name in ("cpu_model", "platform") if host.get(name)]
     if host.get("usable_cpus"):
-        parts.insert(min(1, len(parts)), plural(int(host["usable_cpus"]), "usable core"))
+        parts.insert(0, plural(int(host["usable_cpus"]), "usable core"))
     if host.get("memory_bytes"):
         parts.append(f"{host['memory_bytes'] / 2**30:.0f} GiB of memory")
     return ", ".join(parts)

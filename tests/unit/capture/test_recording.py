@@ -322,7 +322,7 @@ def test_a_scheduler_that_is_gone_is_named(path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused_before_the_trial(capture: Capture, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="cannot be written"), capture.trial(tmp_path / "no" / "x"):
+    with pytest.raises(CaptureError, match="could not be written"), capture.trial(tmp_path / "no" / "x"):
         pytest.fail("the trial must not begin")
 
 

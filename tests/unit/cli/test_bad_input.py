@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
+from scalescope.run.request import check
 
 GOOD = "-w futures-map -a workers=1,2"
 
@@ -47,6 +51,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "did you mean",
         "bag-map",
     ),
+    "a file without its function": ("-w own.py -a workers=1", "workload: … got 'own.py'", "own.py:compute"),
+    "misspelt key of Dask": (
+        f"{GOOD} -a distributed.schedulr.worker-saturation=1,2",
+        "distributed.schedulr.worker-saturation: unknown name",
+        "did you mean 'distributed.scheduler.worker-saturation'?",
+        "~/.config/dask",
+    ),
+    "misspelt section of Dask": (f"{GOOD} -a distributd.scheduler.bandwidth=1", "did you mean 'distributed.scheduler"),
     "no workload": ("-a workers=1", "workload: … got None", "the name of a workload", "scalescope workloads"),
     "unknown axis": (
         f"{GOOD} -a gpus=1",
@@ -273,3 +285,25 @@ def test_a_good_request_gets_as_far_as_starting_something(
     monkeypatch.setattr("scalescope.driver.process.Driver.start", start)
     assert cli.run(["sweep", "-w", "futures-map", "-a", "workers=1"]) == ExitStatus.INFRASTRUCTURE
     assert "Started" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["distributed.scheduler.worker_saturation", "distributed.nanny.pre-spawn-environ.MINE", "a-plugin.its.key"]
+)
+def test_keys_that_dask_or_a_plugin_may_know(name: str) -> None:
+    planned = check({"workload": "futures-map", "axes": {"workers": [1], name: [1]}}).plan
+    assert planned[0].point.dask_config == {name: 1}
+
+
+def test_reading_makes_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["show"], ["show", "--list"], ["report"], ["trace"]):
+        assert cli.run([*command, "--store", str(tmp_path / "none" / "x.db")]) == ExitStatus.INFRASTRUCTURE
+        assert "There is no store" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_shells_complete_commands() -> None:
+    shell = {"_SCALESCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "scalescope find-", "COMP_CWORD": "1"}
+    command = [sys.executable, "-c", "from scalescope.cli.main import main; main()"]
+    done = subprocess.run(command, env={**os.environ, **shell}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["find-threshold", "find-release"]

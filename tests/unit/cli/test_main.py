@@ -80,6 +80,51 @@ def test_the_status_says_whether_there_is_a_severe_finding(
     assert run_id in output.err
 
 
+@pytest.mark.parametrize(
+    ("condition", "status", "said"),
+    [
+        ("efficiency >= 0.01 at workers=4", 0, "met: efficiency >= 0.01 at workers=4 (efficiency is "),
+        ("tasks > 4", 1, "not met: tasks > 4 (tasks is "),
+        ("tasks > 1 at workers=3", 2, "there are: 1 worker, 4 items"),
+        ("task > 1", 2, "did you mean 'tasks'?"),
+    ],
+)
+def test_the_status_goes_by_requirements_where_there_are_any(
+    run_of: Any, address: str, capsys: pytest.CaptureFixture[str], condition: str, status: int, said: str
+) -> None:
+    run_of(Severity.HIGH)
+    assert cli.run(["show", "--store", address, "--require", condition]) == status
+    output = capsys.readouterr()
+    assert said.replace("there are", "of these points none is meant") in " ".join((output.out + output.err).split())
+    command = ["show", "--store", address, "--require", condition]
+    assert cli.run([*command, "--json", "--require", "efficiency < 2"]) == status
+    if output.out:
+        answers = json.loads(capsys.readouterr().out)["requirements"]
+        assert [answer["status"] for answer in answers] == [status, 0]
+        assert cli.run([*command, "--list"]) == ExitStatus.USAGE
+    sweep = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
+    if status == ExitStatus.USAGE:  # before anything is run
+        assert cli.run([*sweep, "--require", condition]) == status
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_why_a_run_ended_before_its_time(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*args: object, **options: object) -> None:
+        raise StoreError("the disk is full", next_step="make room")
+
+    sweep = ["sweep", "-w", "futures-map", "-a", "workers=1", "-p", "items=4", "--store", address, "--no-prefect"]
+    with monkeypatch.context() as patch:
+        patch.setattr("scalescope.run.sweep.run_trials", lost)
+        assert cli.run(sweep) == ExitStatus.INFRASTRUCTURE
+    capsys.readouterr()
+    cli.run(["show", "--store", address])
+    assert "This run ended before its time: the disk is full" in capsys.readouterr().out
+    assert cli.run(sweep) == 0  # it is continued, and what had ended it is history
+    assert "ended before its time" not in capsys.readouterr().out
+
+
 def test_show_for_programs(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     run_id = run_of(Severity.HIGH)
     assert cli.run(["show", "--json", "--store", address]) == 1
@@ -130,6 +175,8 @@ def test_a_trace_by_default_is_of_the_worst_point_and_in_this_folder(
     assert cli.run(["trace", "--store", address]) == 0
     [path] = tmp_path.glob("*.json.gz")
     output = capsys.readouterr()
+    assert path.name.startswith("trace-")
+    assert path.name.endswith("-items-1.json.gz")
     assert path.name in output.out
     assert "perfetto" in output.err
 
@@ -281,7 +328,7 @@ def test_other_errors_are_three_and_show_a_traceback_only_when_asked(
     def broken(address: str) -> None:
         raise error
 
-    monkeypatch.setattr("scalescope.cli.commands.show.open_store", broken)
+    monkeypatch.setattr("scalescope.cli.commands.show.read_store", broken)
     assert cli.run(["show"]) == 3
     quiet = capsys.readouterr().err
     assert str(error) in quiet
@@ -295,7 +342,7 @@ def test_sigterm_is_not_sigint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     import signal
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("scalescope.cli.commands.show.open_store", lambda address: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("scalescope.cli.commands.show.read_store", lambda address: signal.raise_signal(signal.SIGTERM))
     assert cli.run(["show"]) == 143
     assert signal.getsignal(signal.SIGTERM) is before
 

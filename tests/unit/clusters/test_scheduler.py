@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import distributed
 import pytest
 
 from scalescope import clusters, workloads
+from scalescope.cli import main as cli
 from scalescope.clusters.scheduler.cluster import SchedulerCluster
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.driver.process import Driver
-from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.errors import ClusterError, ExitStatus, WorkersMissing
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import TrialState
+from scalescope.run import watching
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +115,20 @@ def test_tls(guarded: dict[str, str]) -> None:
     cluster.close()
     with pytest.raises(ClusterError, match="cannot connect to the running scheduler"):
         attach(address=guarded["address"], start_timeout_s=1)
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_watch_speaks_tls(
+    guarded: dict[str, str], configured: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "INTERVAL_S", 0.2)
+    files = {name: value for name, value in guarded.items() if name != "address"}
+    options = [] if configured else [f"--{name.replace('_', '-')}={value}" for name, value in files.items()]
+    names = {"tls_ca_file": "ca-file", "tls_cert": "client.cert", "tls_key": "client.key"}
+    config = {f"distributed.comm.tls.{names[name]}": value for name, value in files.items()} if configured else {}
+    with dask.config.set(config):
+        assert cli.run(["watch", guarded["address"], "--for", "1s", "--json", *options]) == ExitStatus.OK
+    assert json.loads(capsys.readouterr().out)["verdict"] is None
 
 
 def test_beam_proves_itself_too(guarded: dict[str, str], tmp_path: Path) -> None:

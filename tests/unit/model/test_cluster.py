@@ -16,6 +16,7 @@ from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.sweep import Sweep
+from scalescope.redaction import know
 from scalescope.workloads import load
 
 SPECS: list[ClusterSpec] = [
@@ -197,11 +198,47 @@ def test_what_given_clusters_cannot_be(fields: dict[str, Any], says: str) -> Non
     assert says in str(caught.value)
 
 
-def test_a_secret_is_not_shown_where_it_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ({"api_token": "hunter2"}, "api_token"),
+        ({"options": {"dbPassword": "hunter2"}}, "options.dbPassword"),
+        ({"environ": [{"a": 1}, {"name": "DB_PASSWORD", "value": "hunter2"}]}, "environ.1.value"),
+        ({"store": "postgresql://me:hunter2@db/x"}, "store"),
+        ({"env": ["PGPASSWORD=hunter2"]}, "env.0"),
+        ({"extra": {"args": "--secret-key hunter2 --token=hunter2"}}, "extra.args"),
+        ({"pem": "-----BEGIN RSA PRIVATE KEY-----\nhunter2"}, "pem"),
+        ({"id": "AKIAIOSFODNN7EXAMPLE", "x": "hunter2"}, "id"),
+        ({"headers": {"Authorization": "Bearer hunter2"}}, "headers.Authorization"),
+        ({"known": "of hunter2"}, "known"),
+        ('{"password": "hunter2"', ""),
+        (["hunter2"], ""),
+    ],
+)
+def test_a_secret_is_found_and_not_shown_where_it_is_refused(
+    arguments: Any, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "hunter2")
+    know()
     with pytest.raises(InvalidField) as caught:
-        CustomSpec(cluster_class="a:B", arguments={"api_token": "hunter2"})
-    assert "hunter2" not in str(caught.value)
-    assert "cluster.secrets.api_token" in caught.value.next_step
+        CustomSpec(cluster_class="a:B", arguments=arguments)
+    assert "hunter2" not in f"{caught.value} {caught.value.__dict__}"
+    assert caught.value.field == f"cluster.arguments.{where}".rstrip(".")
+
+
+def test_what_is_no_secret_is_taken() -> None:
+    arguments = {"image": "a/b:c", "scheduler": "tls://host:8786", "use_token": False, "tags": {"a": [1, None, "k=v"]}}
+    assert CustomSpec(cluster_class="a:B", arguments=arguments).arguments == arguments
+
+
+def test_secrets_can_be_within_other_arguments() -> None:
+    given = {"a": {"b": 1}}
+    spec = CustomSpec(cluster_class="a:B", arguments=given, secrets={"a.c.d": "ONE", "e": "TWO"})
+    assert spec.arguments_with({"a.c.d": "1", "e": "2"}) == {"a": {"b": 1, "c": {"d": "1"}}, "e": "2"}
+    assert spec.arguments == given
+    for taken in ("a", "a.b", "a.b.c"):
+        with pytest.raises(InvalidField, match="that is not in"):
+            CustomSpec(cluster_class="a:B", arguments=given, secrets={taken: "ONE"})
 
 
 @pytest.mark.parametrize("name", ["adaptive", "minimum_jobs"])

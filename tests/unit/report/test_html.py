@@ -70,6 +70,16 @@ def test_every_part_is_there(page: str) -> None:
         assert text in shown, text
 
 
+def test_it_can_be_sent_to_anyone(recorded_run: Any) -> None:
+    made = recorded_run()
+    run = replace(made.run, where="/home/me/results.db")
+    page = render(run, made.read)
+    assert run.id in page
+    assert "/home/me" not in page
+    assert run.trials[0].facts["host"]["hostname"] == "host"
+    assert "<dd>host" not in page
+
+
 def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) -> None:
     document = Document(page)
     places = {each["id"]: each for each in document.all("div") if (each.get("id") or "").startswith("chart-")}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import importlib.util
+import resource
 import signal
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from support.requests import asked
 
-from scalescope.errors import ClusterError, DriverError, InvalidField, StoreError, UsageError
+from scalescope.errors import CaptureError, ClusterError, DriverError, InvalidField, StoreError, UsageError
 from scalescope.model.finding import Severity
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.trial import Trial, TrialState
@@ -75,6 +77,19 @@ def test_a_trial_holds_what_was_measured_and_where(fake: Any, address: str) -> N
     assert trial.records
 
 
+def test_what_a_trial_left_to_be_read_goes_as_soon_as_it_is_saved(fake: Any, address: str) -> None:
+    left: list[list[Path]] = []
+
+    def look(trial: Trial) -> None:
+        left.append([path for driver in fake.started for path in driver.folder.rglob("*.spool")])
+
+    request = asked(SWEEP, store=address)
+    with request.open_store() as store:
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting, finished=look)
+    assert left == [[], [], []]
+
+
 def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.75)
     carry_out(asked({**SWEEP, "cluster": "virtual"}, store=address))
@@ -110,6 +125,18 @@ def test_titles_name_what_differs(address: str) -> None:
     assert len(titles) == len(request.plan)
     assert "20 workers, 4 items, seconds=2.0 · 3/3" in titles.values()
     assert "1 worker, 4 items, seconds=1.0 · warm-up 1/1" in titles.values()
+
+
+def test_how_long_it_still_takes(address: str, monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    request = asked({**SWEEP, "axes": {"workers": [1, 2, 4]}}, store=address)
+    heard, now = list[str](), [100.0]
+    monkeypatch.setattr("scalescope.run.progress.time.monotonic", lambda: now[0])
+    meter = Meter(request.sweep, request.plan, done=0, tell=lambda progress: heard.append(progress.text))
+    spoilt = {"repeat": 0, "warmup": False, "state": TrialState.INVALID, "reason": "lost"}
+    for planned in request.plan:
+        now[0] += 60.0
+        meter.finished(Trial(planned.key, planned.point, **spoilt))
+    assert [text.partition("lost")[2] for text in heard] == [" (about 2 min left)", " (about 60 s left)", ""]
 
 
 # ------------------------------------------------------------------ what breaks
@@ -318,3 +345,60 @@ def test_a_report_that_could_not_be_written_is_not_named(fake: Any, address: str
     with pytest.raises(StoreError, match="the disk is full"):
         run_sweep({**SWEEP, "store": address, "report": str(path)}, Failing())
     assert path.name not in published[-1].markdown
+
+
+class FullDisk(Runner):
+    """Its drivers can write no file of more than 4 KiB, as on a disk on which that is left."""
+
+    def do(self, step: Step[Any], *arguments: Any) -> Any:
+        result = super().do(step, *arguments)
+        if step.name == "provision":
+            for pid in arguments[0].pids:
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, 4096))
+        return result
+
+
+def test_a_full_disk_ends_the_run_once_and_the_same_command_finishes_it(address: str) -> None:
+    request = asked({**SWEEP, "params": {"items": 2000}}, store=address)
+    with pytest.raises(CaptureError, match="could not be written") as caught:
+        carry_out(request, runner=FullDisk())
+    assert "make room" in caught.value.next_step
+    assert "too large" in caught.value.cause
+    assert saved(address) == ()
+    carry_out(request)
+    assert [trial.state for trial in saved(address)] == [TrialState.VALID] * 3
+
+
+def test_no_room_for_the_folder_of_a_driver_is_one_clear_error(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="Could not make a folder for raw records"):
+        carry_out(asked(SWEEP, store=address))
+
+
+def test_a_run_is_not_continued_with_other_code(fake: Any, address: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text("def run(client, items: int = 1):\n    pass\n")
+    sweep = {**SWEEP, "workload": f"{job}:run"}
+
+    def attempt() -> tuple[str, list[str]]:
+        said: list[str] = []
+        fake.script = {len(fake.begun) + 1: InvalidField("a", 1, "b")}
+        with pytest.raises(InvalidField):
+            run_sweep({**sweep, "store": address}, Runner(lambda progress: said.append(progress.text)))
+        with Store.open(address) as store:
+            run = store.run("latest")
+        return run.id, [text for text in said if "is not continued" in text]
+
+    first, said = attempt()
+    assert said == []
+    assert attempt() == (first, [])
+    job.write_text(job.read_text() + "# changed")
+    second, said = attempt()
+    assert second != first
+    assert [text.split(":")[0] for text in said] == [f"Run {first} is not continued"]
+    with Store.open(address) as store:
+        codes = [run.facts["code"] for run in store.runs()]
+    assert len(set(codes)) == 2

@@ -328,13 +328,13 @@ class TestResume:
 
     def test_a_live_owner_keeps_its_run(self, store: Store, sweep: Sweep) -> None:
         run_id = begin(store, sweep)
-        parent = Owner(Owner.current().host, os.getppid(), _started(os.getppid()))
+        parent = Owner.of(os.getppid())
         alter(store, run_id, pid=parent.pid, process_started=parent.process_started)
         assert begin(store, sweep) != run_id
 
     def test_a_pid_that_was_given_again(self, store: Store, sweep: Sweep) -> None:
         run_id = begin(store, sweep)
-        alter(store, run_id, pid=os.getppid(), process_started=_started(os.getppid()) - 1000)
+        alter(store, run_id, pid=os.getppid(), process_started=Owner.of(os.getppid()).process_started - 1000)
         assert begin(store, sweep) == run_id
 
     @pytest.mark.parametrize(("silent_s", "resumed"), [(60, False), (180, True)])
@@ -354,7 +354,7 @@ class TestResume:
 
     def test_of_several_resumers_one_wins(self, url: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
         processes = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]  # each resumer passes for a live process
-        owners = [Owner(Owner.current().host, process.pid, _started(process.pid)) for process in processes]
+        owners = [Owner.of(process.pid) for process in processes]
         stores = [Store.open(url) for _ in owners]
         run_id = begin(stores[0], sweep)
         alter(stores[0], run_id, **DEAD)
@@ -400,12 +400,6 @@ class TestResume:
             with Store.open(url) as helper:  # a process that works for the owner
                 helper.save(run_id, make_trial(1))
             assert len(other.run(run_id).trials) == 2
-
-
-def _started(pid: int) -> float:
-    import psutil
-
-    return psutil.Process(pid).create_time()
 
 
 class TestFindsRuns:

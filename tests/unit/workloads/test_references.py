@@ -378,3 +378,33 @@ def test_callable_object() -> None:
         def __call__(self, client: Any, items: int = 2) -> None: ...
 
     assert describe("mine:job", Job()).parameters == (WorkloadParameter("items", 2, "", "int"),)
+
+
+def test_the_code_of_a_function_is_its_file_and_what_that_imports_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "near" / "deep").mkdir(parents=True)
+    files = {
+        "job.py": "def run(client, items: int = 1):\n    from near import part\n",
+        "near/__init__.py": "",
+        "near/part.py": "from . import other\nfrom .deep.last import x\nimport json, sideways",
+        "near/other.py": "",
+        "near/deep/last.py": "import job\nx = 1",
+        "sideways.py": "",
+        "unused.py": "",
+        "json.txt": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    reference = f"{tmp_path / 'job.py'}:run"
+    seen = {workloads.load(reference).code}
+    assert seen == {workloads.load(reference).code} != {""}
+    (tmp_path / "unused.py").write_text("changed = 1")
+    assert workloads.load(reference).code in seen
+    for name in ("job.py", "near/part.py", "near/other.py", "near/deep/last.py", "sideways.py"):
+        (tmp_path / name).write_text(f"{(tmp_path / name).read_text()}\n# changed")
+        code = workloads.load(reference).code
+        assert code not in seen, name
+        seen.add(code)
+
+
+def test_of_what_is_installed_the_packages_tell() -> None:
+    assert workloads.load("bag-map").code == ""

@@ -250,6 +250,24 @@ def test_nodes_have_several_reasons(message: str, causes: tuple[str, ...]) -> No
         assert cause in reasons.meaning(trouble).cause
 
 
+@pytest.mark.parametrize(
+    ("event", "cause"),
+    [
+        ({"reason": "Preempted", "message": "Preempted by pod important on node gpu"}, "higher priority"),
+        ({"reason": "TaintManagerEviction", "message": "Marking for deletion Pod n/p"}, "taint"),
+        ({"reason": "Evicted", "message": "The node was low on resource: memory."}, "ran short"),
+    ],
+)
+def test_events_say_what_took_a_pod_that_is_gone(event: dict[str, Any], cause: str) -> None:
+    gone = reasons.trouble_of_ended(None, "p", 0)
+    assert gone is not None
+    events = [{"reason": "Started", "message": ""}, event, {"reason": "Killing", "message": "Stopping container"}]
+    found = reasons.of_deleted(gone, events)
+    assert found.words == event["message"]
+    assert cause in reasons.meaning(found).cause
+    assert reasons.of_deleted(gone, events[:1]) == gone
+
+
 def test_fields_are_those_of_the_pod() -> None:
     for name, field in (("s-scheduler-1", "cluster.scheduler_memory_mb"), ("s-1-worker-2", "cluster.memory_mb")):
         killed = pod(containerStatuses=container(terminated={"exitCode": 137, "reason": "OOMKilled"}))

@@ -1,0 +1,80 @@
+"""`scalescope nightly` and `alerts`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scalescope.cli.carrying import carry_out, open_store
+from scalescope.cli.commands.show import show_study
+from scalescope.cli.options import Asked, Json, Prefect, Verbose, options
+from scalescope.cli.output import print_json, print_table, say
+from scalescope.nightly.parameters import NightlyParameters
+from scalescope.run import syntax
+from scalescope.run.parameters import Reported, Storage
+
+NightFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE.yaml]", help="A night as YAML; options add to it and win over it.", show_default=False
+    ),
+]
+
+
+@options(NightlyParameters, Reported)
+def nightly(
+    asked: Asked, file: NightFile = None, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False
+) -> None:
+    """Run the suite once, and say what got worse since earlier nights, by how much, and because of what.
+
+    Each change is rerun before anyone hears of it: tonight's environment against the last good night's, in pairs, on
+    this machine. What is confirmed is searched for the package and the release that brought it. Ctrl-C stops a night;
+    the same command continues it within 12 hours.
+
+    For example, every night: scalescope nightly --small -e 'dask[distributed]' -c local -a workers=4
+    """
+    from scalescope.nightly import running
+
+    given = asked.over(syntax.read_file(file) if file else {})
+    result = carry_out("nightly", given, running.run_nightly, check=running.check, prefect=prefect, verbose=verbose)
+    with open_store(str(given.get("store", ""))) as opened:
+        study = opened.studies.get(result.study_id)
+        show_study(study, [opened.run(run) for run in study.runs], as_json=as_json)
+
+
+@options(Storage, without=("fresh",))
+def alerts(
+    asked: Asked,
+    alert: Annotated[str, typer.Argument(metavar="[ALERT]", help="One alert: its id, or the beginning of it.")] = "",
+    state: Annotated[
+        str,
+        typer.Option(
+            metavar="STATE",
+            help="Say what became of it: acknowledged; accepted (the new level is expected from now on); false (never "
+            "told again); resolved; open.",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """List the regressions that nights have confirmed, or say what became of one."""
+    from scalescope.nightly import alerts as library
+
+    with open_store(str(asked.given.get("store", ""))) as opened:
+        if state:
+            library.set_state(opened, alert, state)
+        found = [each for each in reversed(library.every(opened)) if each.id.startswith(alert)]
+    if as_json:
+        print_json([each.to_mapping() for each in found])
+    elif alert and len(found) == 1:
+        print(library.issue(found[0]))
+    elif found:
+        print_table(
+            ["alert", "state", "night", "what"],
+            [(each.id, str(each.state), each.night, library.line(each)) for each in found],
+            whole=(0,),
+        )
+    else:
+        say("No alerts.", "dim")

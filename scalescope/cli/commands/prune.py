@@ -1,0 +1,60 @@
+"""`scalescope prune`."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Annotated
+
+import typer
+
+from scalescope.cli.carrying import open_store
+from scalescope.cli.commands.environments import megabytes
+from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.output import print_json, print_table, say
+from scalescope.run.parameters import Storage
+
+DAY_S = 86_400.0
+
+
+@options(Storage, without=("fresh",))
+def prune(
+    asked: Asked,
+    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="What was last begun or used before.")] = 90,
+    keep: Annotated[
+        float | None,
+        typer.Option(metavar="GB", min=0, help="Of the records, keep so much of the newest.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it; otherwise it is only listed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List what is old: runs and studies with their records, environments, logs of jobs. With --yes, remove it.
+
+    A study goes with its runs. Nothing that still runs is touched.
+    """
+    from scalescope import environments
+    from scalescope.clusters.jobqueue.folder import default_parent, old_logs
+    from scalescope.environments.shelf import size
+    from scalescope.store import pruning
+
+    with open_store(asked.given.get("store", "")) as store:
+        old = pruning.find(store, older_than_days=older_than, keep_bytes=None if keep is None else keep * 1e9)
+        if yes:
+            pruning.remove(store, old)
+        where = store.where
+    found = [("study" if each.id not in each.runs else "run", each.id, each.size) for each in old]
+    for path in old_logs(default_parent(), older_than * DAY_S):
+        found.append(("logs", str(path), size(path)))
+        if yes:
+            shutil.rmtree(path, ignore_errors=True)
+    unused = environments.prune(older_than_days=older_than, dry_run=not yes)
+    found += [("environment", text or "(what a killed build left)", 0) for text in unused.removed]
+    total = sum(each[2] for each in found) + unused.freed
+    if as_json:
+        listed = [{"what": what, "name": name, "bytes": count} for what, name, count in found]
+        print_json({"removed": yes, "bytes": total, "found": listed})
+        return
+    print_table(
+        ("what", "name", "size"), [(what, name, megabytes(count) if count else "") for what, name, count in found]
+    )
+    done = "removed" if yes else "would be removed; --yes removes it"
+    say(f"\n{len(found)} in all, {megabytes(total)}: {done} (store {where})", "dim")

@@ -1,0 +1,110 @@
+"""`scalescope run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scalescope.cli.options import Json, Require
+from scalescope.cli.output import print_json, say, say_error
+from scalescope.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from scalescope.run.script import Done
+    from scalescope.studies.requirement import Answer
+
+
+def run(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="The script, as it is.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="What the script is given.", show_default=False)
+    ] = None,
+    report: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Write the report as one HTML file; where there are several clusters, one each: FILE-2.html.",
+            show_default=False,
+        ),
+    ] = "",
+    require: Require = None,
+    as_json: Json = False,
+) -> None:
+    """Run a script as it is, and say what is wrong, and why, on the cluster of any Dask client that it makes.
+
+    Options stand before the script; what follows it is the script's. The verdict goes to standard error. With --json,
+    that is where the script's output goes, too.
+    """
+    from scalescope.report import html
+    from scalescope.run.script import run_script
+    from scalescope.studies import requirement
+
+    required = [requirement.requirement(text) for text in require or ()]
+    if report:
+        html.check(report)
+    with _to_standard_error() if as_json else _as_it_is():
+        done = run_script(script, arguments or ())
+        sys.stdout.flush()
+    trials = [found.trial for found in done.found if found.is_over]
+    answers = requirement.judge(required, trials)
+    if as_json:
+        print_json(_to_mapping(script, done, answers))
+    else:
+        _tell(script, done, answers)
+    for number, found in enumerate(done.found, 1):
+        if report and found.is_over:
+            found.report(_numbered(report, number))
+    raise typer.Exit(done.status or requirement.status(answers))
+
+
+def _tell(script: Path, done: Done, answers: tuple[Answer, ...]) -> None:
+    for found in done.found:
+        if found.is_over:
+            say(f"\n{found}")
+    for problem in done.problems:
+        say_error(problem)
+    for answer in answers:
+        say(f"\n{answer.line}", "bold green" if answer.status is ExitStatus.OK else "bold red")
+    if not done.found and not done.problems:
+        say(f"{script.name} made no Dask client: there is nothing to diagnose.", "yellow")
+
+
+def _to_mapping(script: Path, done: Done, answers: tuple[Answer, ...]) -> dict[str, Any]:
+    return {
+        "script": str(script),
+        "status": done.status,
+        "clusters": [found.to_json() for found in done.found if found.is_over],
+        "problems": done.problems,
+        "requirements": [asdict(answer) for answer in answers],
+    }
+
+
+def _numbered(report: str, number: int) -> str:
+    stem, point, ending = report.rpartition(".")
+    return report if number == 1 else f"{stem}-{number}.{ending}" if point else f"{report}-{number}"
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _to_standard_error() -> Iterator[None]:
+    """What this process and its children write to standard output goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+        sys.stdout.flush()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

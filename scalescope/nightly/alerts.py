@@ -1,0 +1,197 @@
+"""Alerts: one for each confirmed cause, told once, and what becomes of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scalescope.errors import UsageError
+from scalescope.model import fields
+from scalescope.model.cluster import kinds
+from scalescope.model.parameters import declared
+from scalescope.model.sweep import Point, digest
+from scalescope.nightly import record
+from scalescope.nightly.history import AlertState
+from scalescope.nightly.parameters import NightlyParameters
+from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Record
+from scalescope.nightly.series import back
+from scalescope.report.table import markdown_list, markdown_text
+from scalescope.run.runner import Event, Publication
+from scalescope.store.store import Store
+from scalescope.studies.comparison.judge import change
+
+CONFIRMED = "scalescope.regression.confirmed"
+"""Name of the event; automations match it."""
+
+ONGOING = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
+
+
+def cause(history: str, found: Culprit) -> str:
+    """Identity of a cause: the release that brought it, or where none was found all that changed."""
+    which = [found.package, found.bad] if found.package else [found.changed]
+    return digest([history, *which])
+
+
+def known(past: Sequence[Night], alert: str) -> Alert | None:
+    """The alert of this id that an earlier night raised, unless it was resolved: what comes again is told again."""
+    found = (each for night in reversed(past) for each in night.record.alerts if each.id == alert)
+    return next((each for each in found if each.state is not AlertState.RESOLVED), None)
+
+
+def new(
+    asked: NightlyParameters, night: str, found: Culprit, changes: Sequence[Judged], locks: tuple[Lock, Lock]
+) -> Alert:
+    """An alert of a cause; the command repeats the comparison of its largest change.
+
+    Args:
+        asked: Of the night.
+        night: Its id.
+        found: What brought it.
+        changes: Of the series that it concerns.
+        locks: The last good night's software, and tonight's.
+    """
+    ordered = tuple(sorted(changes, key=lambda each: -(each.ratio or 0)))
+    return Alert(cause(asked.history, found), night, found, ordered, command(ordered[0], locks))
+
+
+def command(worst: Judged, locks: tuple[Lock, Lock]) -> str:
+    """What shows a change again, on a command line."""
+    series = worst.series
+    words = ["scalescope", "compare", "-w", series.workload, "-m", series.metric, "-c", str(series.cluster["kind"])]
+    for name, value in Point.from_mapping(series.point).values.items():
+        words += ["-a", f"{name}={value}"]
+    defaults = {each.name: each.default for each in declared(kinds()[str(series.cluster["kind"])])}
+    for name, value in series.cluster.items():
+        if name in defaults and value != defaults[name]:
+            words += ["--cluster-option", f"{name}={value}"]
+    for side, lock in zip(("--a", "--b"), locks, strict=True):
+        words += [side, f"environment={lock.pinned}"]
+    return shlex.join(words)
+
+
+def line(alert: Alert) -> str:
+    """It in one sentence."""
+    worst, more = alert.changes[0], len(alert.changes) - 1
+    others = f" and {more} more" if more else ""
+    size = change(worst.ratio) if worst.ratio else "worse"
+    return f"{worst.series.words}{others}: {worst.series.metric} {size} since {alert.culprit.line}"
+
+
+def event(alert: Alert, history: str) -> Event:
+    """What an orchestrator sends: everything that is needed to act."""
+    payload = {
+        "line": line(alert),
+        "history": history,
+        "night": alert.night,
+        "culprit": alert.culprit.to_mapping(),
+        "series": [
+            {
+                "workload": each.series.workload,
+                "version": each.series.version,
+                "size": each.series.size,
+                "cluster": each.series.cluster["kind"],
+                "hardware": each.series.hardware,
+                "metric": each.series.metric,
+                "before": each.before,
+                "after": each.after,
+                "ratio": each.ratio,
+                "interval": [each.low, each.high],
+                "confirmed_by": each.study,
+            }
+            for each in alert.changes
+        ],
+        "command": alert.command,
+        "issue": issue(alert),
+        "show": f"scalescope show {alert.night}",
+    }
+    return Event(
+        CONFIRMED, f"scalescope.alert.{alert.id}", line(alert), f"{CONFIRMED} {alert.night} {alert.id}", payload
+    )
+
+
+def issue(alert: Alert) -> str:
+    """A text for a bug tracker, in Markdown: what got worse, since what, and how to see it."""
+    culprit = alert.culprit
+    rows = [
+        f"{each.series.words}: {each.series.metric} {each.before:.4g} → {each.after:.4g} over the nights; rerun in "
+        f"pairs {_interval(each)}"
+        for each in alert.changes
+    ]
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                f"**{markdown_text(line(alert))}**",
+                markdown_list("What got worse", rows).strip(),
+                f"**Brought by** {markdown_text(culprit.line)}",
+                f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
+                f"All that changed between the two environments: {markdown_text(culprit.changed)}",
+                f"**To see it again**\n\n```sh\n{alert.command}\n```",
+            ],
+        )
+    )
+
+
+def _interval(each: Judged) -> str:
+    if each.ratio is None:
+        return "without a number"
+    if each.low is None or each.high is None or each.low == each.high:
+        return f"{change(each.ratio)}, exactly"
+    return f"{change(each.ratio)} (from {change(each.low)} to {change(each.high)})"
+
+
+def publication(alert: Alert) -> Publication:
+    """The page of an alert."""
+    text = issue(alert) + f"\n\n`scalescope alerts {alert.id} --state acknowledged` (or accepted, false, resolved)\n"
+    return Publication(f"regression in {alert.changes[0].series.workload}"[:40], alert.id, line(alert), text)
+
+
+def resolve(store: Store, past: Sequence[Night], tonight: Record, asked: NightlyParameters) -> list[Alert]:
+    """Mark alerts as resolved whose series are all as good as before again; return these.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    found = []
+    for night in past:
+        for alert in night.record.alerts:
+            before = {each.series.id: each.before for each in alert.changes}
+            if alert.state in ONGOING and back(tonight, alert.series, before, asked.smallest_effect, asked.metric):
+                found.append(replace(alert, state=AlertState.RESOLVED))
+                record.amend(store, night.id, alerts=found[-1:])
+    return found
+
+
+def set_state(store: Store, reference: str, state: str) -> Alert:
+    """Say what became of an alert.
+
+    Args:
+        store: Where it is kept.
+        reference: Its id, or the beginning of it.
+        state: One of `AlertState`. `accepted`: the new level is the one that later nights are compared with. `false`:
+            it was no regression; the same cause is not told again.
+
+    Raises:
+        InvalidField: There is no such state.
+        UsageError: There is no such alert, or there are several.
+        StoreError: The store refuses.
+    """
+    wanted = AlertState(fields.choice("state", str(state), [str(each) for each in AlertState]))
+    found = [each for each in every(store) if each.id.startswith(reference)]
+    if not found or len({each.id for each in found}) > 1:
+        ids = ", ".join(dict.fromkeys(each.id for each in found or every(store))) or "none"
+        what = "Several alerts begin" if found else "No alert begins"
+        raise UsageError(f"{what} with {reference!r}", where=store.where, next_step=f"There are: {ids}.")
+    alert = replace(found[-1], state=wanted)
+    record.amend(store, alert.night, alerts=[alert])
+    return alert
+
+
+def every(store: Store, history: str = "") -> list[Alert]:
+    """All alerts, oldest first.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    return [alert for night in record.nights(store, history) for alert in night.record.alerts]

@@ -1,0 +1,248 @@
+"""Change points in the series of one workload: nights on which its level changed, and stayed.
+
+A series holds one number per night: of one version of a workload, at one size, on one cluster and one kind of hardware.
+
+Outliers are replaced first (Hampel 1974). The plainest change point is then the night with the largest t between the
+nights on either side of it, and those on either side of it are found in the same way (binary segmentation, Scott and
+Knott 1974). Noise of series follows itself, so that t is widened for its correlation from one night to the next
+(Bartlett 1946). `tests/benchmarks/bench_changes.py` shows how often it is right, and other rules beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scalescope.errors import InvalidField
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+EFFECT = 0.05
+"""Changes of less are not reported; an improvement by the same factor counts as much."""
+WINDOW = 40
+"""Nights on either side that a change is judged by: a level wanders over months."""
+BASELINE = 10
+"""Nights that a series needs before anything in it can be a change."""
+LEAST = 4
+"""Nights that a level must have lasted to be one."""
+LEVEL = 2.8
+"""Normal deviate from which on a difference is a change. Low: whatever is found is measured again, in pairs, before
+anyone hears of it, and on real series a higher one loses more changes than false alarms."""
+CORRELATION = 0.5
+"""Share of the measured correlation that counts: measured on so few nights, all of it hides changes."""
+HAMPEL_NIGHTS, HAMPEL = 5, 4.0
+"""A night is an outlier when it is farther than four scaled median absolute deviations from the median of the five
+nights before, and from that of the five after: the first nights of a new level are none."""
+DRIFT_NIGHTS = 28
+"""Nights over which a drift is looked for."""
+_MAD = 1.4826
+_ROUNDING = 1e-9  # relative noise of a series that has none
+_SMALLEST = 0.01  # what stands for 0 on the log scale, as a share of the largest value
+_STEP = math.log1p(EFFECT)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of level.
+
+    Attributes:
+        index: The first night of the new level.
+        before: The level of the nights before, in the unit of the series.
+        after: The level since.
+        low: Lower end of the 95 % interval of `relative`.
+        high: Upper end.
+    """
+
+    index: int
+    before: float
+    after: float
+    low: float
+    high: float
+
+    @property
+    def relative(self) -> float:
+        """The change as a share: 0.1 is 10 % more, infinity is more than nothing."""
+        return self.after / self.before - 1 if self.before else math.inf
+
+    def worse(self, *, larger_is_better: bool = False) -> bool:
+        """Whether it is a regression; otherwise it is an improvement."""
+        return (self.after > self.before) != larger_is_better
+
+
+def find_changes(values: Sequence[float]) -> list[Change]:
+    """All change points of a series, in their order.
+
+    Args:
+        values: One number from 0 on per night, in order; nights without a result are left out.
+
+    Raises:
+        InvalidField: A number is negative, infinite or not a number.
+    """
+    series = _Series(_checked(values))
+    return [_change(series, left, at, right) for left, at, right in series.triples(series.changes)]
+
+
+def find_drift(values: Sequence[float]) -> Change | None:
+    """A slow change over the last four weeks that is no step, or None.
+
+    The median slope (Theil 1950, Sen 1968) since the last change point, where it comes to `EFFECT` and its 95 %
+    interval excludes 0. The index of the result is its first night; `before` and `after` are the ends of the line.
+
+    Raises:
+        InvalidField: As `find_changes`.
+    """
+    from scipy.stats import theilslopes
+
+    series = _Series(_checked(values))
+    first = max([0, *series.changes, len(series.logs) - DRIFT_NIGHTS])
+    own = series.logs[first:]
+    if len(own) < DRIFT_NIGHTS // 2:
+        return None
+    slope, intercept, low, high = (float(each) for each in theilslopes(own))
+    nights = len(own) - 1
+    if abs(slope * nights) < _STEP or low * high <= 0:
+        return None
+    scale = float(series.raw.max())
+    before, after = (scale * math.exp(intercept + slope * night) for night in (0, nights))
+    return Change(first, before, after, math.expm1(low * nights), math.expm1(high * nights))
+
+
+def smallest_change(values: Sequence[float]) -> float:
+    """The smallest change that a series would show within five nights four times in five, as a share.
+
+    Judged by the nights since its last change point; infinity where there are fewer than `BASELINE`.
+
+    Raises:
+        InvalidField: As `find_changes`.
+    """
+    series = _Series(_checked(values))
+    end = len(series.logs)
+    begin = max([0, *series.changes, end - WINDOW])
+    if end - begin < BASELINE:
+        return math.inf
+    length, _, squares, products = series.part(np.array([begin]), np.array([end]))
+    error = _error(length, np.array([5.0]), squares, products, length - 1)[0]
+    return max(EFFECT, math.expm1((LEVEL + 0.84) * float(error[0])))
+
+
+def hampel(values: Floats) -> Floats:
+    """The series with each outlier replaced by the median of the nights around it."""
+    if len(values) < 3:
+        return values.copy()
+    gap = np.full(HAMPEL_NIGHTS, np.nan)
+    near = np.lib.stride_tricks.sliding_window_view(np.concatenate([gap, values, gap]), HAMPEL_NIGHTS)
+    before, after = near[: len(values)].copy(), near[HAMPEL_NIGHTS + 1 :].copy()
+    before[0], after[-1] = after[0], before[-1]  # the ends have one side only
+    middles = np.nanmedian(before, axis=1), np.nanmedian(after, axis=1)
+    spread = np.concatenate([before - middles[0][:, None], after - middles[1][:, None]], axis=1)
+    limit = np.maximum(_ROUNDING, HAMPEL * _MAD * np.nanmedian(np.abs(spread), axis=1))
+    below, above = values - middles[0], values - middles[1]
+    odd = (np.abs(below) > limit) & (np.abs(above) > limit) & (below * above > 0)
+    return np.where(odd, (middles[0] + middles[1]) / 2, values)
+
+
+class _Series:
+    """A series on the log scale without outliers, and sums over any of its stretches."""
+
+    def __init__(self, raw: Floats) -> None:
+        self.raw = raw
+        most = float(raw.max(initial=0))
+        logs = np.log(np.maximum(raw / most, _SMALLEST)) if most > 0 else np.zeros(len(raw))
+        self.logs = hampel(logs)
+        self.middle = float(np.median(self.logs)) if len(logs) else 0.0
+        self.centred = self.logs - self.middle
+        self.sums, self.squares, self.products = (
+            np.concatenate([[0.0], np.cumsum(each)])
+            for each in (self.centred, self.centred**2, self.centred[:-1] * self.centred[1:])
+        )
+        self.changes = self._strong(self._split(0, len(logs)))
+
+    def triples(self, changes: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Each change point between the ends of the levels on either side."""
+        edges = [0, *changes, len(self.logs)]
+        return list(zip(edges, edges[1:], edges[2:], strict=False))
+
+    def part(self, begin: Ints, end: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+        """Length, mean, squares around it, and products of neighbours around it, of some stretches."""
+        length = (end - begin).astype(float)
+        total = self.sums[end] - self.sums[begin]
+        mean = total / length
+        squares = np.maximum(self.squares[end] - self.squares[begin] - length * mean**2, 0)
+        ends = self.centred[begin] + self.centred[end - 1]
+        products = self.products[end - 1] - self.products[begin] - mean * (2 * total - ends) + (length - 1) * mean**2
+        return length, mean, squares, products
+
+    def difference(self, begin: int, at: Ints, end: int) -> tuple[Floats, Floats, Floats]:
+        """By how much nights differ from some night on: the difference, its error, and its normal deviate."""
+        low, high = np.maximum(begin, at - WINDOW), np.minimum(end, at + WINDOW)
+        first, one, squares, products = self.part(low, at)
+        second, other, squares_after, products_after = self.part(at, high)
+        freedom = first + second - 2
+        error, freedom = _error(first, second, squares + squares_after, products + products_after, freedom)
+        ratio = (other - one) / error
+        # Wallace (1959): the normal deviate that is as unlikely as a t
+        deviate = np.sqrt(freedom * np.log1p(ratio**2 / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
+        return other - one, error, np.where(np.abs(other - one) >= _STEP, deviate, 0.0)
+
+    def _lasting(self, begin: int, at: int, end: int) -> bool:
+        """Whether medians differ as well: some odd nights in a row move a mean."""
+        before, after = self.logs[max(begin, at - WINDOW) : at], self.logs[at : min(end, at + WINDOW)]
+        return bool(abs(np.median(after) - np.median(before)) >= _STEP)
+
+    def _split(self, begin: int, end: int) -> list[int]:
+        first = begin + LEAST if begin else BASELINE
+        at = np.arange(first, end - LEAST + 1)
+        if not len(at):
+            return []
+        deviate = self.difference(begin, at, end)[2]
+        for place in np.argsort(-deviate, kind="stable"):
+            if deviate[place] < LEVEL:
+                break
+            if self._lasting(begin, found := int(at[place]), end):
+                return [*self._split(begin, found), found, *self._split(found, end)]
+        return []
+
+    def _strong(self, changes: list[int]) -> list[int]:
+        """Without those that are none any more once their neighbours are known."""
+        while changes:
+            deviates = [
+                float(self.difference(begin, np.array([at]), end)[2][0]) * self._lasting(begin, at, end)
+                for begin, at, end in self.triples(changes)
+            ]
+            weakest = int(np.argmin(deviates))
+            if deviates[weakest] >= LEVEL:
+                break
+            changes = changes[:weakest] + changes[weakest + 1 :]
+        return changes
+
+
+def _error(first: Floats, second: Floats, squares: Floats, products: Floats, freedom: Floats) -> tuple[Floats, Floats]:
+    """Standard error of the difference of two means of so many nights, and its degrees of freedom."""
+    variance = np.maximum(squares / freedom, _ROUNDING**2)
+    own = CORRELATION * np.clip(products / np.maximum(squares, _ROUNDING**2), 0, 0.9)
+
+    def widened(length: Floats) -> Floats:
+        """The variance of a mean of so many nights, each of which follows the one before (Bartlett 1946)."""
+        return ((1 + own) / (1 - own) - 2 * own * (1 - own**length) / (length * (1 - own) ** 2)) / length
+
+    error = np.sqrt(variance * np.maximum(widened(first) + widened(second), 0))
+    return error, freedom * (1 - own**2) / (1 + own**2)
+
+
+def _checked(values: Sequence[float]) -> Floats:
+    raw = np.asarray(values, float)
+    if not (np.isfinite(raw).all() and (raw >= 0).all()):
+        raise InvalidField("values", values, "finite numbers from 0 on, one per night with a result")
+    return raw
+
+
+def _change(series: _Series, left: int, at: int, right: int) -> Change:
+    step, error, _ = (float(each[0]) for each in series.difference(left, np.array([at]), right))
+    before = float(np.median(series.raw[max(left, at - WINDOW) : at]))
+    after = float(np.median(series.raw[at : min(right, at + WINDOW)]))
+    return Change(at, before, after, math.expm1(step - 1.96 * error), math.expm1(step + 1.96 * error))

@@ -1,0 +1,124 @@
+"""What a night runs, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalescope.errors import InvalidField, UnknownName
+from scalescope.model import fields, parameters
+from scalescope.model.cluster import ClusterSpec, cluster_spec
+from scalescope.model.environment import Environment
+from scalescope.model.metrics import METRICS
+from scalescope.model.sweep import digest
+from scalescope.nightly.parameters import NightlyParameters
+from scalescope.nightly.record import Lock, Night
+from scalescope.run import orchestrator, request
+from scalescope.run.request import Request
+from scalescope.run.syntax import names_block
+from scalescope.workloads.suite import SUITE, SuiteEntry
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workload of the suite on one cluster, at all sizes.
+
+    Attributes:
+        entry: The workload.
+        cluster: Where it runs.
+        asked: Of the night.
+    """
+
+    entry: SuiteEntry
+    cluster: ClusterSpec
+    asked: NightlyParameters
+
+    def request(self, lock: Lock, turn: int, budget: Mapping[str, float], store: str, records: str) -> Request:
+        """The run of one round: every size once, after a warm-up where time is real.
+
+        Args:
+            lock: The software.
+            turn: Which round, from 0: each has an order of its own, and is a run of its own.
+            budget: What it may cost.
+            store: Address of the store.
+            records: Address of the raw records.
+
+        Raises:
+            ScalescopeError: The first thing that is wrong.
+        """
+        return request.check(
+            {
+                "workload": self.entry.workload,
+                "axes": self.asked.axes,
+                "params": self.entry.small if self.asked.small else self.entry.params,
+                "cluster": self.cluster.to_mapping(),
+                "environment": lock.text,
+                "warmups": int(self.cluster.real_time),
+                "seed": self.asked.seed + turn,
+                "trial_timeout_s": self.asked.trial_timeout_s,
+                "budget": budget,
+                "store": store,
+            },
+            records=records,
+        )
+
+
+def check(given: Mapping[str, Any], store: str = "") -> NightlyParameters:
+    """Check what can be checked without saved clusters, the store and the package index.
+
+    Raises:
+        ScalescopeError: The first thing that is wrong.
+    """
+    asked = parameters.check(NightlyParameters, given)
+    fields.text("history", asked.history)
+    if asked.metric not in METRICS:
+        raise UnknownName("metric", asked.metric, fields.suggest(asked.metric, METRICS))
+    Environment.parse(asked.environment)
+    if not any(names_block(each) for each in asked.clusters):
+        for job in jobs(asked):
+            job.request(Lock(), 0, {}, store, "")
+    return asked
+
+
+def jobs(asked: NightlyParameters) -> list[Job]:
+    """All of the suite on all clusters; what means nothing on a kind of cluster is left out, unless it is asked for.
+
+    Raises:
+        InvalidField: A cluster or a workload is not known, or there is nothing to run.
+    """
+    known = {entry.workload: entry for entry in SUITE}
+    names = [fields.text("workloads", each) for each in asked.workloads]
+    entries = [known.get(name, SuiteEntry(name, {}, {})) for name in names] or list(SUITE)
+    found = []
+    for given in asked.clusters:
+        spec = cluster_spec(orchestrator.saved_cluster(given))
+        for entry in entries:
+            if names or spec.kind in entry.kinds:
+                with_fields = cluster_spec({**spec.to_mapping(), **entry.cluster}) if entry.cluster else spec
+                found.append(Job(entry, with_fields, asked))
+    if not found:
+        raise InvalidField("clusters", asked.clusters, "a cluster on which a workload of the suite means something")
+    return found
+
+
+def ordered(found: Sequence[Job], past: Sequence[Night]) -> list[Job]:
+    """The most informative first, since the budget may end before all have run.
+
+    A job tells the more, the longer it was not measured: those that were never, then those that the last nights had to
+    leave out; among equals as they were given.
+    """
+
+    def nights_ago(job: Job) -> int:
+        for ago, night in enumerate(reversed(past)):
+            found = {(each.series.workload, digest(each.series.cluster)) for each in night.record.measured}
+            if (job.entry.workload, digest(job.cluster.to_mapping())) in found:
+                return ago
+        return len(past)
+
+    return sorted(found, key=nights_ago, reverse=True)
+
+
+def rounds(job: Job) -> int:
+    """How often it is run in a night."""
+    return job.asked.rounds if job.cluster.real_time else 1

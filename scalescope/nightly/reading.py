@@ -1,0 +1,84 @@
+"""The history of all nights, as the site shows it, from a store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from scalescope import workloads
+from scalescope.model.trial import TrialState
+from scalescope.nightly import alerts, history, record
+from scalescope.nightly.changes import find_changes, smallest_change
+from scalescope.nightly.record import Measured
+from scalescope.run import titles
+from scalescope.store.store import Store
+from scalescope.workloads.suite import SUITE
+
+
+def read(store: Store, name: str) -> history.History:
+    """All finished nights of a history, their series and alerts.
+
+    Raises:
+        StoreError: The store refuses.
+    """
+    nights = [night for night in record.nights(store, name) if night.study.finished_at]
+    found: dict[str, list[tuple[str, Measured]]] = {}
+    for night in nights:
+        for each in night.record.measured:
+            found.setdefault(each.series.id, []).append((night.id, each))
+    return history.History(
+        name,
+        tuple(map(_night, nights)),
+        tuple(_series(values) for values in found.values()),
+        tuple(_alert(each) for night in nights for each in night.record.alerts),
+    )
+
+
+def _night(night: record.Night) -> history.Night:
+    began, ended = (datetime.fromisoformat(each) for each in (night.study.created_at, night.study.finished_at))
+    kept = night.record
+    return history.Night(
+        id=night.id,
+        began=night.study.created_at,
+        elapsed_s=(ended - began).total_seconds(),
+        planned=kept.trials.get("planned", 0),
+        valid=kept.trials.get(TrialState.VALID, 0),
+        failed=kept.trials.get(TrialState.FAILED, 0),
+        invalid=kept.trials.get(TrialState.INVALID, 0),
+        complete=not kept.ended_early,
+        note=" ".join(filter(None, [night.study.line, *kept.problems])),
+        facts={"lock": kept.lock.pinned},
+    )
+
+
+def _series(values: list[tuple[str, Measured]]) -> history.Series:
+    series = values[-1][1].series
+    numbers = [each.value for _, each in values]
+    settings = {"version": f"version {series.version}", "size": series.size, "cluster": str(series.cluster["kind"])}
+    return history.Series(
+        id=series.id,
+        workload=titles.workload(series.workload),
+        settings={**settings, "hardware": series.hardware},
+        metric=series.metric,
+        values=tuple(history.Value(night, each.value) for night, each in values),
+        changes=tuple(find_changes(numbers)),
+        smallest=smallest_change(numbers),
+        stresses=_stresses(series.workload),
+    )
+
+
+def _stresses(workload: str) -> str:
+    """What a workload of the suite is for, in one line."""
+    if workload not in {entry.workload for entry in SUITE}:
+        return ""
+    return workloads.load(workload).summary
+
+
+def _alert(alert: record.Alert) -> history.Alert:
+    return history.Alert(
+        id=alert.id,
+        night=alert.night,
+        state=alert.state,
+        series=tuple(sorted(alert.series)),
+        line=alerts.line(alert),
+        culprit=alert.culprit.line,
+    )

@@ -1,0 +1,104 @@
+"""A night for people: its series and what changed, its alerts, and what could not be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isinf
+from typing import TYPE_CHECKING
+
+from scalescope.model.environment import Environment
+from scalescope.model.study import Study
+from scalescope.nightly import alerts
+from scalescope.nightly.history import AlertState
+from scalescope.nightly.record import Judged, Measured, Outcome, Record
+from scalescope.nightly.series import YOUNG
+from scalescope.report.table import MISSING, Row, Table, Tone
+from scalescope.run import titles
+from scalescope.store.store import SweepRun
+from scalescope.studies.comparison.judge import change
+from scalescope.studies.report import common
+from scalescope.studies.report.pictures import Picture
+from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
+
+if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
+
+TONES = {
+    Outcome.CONFIRMED: Tone.BAD,
+    Outcome.FASTER: Tone.GOOD,
+    Outcome.UNDECIDED: Tone.DOUBT,
+    Outcome.UNTESTABLE: Tone.DOUBT,
+}
+
+
+def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
+    """The night for people."""
+    record = Record.from_mapping(study.result)
+    return Sheet(
+        table=_table(record) if record.measured else None,
+        notes=tuple(_notes(record)),
+        asked=tuple(_asked(study, record)),
+        sure=(
+            (
+                "Changes",
+                f"change points of series of {YOUNG} nights and more; on younger ones every night that differs from "
+                f"the median of the earlier by more than {share(study.question['smallest_effect'])}",
+            ),
+            (
+                "Confirmed",
+                "by a rerun in pairs of tonight's environment against the last good night's, on this machine",
+            ),
+            *common.trials(runs),
+        ),
+    )
+
+
+def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+    """Nothing besides the table: the pages of the history have charts."""
+    return Picture()
+
+
+def _table(record: Record) -> Table:
+    heads = ("workload", "size", "cluster", "tonight", "before", "change", "rerun")
+    judged = {each.series.id: each for each in record.judged}
+    rows = [_row(each, judged.get(each.series.id)) for each in record.measured]
+    return Table("What was measured, a row per series", heads, tuple(rows), frozenset(range(3, 5)))
+
+
+def _row(each: Measured, judged: Judged | None) -> Row:
+    series = each.series
+    cells = (titles.workload(series.workload), series.size, str(series.cluster["kind"]), number(each.value))
+    if judged is None:
+        return Row((*cells, MISSING, MISSING, MISSING), Tone.PLAIN)
+    ratio = judged.after / judged.before if judged.before else float("inf")
+    words = "from 0" if isinf(ratio) else change(ratio)
+    return Row((*cells, number(judged.before), words, str(judged.outcome)), TONES.get(judged.outcome, Tone.PLAIN))
+
+
+def _notes(record: Record) -> list[Note]:
+    notes = [Note(f"{_state(each.state)} {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
+    notes += [Note(f"To see it again: {each.command}") for each in record.alerts]
+    notes += [Note(f"{each.series.words}: {each.reason}") for each in record.judged]
+    notes += [Note(f"Not measured: {each}", Tone.DOUBT) for each in record.problems]
+    return notes
+
+
+def _state(state: AlertState) -> str:
+    return f"Alert ({state})"
+
+
+def _asked(study: Study, record: Record) -> list[tuple[str, str]]:
+    question = study.question
+    environment = Environment.parse(str(question["environment"])).label
+    found = [
+        ("History", str(question["history"])),
+        ("Workloads", ", ".join(question["workloads"]) or "the whole suite"),
+        ("Sizes", pairs(question["axes"])),
+        (
+            "Environment",
+            f"{environment}, {'pinned' if question['pinned'] else 'resolved'} to {len(record.lock.pins)} packages",
+        ),
+        ("Metric", str(question["metric"])),
+        ("Budget", pairs(question["budget"])),
+    ]
+    return [(term, text) for term, text in found if text]

@@ -1,0 +1,187 @@
+"""Series: what nights measured of the same thing, and which changes of it deserve a rerun. Pure functions.
+
+A change is a change point of the series (`changes.find_changes`) that began within the last nights. That needs some
+nights on either side. On a young series, which has too few of them, every difference of the newest night from the
+median of the earlier ones (of two in the middle, the better) that exceeds the smallest effect is one: the rerun
+decides, which costs minutes and no nights. Good is then the last night that was nearer to that median than to tonight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, log
+from statistics import median, median_high, median_low
+from typing import Any
+
+from scalescope.model.trial import Trial
+from scalescope.nightly.changes import LEAST, find_changes
+from scalescope.nightly.history import AlertState
+from scalescope.nightly.record import Measured, Night, Outcome, Record, Series
+from scalescope.store.store import SweepRun
+from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
+
+YOUNG = 2 * LEAST
+"""Nights below which a series is young: a change point needs `LEAST` on either side."""
+RECENT = LEAST + 2
+"""Nights in which a change point can still be asked about; found in the fifth night, it leaves one for a bad one."""
+
+HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
+"""Facts of a machine that are kept of each night."""
+OTHERS = "taken by others"
+"""Share of the machine that other processes and other machines on its hardware had."""
+
+OVER = (AlertState.FALSE, AlertState.RESOLVED)
+"""States of alerts after which the level of before is again what is expected."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A change that deserves to be looked into.
+
+    Attributes:
+        tonight: The series, as it was measured.
+        good: The last night before it, and what that measured.
+        before: Level until then.
+        after: Level since.
+        worse: Whether it is a regression.
+    """
+
+    tonight: Measured
+    good: Night
+    good_measured: Measured
+    before: float
+    after: float
+    worse: bool
+
+    @property
+    def series(self) -> Series:
+        """Of which."""
+        return self.tonight.series
+
+    @property
+    def size(self) -> float:
+        """How large it is, whichever way."""
+        return abs(log(self.after / self.before)) if self.after > 0 and self.before > 0 else inf
+
+
+def measured(runs: Iterable[SweepRun], metric: str) -> list[Measured]:
+    """What the runs of a night say of each series; a series without valid trials says nothing."""
+    number = quantity(metric)
+    values: dict[str, tuple[Series, list[float], list[Trial], dict[str, None]]] = {}
+    for run in runs:
+        for trial in run.trials:
+            value = None if trial.warmup else number.of(trial)
+            if value is None:
+                continue
+            series = _series(run, trial, metric)
+            _, numbers, trials, ids = values.setdefault(series.id, (series, [], [], {}))
+            numbers.append(value)
+            trials.append(trial)
+            ids[run.id] = None
+    return [
+        Measured(series, median(numbers), len(numbers), _host(trials), tuple(ids))
+        for series, numbers, trials, ids in values.values()
+    ]
+
+
+def _series(run: SweepRun, trial: Trial, metric: str) -> Series:
+    point = replace(trial.point, environment="").to_mapping()
+    cluster = run.sweep.cluster_of(trial.point).to_mapping()
+    return Series(run.sweep.workload, run.workload_version, point, cluster, _hardware(trial), metric)
+
+
+def _hardware(trial: Trial) -> str:
+    host = trial.facts.get("host", {})
+    parts = [str(host.get("cpu_model") or "unknown CPU"), f"{host.get('usable_cpus') or host.get('cpus')} CPUs"]
+    parts += [f"{host['memory_bytes'] / 2**30:.0f} GiB"] if host.get("memory_bytes") else []
+    pods = trial.facts.get("cluster", {}).get("pods", ())
+    return ", ".join([*parts, *sorted({str(pod.get("instance_type")) for pod in pods if pod.get("instance_type")})])
+
+
+def _host(trials: Sequence[Trial]) -> dict[str, Any]:
+    facts = trials[-1].facts.get("host", {})
+    loads = [trial.facts.get("host", {}).get("load") or {} for trial in trials]
+    taken = [load["others"] + load["stolen"] for load in loads if "others" in load]
+    found = {name: facts[name] for name in HOST if facts.get(name) is not None}
+    return {**found, **({OTHERS: round(max(taken), 3)} if taken else {})}
+
+
+def candidates(tonight: Record, past: Sequence[Night], smallest: float) -> list[Candidate]:
+    """Changes to look into, the largest first; regressions and improvements.
+
+    Args:
+        tonight: With what was measured.
+        past: The nights before, oldest first.
+        smallest: Smallest effect, as a share.
+    """
+    found = [_candidate(each, past, smallest) for each in tonight.measured]
+    return sorted((each for each in found if each is not None), key=lambda each: -each.size)
+
+
+def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Candidate | None:
+    nights = _since_baseline(tonight.series, past)
+    if not nights:
+        return None
+    values = [*(each.value for _, each in nights), tonight.value]
+    if len(values) < YOUNG:
+        better = median_high if tonight.series.metric in LARGER_IS_BETTER else median_low
+        before, after = better(values[:-1]), values[-1]
+        index = max(i for i, value in enumerate(values[:-1], 1) if abs(value - before) <= abs(after - before) / 2)
+    else:
+        recent = [each for each in find_changes(values) if len(values) - each.index <= RECENT]
+        if not recent or _asked(tonight.series, [night for night, _ in nights[recent[-1].index :]]):
+            return None
+        index, before, after = recent[-1].index, recent[-1].before, recent[-1].after
+    if abs(after - before) <= smallest * before:
+        return None
+    worse = (after > before) != (tonight.series.metric in LARGER_IS_BETTER)
+    return Candidate(tonight, *nights[index - 1], before, after, worse)
+
+
+def _since_baseline(series: Series, past: Sequence[Night]) -> list[tuple[Night, Measured]]:
+    """The nights that measured a series, since the newest alert of it that still holds: that began a new level."""
+    found: list[tuple[Night, Measured]] = []
+    for night in past:
+        if any(series.id in alert.series for alert in night.record.alerts if alert.state not in OVER):
+            found = []
+        found += [(night, each) for each in night.record.measured if each.series.id == series.id]
+    return found
+
+
+def _asked(series: Series, since: Sequence[Night]) -> bool:
+    """Whether a rerun has answered after the change began: it is asked about once."""
+    answers = (each for night in since for each in night.record.judged if each.series.id == series.id)
+    return any(each.outcome is not Outcome.WAITING for each in answers)
+
+
+def back(tonight: Record, series: Collection[str], before: Mapping[str, float], smallest: float, metric: str) -> bool:
+    """Whether all these series are again as good as they were before a change.
+
+    Args:
+        tonight: What was measured.
+        series: Their ids.
+        before: Their levels before the change.
+        smallest: Smallest effect, as a share.
+        metric: What is measured.
+    """
+    values = {each.series.id: each.value for each in tonight.measured}
+    if not all(each in values for each in series):
+        return False
+    if metric in LARGER_IS_BETTER:
+        return all(values[each] >= before[each] * (1 - smallest) for each in series)
+    return all(values[each] <= before[each] * (1 + smallest) for each in series)
+
+
+def machine(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
+    """What of the machine differs between two nights, in words."""
+    parts = []
+    for name in (*HOST, OTHERS):
+        left, right = then.get(name), now.get(name)
+        if left != right and not (name == "load_average" and abs(float(left or 0) - float(right or 0)) < 1):
+            parts.append(f"{name.replace('_', ' ')} {_short(left)}, then {_short(right)}")
+    return "; ".join(parts) or "none of its recorded facts differs"
+
+
+def _short(value: object) -> str:
+    return "unknown" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,197 @@
+"""A run as an object in Python: points, trials and findings, as a table, a chart, and what a notebook shows."""
+
+from __future__ import annotations
+
+import html
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from scalescope.analysis.summary import PointSummary, plural, summarise
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.errors import UsageError
+from scalescope.model.finding import Finding
+from scalescope.model.metrics import PARTS, numbers
+from scalescope.model.trial import Trial
+from scalescope.report import export, rows
+from scalescope.report.html import theme
+from scalescope.report.table import html_text
+
+if TYPE_CHECKING:
+    import pandas
+
+    from scalescope.store.store import SweepRun
+
+MOST_ROWS, MOST_SERIES = 60, 6
+"""Points in the table of a notebook, and series in its chart."""
+
+
+class Shown(ABC):
+    """What a run can be asked for; of a block of code, a run with a single trial."""
+
+    @abstractmethod
+    def _shown(self) -> SweepRun:
+        """The run.
+
+        Raises:
+            UsageError: It is not over.
+        """
+
+    @property
+    def points(self) -> tuple[PointSummary, ...]:
+        """What was measured at each point, over its repeats."""
+        return summarise(self._shown().trials)
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Everything that was run, in its order: also what is no data point, with the reason."""
+        return tuple(self._shown().trials)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All causes found, worst first."""
+        verdict = self._shown().verdict
+        return verdict.findings if verdict else ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What `scalescope show --json` prints of it."""
+        run = self._shown()
+        return export.to_json(run.sweep, run.trials, run.verdict or diagnose(run.sweep, run.trials))
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """A row for each point: its settings, metrics by name, parts of worker time as `worker_time.busy`, and trials.
+
+        Times are in seconds, shares from 0 to 1 (docs/metrics.md has every metric with its unit); worker time is in
+        thread-seconds of a trial. `valid`, `failed` and `invalid` count trials. What was not measured is missing.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        return table([_row(point) for point in self.points])
+
+    def plot(self) -> Plot:
+        """Speed-up against threads, with the fitted curve, the ideal (dashed) and where throughput stops growing.
+
+        Raises:
+            UsageError: Bokeh is not installed, or no points differ in workers alone.
+        """
+        return Plot(self._shown())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, a bar of the worker time, the table of points, and the other findings."""
+        run = self._shown()
+        summaries = self.points
+        findings = "".join(
+            f"<li>{html_text(f'{finding.severity.word}: {finding.line}')}</li>" for finding in self.findings[1:]
+        )
+        line = run.verdict.line if run.verdict else "This run has no verdict yet."
+        worst = rows.worst_point(summaries, run.verdict)
+        return (
+            f"<div><p><strong>{html_text(line)}</strong></p>{_bar(worst)}"
+            f"{_table(summaries) if len(summaries) > 1 else ''}<ul>{findings}</ul></div>"
+        )
+
+
+class Plot:
+    """A chart for notebooks, which loads nothing from a network.
+
+    Args:
+        run: A run of a sweep.
+
+    Attributes:
+        figures: Bokeh's, one for each series of points that differ in workers alone.
+
+    Raises:
+        UsageError: Bokeh is not installed, or there is no such series.
+    """
+
+    def __init__(self, run: SweepRun) -> None:
+        from scalescope.analysis import knee
+        from scalescope.report.html import check_packages
+
+        check_packages()
+        from scalescope.report.html import charts
+
+        found = [each for each in knee.of_sweep(run.sweep, run.trials) if len(each.series.points) > 1][:MOST_SERIES]
+        if not found:
+            raise UsageError(
+                "There is no scaling to draw",
+                cause="no two points that were measured differ in workers alone",
+                next_step="to_dataframe() has all numbers",
+            )
+        canvas = charts.Canvas()
+        for number, each in enumerate(found):
+            charts.scaling(canvas, f"series-{number}", each)
+        self.figures: list[Any] = list(canvas.figures.values())
+        self._titles = [f"{each.title[:1].upper()}{each.title[1:]}: {each.line}" for each in found]
+
+    def _repr_html_(self) -> str:
+        from bokeh.embed import file_html
+        from bokeh.layouts import column
+        from bokeh.resources import Resources
+
+        titles = "".join(f"<p>{html_text(title)}</p>" for title in self._titles)
+        page = file_html(column(*self.figures, sizing_mode="stretch_width"), Resources(mode="inline"), "Scaling")
+        height = 20 + sum(figure.height + 10 for figure in self.figures)
+        return (
+            f'{titles}<iframe style="border:0;width:100%;height:{height}px" sandbox="allow-scripts" '
+            f'srcdoc="{html.escape(page)}"></iframe>'
+        )
+
+
+# ------------------------------------------------------------------ parts
+
+
+def table(data: Any) -> pandas.DataFrame:
+    """Columns, or rows, as a table of pandas.
+
+    Raises:
+        UsageError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise UsageError("A table needs pandas", next_step="pip install pandas") from error
+    return pandas.DataFrame(data)
+
+
+def _row(summary: PointSummary) -> dict[str, Any]:
+    point, metrics = summary.point, summary.metrics
+    measured = {} if metrics is None else numbers(metrics)
+    for name, mean in summary.intervals.items():
+        measured |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high}
+    seconds = {} if metrics is None else {f"worker_time.{part}": metrics.worker_time_s.get(part, 0.0) for part in PARTS}
+    return {
+        **point.values,
+        **measured,
+        **seconds,
+        "valid": summary.valid,
+        "failed": summary.failed,
+        "invalid": summary.invalid,
+    }
+
+
+def _bar(worst: PointSummary | None) -> str:
+    parts = rows.worker_time_parts(worst.metrics) if worst and worst.metrics else ()
+    whole = sum(part.seconds for part in parts)
+    if worst is None or not whole:
+        return "<p>Nothing was measured.</p>"
+    shown = [(part, part.seconds / whole) for part in parts if part.seconds / whole >= 0.005]
+    bar = "".join(
+        f'<span style="display:inline-block;height:1.2em;width:{100 * share:.2f}%;background:{theme.LIGHT[part.name]}" '
+        f'title="{html.escape(part.title)}: {100 * share:.0f} %"></span>'
+        for part, share in shown
+    )
+    legend = ", ".join(f"{html.escape(part.title)} {100 * share:.0f} %" for part, share in shown)
+    where = plural(worst.point.workers, "worker")
+    return (
+        f'<div style="white-space:nowrap;width:100%">{bar}</div>'
+        f"<p>Worker time at {where}, {rows.seconds(whole)} thread-seconds: {legend}.</p>"
+    )
+
+
+def _table(summaries: tuple[PointSummary, ...]) -> str:
+    points, legend = rows.points_table(summaries, most=MOST_ROWS)
+    heads = "".join(f"<th>{html_text(head)}</th>" for head in points.heads)
+    body = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row.cells)}</tr>" for row in points.rows)
+    notes = "; ".join(each for each in (points.notice, legend) if each)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table><p>{html_text(notes)}</p>"

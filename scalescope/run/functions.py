@@ -1,0 +1,132 @@
+"""A Python function as a workload: by its name where another process can import it, and else by value."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalescope.errors import StoreError, UsageError
+from scalescope.report.files import replacing
+from scalescope.store.location import data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+MOST_BYTES = 10_000_000
+"""Of a function with what it refers to: data belongs into files, or is made by the function."""
+
+_FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""
+
+import base64
+import pickle
+import sys
+
+if sys.version_info[:2] != {version}:
+    raise ImportError("it was sent from Python {python}, and can be read by no other release")
+{name} = pickle.loads(base64.b64decode({data}))
+'''
+
+
+def named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a run, with the name of a workload in place of a function.
+
+    A function at the top of a module is imported from there: `path.py:function`, or `package.module:function`. Any
+    other, of a notebook or of the script that runs now, is written with what it refers to into a file in a folder that
+    only this user can write: whoever could write it could have this user run anything.
+
+    Raises:
+        UsageError: The function cannot be sent.
+        StoreError: The file cannot be written, or others could write it.
+    """
+    workload = given.get("workload")
+    if not callable(workload):
+        return dict(given)
+    return {**given, "workload": _by_name(workload) or _by_value(workload)}
+
+
+def _by_name(function: Callable[..., Any]) -> str:
+    """How another process finds a function; empty where it cannot."""
+    function = inspect.unwrap(function)
+    name, module = getattr(function, "__name__", ""), sys.modules.get(getattr(function, "__module__", "") or "")
+    if module is None or module.__name__ == "__main__" or getattr(module, name, None) is not function:
+        return ""  # to import a script that is running would run it once more
+    file = Path(inspect.getsourcefile(function) or "").resolve()
+    if file.suffix != ".py" or not file.is_file():
+        return ""
+    depth = module.__name__.count(".")
+    if depth and str(file.parents[depth]) in sys.path[1:]:  # the first is the folder of the script, or of the notebook
+        return f"{module.__name__}:{name}"
+    return f"{file}:{name}"
+
+
+def _by_value(function: Callable[..., Any]) -> str:
+    import cloudpickle
+
+    name = getattr(function, "__name__", "")
+    name = name if name.isidentifier() else "run"
+    try:
+        with _whole(sys.modules.get(getattr(function, "__module__", "") or "")):
+            data = cloudpickle.dumps(function)
+    except Exception as error:  # whatever the objects that it refers to raise
+        raise UsageError(
+            f"The function {name} cannot be sent to another process",
+            cause=f"it refers to something that cannot be: {type(error).__name__}: {error}",
+            next_step="open clients, files and locks within the function, or give path.py:function",
+        ) from error
+    if len(data) > MOST_BYTES:
+        raise UsageError(
+            f"The function {name} cannot be sent to another process",
+            cause=f"with what it refers to, it has {len(data) / 1e6:,.0f} MB",
+            next_step="load the data within the function",
+        )
+    folder = _private_folder()
+    path = folder / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"
+    version = sys.version_info[:2]
+    text = _FILE.format(
+        version=tuple(version), python=".".join(map(str, version)), name=name, data=repr(base64.b64encode(data))
+    )
+    with replacing(path, "function") as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_text(text, encoding="utf-8")
+    return f"{path}:{name}"
+
+
+def _private_folder() -> Path:
+    folder = data_folder() / "functions"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = folder.stat()
+    except OSError as error:
+        raise StoreError(
+            "A function cannot be kept for another process", where=str(folder), cause=str(error)
+        ) from error
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise StoreError(
+            "Others can write functions that are run as yours",
+            where=str(folder),
+            next_step=f"chmod 700 {folder}, when you have seen that what is in it is yours",
+        )
+    return folder
+
+
+@contextmanager
+def _whole(module: ModuleType | None) -> Iterator[None]:
+    """What the function's module defines is sent as well: the other process may not find the module."""
+    import cloudpickle
+
+    if module is None or module.__name__ == "__main__":
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,91 @@
+"""Removes from a store what is old, or is too much: runs with their records, studies with their runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import fsspec
+from sqlalchemy import delete, exists, select
+
+from scalescope.owner import Owner
+from scalescope.store.failures import explained
+from scalescope.store.location import redact
+from scalescope.store.schema import EnvironmentRow, PointRow, RunRow, RunState, StudyRow, TrialRow
+from scalescope.store.store import Store, is_abandoned
+
+
+@dataclass(frozen=True)
+class Old:
+    """Something that goes, or would.
+
+    Attributes:
+        id: Of a run, or of a study, which goes with all its runs.
+        runs: Ids of its runs.
+        since: When the last of it was begun.
+        size: Bytes of its records and reports.
+    """
+
+    id: str
+    runs: tuple[str, ...]
+    since: datetime
+    size: int
+
+
+def find(store: Store, *, older_than_days: float, keep_bytes: float | None = None) -> list[Old]:
+    """What is older than so many days, or beyond so many bytes of newer things; nothing that still runs. Oldest first.
+
+    Raises:
+        StoreError: The database or the file system refuses.
+    """
+    now = datetime.now(UTC)
+    runs: dict[str, list[str]] = defaultdict(list)
+    running = set()
+    with store.reading("read the runs") as session:
+        begun = dict(session.execute(select(StudyRow.id, StudyRow.created_at)).tuples().all())
+        columns = (RunRow.id, RunRow.study_id, RunRow.started_at, RunRow.state, RunRow.heartbeat_at)
+        owners = (RunRow.host, RunRow.pid, RunRow.process_started)
+        for run, study, since, state, heard_at, *owner in session.execute(select(*columns, *owners)):
+            whole = study or run
+            runs[whole].append(run)
+            begun[whole] = max(since, begun.get(whole, since))
+            if state == RunState.RUNNING and not is_abandoned(Owner(*owner), heard_at, now):
+                running.add(whole)
+    found, kept = [], 0
+    for whole, since in sorted(begun.items(), key=lambda item: item[1], reverse=True):
+        size = sum(_size(store.folder(reference)) for reference in {whole, *runs[whole]})
+        kept += size
+        too_much = keep_bytes is not None and kept > keep_bytes
+        if whole not in running and (too_much or now - since > timedelta(days=older_than_days)):
+            found.append(Old(whole, tuple(runs[whole]), since, size))
+    return found[::-1]
+
+
+def remove(store: Store, old: Sequence[Old]) -> None:
+    """Remove it: the rows first, so that no row ever names records that are gone by our hand.
+
+    Raises:
+        StoreError: The database or the file system refuses.
+    """
+    for each in old:
+        with store.writing("remove a run") as session:
+            session.execute(delete(RunRow).where(RunRow.id.in_(each.runs)))
+            session.execute(delete(StudyRow).where(StudyRow.id == each.id))
+        for folder in map(store.folder, {each.id, *each.runs}):
+            with explained("remove the records", redact(folder)):
+                fs, root = fsspec.core.url_to_fs(folder)
+                if fs.exists(root):
+                    fs.rm(root, recursive=True)
+    with store.writing("remove what no run uses") as session:
+        of_trial, of_run = TrialRow.environment_hash, RunRow.environment_hash
+        session.execute(delete(PointRow).where(~exists().where(TrialRow.point_id == PointRow.id)))
+        unused = ~exists().where(of_trial == EnvironmentRow.hash), ~exists().where(of_run == EnvironmentRow.hash)
+        session.execute(delete(EnvironmentRow).where(*unused))
+
+
+def _size(folder: str) -> int:
+    with explained("read the records", redact(folder)):
+        fs, root = fsspec.core.url_to_fs(folder)
+        return int(fs.du(root)) if fs.exists(root) else 0

@@ -1,0 +1,128 @@
+"""What a sweep must fulfil for a program that goes by its exit status: a comparison of numbers at some points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scalescope.analysis.summary import PointSummary, is_meant, label, summarise, varied
+from scalescope.errors import ExitStatus, InvalidField
+from scalescope.model.sweep import ITEMS, Point
+from scalescope.model.trial import Trial
+from scalescope.model.words import number
+from scalescope.studies.symptom import MetricSymptom, metric_symptom, numbers_of
+
+OPTION = "--require"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A comparison that must hold at some points; made by `requirement`.
+
+    Attributes:
+        text: As the user wrote it.
+        condition: The comparison.
+        at: The points that are meant, as `analysis.summary.is_meant` understands them; empty: all.
+    """
+
+    text: str
+    condition: MetricSymptom
+    at: str
+
+    def means(self, point: Point) -> bool:
+        """Whether it speaks of a point."""
+        return is_meant(point, self.at)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a requirement.
+
+    Attributes:
+        text: The requirement.
+        status: `OK` where it is met, `FINDING` where it is not; `FAILED` or `INFRASTRUCTURE` where that is unknown, and
+            `USAGE` where it speaks of nothing that was run.
+        line: In a sentence, with the numbers.
+    """
+
+    text: str
+    status: ExitStatus
+    line: str
+
+
+def requirement(text: str) -> Requirement:
+    """Understand `COMPARISON` or `COMPARISON at NAME=VALUE,NAME=VALUE`.
+
+    Raises:
+        InvalidField: It is none.
+    """
+    comparison, _, place = " ".join(text.split()).partition(" at ")
+    try:
+        condition = metric_symptom(comparison)
+    except InvalidField as error:
+        raise InvalidField(OPTION, text, error.allowed) from error
+    return Requirement(" ".join(text.split()), condition, place)
+
+
+def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -> None:
+    """Refuse requirements that speak of no point.
+
+    Raises:
+        InvalidField: There is no such point, or the workload has no items.
+    """
+    for each in requirements:
+        meant = [point for point in points if each.means(point)]
+        if not meant:
+            raise InvalidField(OPTION, each.text, f"a point of the sweep after `at`; there are: {_listed(points)}")
+        if ITEMS in each.condition.names and any(point.items is None for point in meant):
+            raise InvalidField(OPTION, each.text, "numbers of the workload; this one has no items")
+
+
+def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple[Answer, ...]:
+    """Whether each holds; the numbers are those of the table of points, over all repeats.
+
+    Raises:
+        InvalidField: It names items, and the workload has none.
+    """
+    summaries = summarise(trials)
+    return tuple(_answer(each, summaries) for each in requirements)
+
+
+def status(answers: Sequence[Answer]) -> ExitStatus:
+    """That of all together: what cannot be known comes before bad news."""
+    found = {answer.status for answer in answers}
+    order = (ExitStatus.USAGE, ExitStatus.FAILED, ExitStatus.INFRASTRUCTURE, ExitStatus.FINDING)
+    return next((each for each in order if each in found), ExitStatus.OK)
+
+
+def _answer(asked: Requirement, summaries: Sequence[PointSummary]) -> Answer:
+    points = [summary.point for summary in summaries]
+    meant = [summary for summary in summaries if asked.means(summary.point)]
+    if not meant:
+        return _unknown(asked, ExitStatus.USAGE, f"of these points none is meant: {_listed(points)}")
+    names, held = varied(points), list[str]()
+    for summary in meant:
+        where = label(summary.point, names)
+        if summary.metrics is None:
+            why = summary.reasons[0].text.strip().partition("\n")[0] if summary.reasons else "nothing was measured"
+            return _unknown(
+                asked, ExitStatus.FAILED if summary.failed else ExitStatus.INFRASTRUCTURE, f"{where}: {why}"
+            )
+        means = {name: mean.mean for name, mean in summary.intervals.items()}
+        numbers = {**numbers_of(summary.point, summary.metrics), **means}
+        told = ", ".join(f"{name} is {number(numbers[name])}" for name in sorted(asked.condition.names))
+        if not asked.condition.holds(numbers):
+            return Answer(asked.text, ExitStatus.FINDING, f"not met: {asked.text} ({told} at {where})")
+        held.append(told)
+    told = held[0] if len(held) == 1 else f"at all {len(held)} points"
+    return Answer(asked.text, ExitStatus.OK, f"met: {asked.text} ({told})")
+
+
+def _unknown(asked: Requirement, status: ExitStatus, why: str) -> Answer:
+    return Answer(asked.text, status, f"not known: {asked.text} ({why})")
+
+
+def _listed(points: Sequence[Point]) -> str:
+    names = varied(points)
+    known = list(dict.fromkeys(label(point, names) for point in points))
+    return "; ".join(known[:8] + ["..."] * (len(known) > 8))

@@ -1,0 +1,29 @@
+"""Files of automations: what Prefect makes of them, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from prefect.events.schemas.automations import AutomationCore
+from prefect.server.events.schemas.automations import EventTrigger
+from prefect.server.events.schemas.events import Resource
+
+from scalescope.nightly.alerts import CONFIRMED
+
+FILES = sorted((Path(__file__).parents[2] / "deployments/automations").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_prefect_takes_it(path: Path) -> None:
+    for each in yaml.safe_load(path.read_text()):
+        assert AutomationCore.model_validate(each).actions
+
+
+def test_a_confirmed_regression_triggers_the_notification() -> None:
+    [each] = yaml.safe_load(next(path for path in FILES if path.stem == "regressions").read_text())
+    trigger = EventTrigger(**{name: value for name, value in each["trigger"].items() if name != "type"})
+    assert trigger.expects(CONFIRMED)
+    assert trigger.covers_resources(Resource({"prefect.resource.id": "scalescope.alert.a1b2c3"}), [])
+    assert not trigger.covers_resources(Resource({"prefect.resource.id": "prefect.flow-run.1"}), [])

@@ -1,0 +1,189 @@
+"""What README.md and docs/in-your-code.md show: each block is run, or checked as far as nothing is started."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from scalescope.cli import main as cli
+from scalescope.errors import ExitStatus
+from scalescope.run.request import check
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/in-your-code.md")
+ELSEWHERE = {
+    "$ scalescope watch tcp://10.0.0.7:8786 --for 60s": "tests/integration/test_watch.py",
+    "NOTHING MOVES": "tests/integration/test_watch.py",
+    "$ scalescope run my_script.py its arguments": "tests/integration/test_script.py",
+    "16 workers are 1.00 times as fast as 4": "tests/integration/test_pytest_plugin.py",
+    "pip install": "tests/integration/test_installed.py",
+}
+"""How blocks begin whose commands need more than a page has, and the tests that run them."""
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+CLOSE = 0.1
+"""Numbers may differ by this part: even simulated workers are charged for the time that Python takes."""
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return any(self.text.startswith(beginning) for beginning in ELSEWHERE)
+
+    @property
+    def command(self) -> str:
+        """The command whose output it shows; empty for others."""
+        first = self.text.partition("\n")[0]
+        return first.removeprefix("$ ") if first.startswith("$ ") and not self.is_elsewhere else ""
+
+
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
+            yield Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2])
+
+
+BLOCKS = list(blocks())
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With the files that the pages show, on a terminal of 80 columns."""
+    for block in BLOCKS:
+        if named := re.match(r"# (\w+\.(?:py|yaml))\b", block.text):
+            (tmp_path / named[1]).write_text(block.text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("SCALESCOPE_STORE", str(tmp_path / "results.db"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path
+
+
+def differences(expected: str, shown: str) -> Iterator[str]:
+    """Lines of a page that are not in what was shown, in their order; `...` stands for any lines, as does the end."""
+    lines = iter(shown.splitlines())
+    anywhere = False
+    for line in expected.splitlines():
+        if line.strip() == "...":
+            anywhere = True
+            continue
+        found = next((each for each in lines if not anywhere or same(line, each)), "(the end)")
+        if not same(line, found):
+            yield f"{line!r} is {found!r}"
+        anywhere = False
+
+
+def same(left: str, right: str) -> bool:
+    """Whether lines differ in nothing but a little in numbers, lengths of bars and columns, and spaces."""
+    if plain(left) != plain(right):
+        return False
+    numbers = ([float(each.replace(",", "")) for each in NUMBER.findall(line)] for line in (left, right))
+    return all(a == pytest.approx(b, rel=CLOSE, abs=0.03) for a, b in zip(*numbers, strict=True))
+
+
+def plain(line: str) -> str:
+    return re.sub(r"([█·o?~─])\1+", r"\1", " ".join(NUMBER.sub("0", line).split()))
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+@pytest.mark.parametrize("block", [each for each in BLOCKS if each.command], ids=str)
+def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+    if "beam" in block.command:
+        pytest.importorskip("apache_beam")
+    command = shlex.split(block.command)
+    assert command[0] == "scalescope"
+    assert cli.run(command[1:]) in (ExitStatus.OK, ExitStatus.FINDING)
+    shown = capsys.readouterr().out
+    assert not [*differences(block.text.partition("\n")[2], shown)], shown
+
+
+@pytest.mark.parametrize("block", [each for each in BLOCKS if each.language == "python"], ids=str)
+def test_python_runs(block: Block, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
+    if "scale_sweep(" in block.text:  # tests/flows run it; here are its parameters
+        [call] = [each for each in ast.walk(ast.parse(block.text)) if isinstance(each, ast.Call) and each.keywords]
+        assert check({str(each.arg): ast.literal_eval(each.value) for each in call.keywords}).plan
+        return
+    names: dict[str, Any] = {"__name__": "page", "load": str}
+    if "diagnose(" in block.text:
+        dask, pandas = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+        distributed = pytest.importorskip("distributed")
+        cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+        request.addfinalizer(cluster.close)
+        names["client"] = client = distributed.Client(cluster)
+        request.addfinalizer(client.close)
+        names["frame"] = dask.from_pandas(pandas.DataFrame({"name": ["a", "b"], "x": [1, 2]}), npartitions=2)
+    exec(compile(block.text, str(block), "exec"), names)
+    if "diagnose(" in block.text:
+        assert names["found"].verdict in capsys.readouterr().out
+    elif "run_sweep(" in block.text:
+        assert names["result"].valid == len(names["result"].points)
+
+
+def test_commands_without_output_are_there() -> None:
+    """Sweeps are checked whole, of other commands the options."""
+    group, seen = typer.main.get_command(cli.app), 0
+    for block in BLOCKS:
+        if block.language or block.text.startswith("$"):
+            continue
+        for line in filter(lambda line: line.startswith("scalescope "), block.text.splitlines()):
+            _, name, *options = shlex.split(line, comments=True)
+            seen += 1
+            if name == "sweep":
+                assert cli.run([name, *options, "--estimate"]) == 0, line
+            else:
+                group.commands[name].make_context(name, options)  # type: ignore[attr-defined]
+    assert seen >= 5
+
+
+def test_files_are_sweeps(folder: Path) -> None:
+    pytest.importorskip("apache_beam")
+    assert cli.run(["sweep", "sweep.yaml", "--estimate"]) == 0
+    for block in BLOCKS:  # those for CI
+        for line in re.findall(r"scalescope sweep .*", block.text if block.language == "yaml" else ""):
+            if "sweep.yaml" not in line:
+                yaml.safe_load(block.text)
+                assert cli.run([*shlex.split(line)[1:], "--estimate"]) == 0, line
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_nothing_on_the_pages_is_left_out() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+    for block in BLOCKS:
+        made = re.findall(r"^make (\w+)", block.text, re.M)
+        commands = block.text.startswith("scalescope ")
+        assert block.language or block.command or block.is_elsewhere or made or commands, f"{block} is run by no test"
+        assert set(made) <= targets
+    for beginning, test in ELSEWHERE.items():
+        assert any(block.text.startswith(beginning) for block in BLOCKS), beginning
+        assert (ROOT / test).is_file()
+
+
+def test_differences_are_noticed() -> None:
+    page = "✗ 3 used\n...\n300   0.25\n████··\n"
+    assert [*differences(page, "✗ 3 used\nmore\n300 0.251\n██████···\nmore")] == []
+    assert [*differences(page, "✗ 4 used\nmore\n300 0.25\n██··")]
+    assert [*differences(page, "✗ 3 used\nmore\n300 0.5\n██··")]
+    assert [*differences(page, "✗ 3 used\n300 0.25\n··")]

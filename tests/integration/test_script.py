@@ -1,0 +1,128 @@
+"""Scripts that know nothing of us, run as they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scalescope.cli import main as cli
+from scalescope.errors import ExitStatus
+
+CLI = "import sys; from scalescope.cli.main import main; main(sys.argv[1:])"
+NAP = """
+import sys
+import time
+
+
+def nap(number):
+    time.sleep(0.05)
+    return number
+
+
+def few(**options):
+    from distributed import LocalCluster
+
+    return LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, **options)
+
+"""
+
+
+def run(folder: Path, script: str, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    (folder / "theirs.py").write_text(NAP + script)
+    command = [sys.executable, "-c", CLI, "run", *options, "theirs.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=200)
+
+
+def test_clusters_of_a_script_and_its_own_status(tmp_path: Path) -> None:
+    script = """
+if __name__ == "__main__":  # its workers are processes that import it
+    import dask.bag
+    from distributed import Client, LocalCluster
+
+    with few() as first:
+        client, other = Client(first), Client(first.scheduler_address, set_as_default=False)
+        for number in range(8):
+            client.submit(nap, number, pure=False).result()
+        client.close()
+        other.submit(nap, 0).result()  # still the same diagnosis, which ends before the cluster does
+    second = Client(LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None))
+    print(dask.bag.from_sequence(range(4), npartitions=1).map(nap).sum().compute(), sys.argv, flush=True)
+    sys.exit(3)  # which does not make its work a failure, and leaves a client open
+"""
+    done = run(tmp_path, script, "--debug", "a b", options=("--json", "--report", "page.html"))
+    assert done.returncode == 3, done.stderr
+    assert "6 ['theirs.py', '--debug', 'a b']" in done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["status"], shown["problems"]) == (3, [])
+    first, second = shown["clusters"]
+    assert (first["points"][0]["tasks"], first["points"][0]["valid"]) == (9, 1)
+    assert first["verdict"]["findings"][0]["code"] == "results-awaited-in-loop"
+    assert "`dask.bag.from_sequence` at theirs.py:" in json.dumps(second["verdict"])
+    assert second["sweep"]["workload"] == "theirs.py, cluster 2"
+    assert {page.name for page in tmp_path.glob("*.html")} == {"page.html", "page-2.html"}
+
+
+def test_a_script_that_raises(tmp_path: Path) -> None:
+    script = """
+from distributed import Client
+with few() as cluster, Client(cluster) as client:
+    client.gather(client.map(nap, range(4)))
+    raise KeyError("no such table")
+"""
+    done = run(tmp_path, script)
+    assert done.returncode == 1
+    assert "scalescope/run/script.py" not in done.stderr
+    assert "KeyError: 'no such table'" in done.stderr
+    assert "the block raised KeyError: 'no such table'" in " ".join(done.stderr.split())
+
+
+def test_conditions_and_clients_that_cannot_be_diagnosed(tmp_path: Path) -> None:
+    script = """
+import asyncio
+
+from distributed import Client
+
+
+async def asynchronous(address):
+    async with Client(address, asynchronous=True, set_as_default=False) as client:
+        print(await client.submit(nap, 7))
+
+
+with few(silence_logs=50) as cluster:
+    asyncio.run(asynchronous(cluster.scheduler_address))
+    with Client(cluster) as client:
+        client.gather(client.map(nap, range(4)))
+"""
+    done = run(tmp_path, script, options=("--require", "tasks > 3", "--require", "tasks > 100"))
+    assert done.returncode == ExitStatus.FINDING, done.stderr
+    said = " ".join(done.stderr.split())
+    assert done.stdout == "7\n"
+    assert "An asynchronous client cannot be diagnosed." in said
+    assert "met: tasks > 3 (tasks is 4) not met: tasks > 100 (tasks is 4 at 2 workers)" in said
+
+
+def test_a_script_without_a_client_is_run_as_python_runs_it(tmp_path: Path) -> None:
+    script = """
+import beside
+import os
+assert {"dask", "distributed"}.isdisjoint(sys.modules)
+print(__name__, os.path.basename(__file__), sys.argv[1:], beside.name)
+sys.exit("enough")
+"""
+    (tmp_path / "beside.py").write_text("name = __name__")
+    done = run(tmp_path, script, "--require", "x")
+    assert (done.returncode, done.stdout) == (1, "__main__ theirs.py ['--require', 'x'] beside\n")
+    assert done.stderr == "enough\ntheirs.py made no Dask client: there is nothing to diagnose.\n"
+
+
+def test_what_is_no_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.py").write_text("def (")
+    for name, said in (("nothing.py", "No such file"), ("broken.py", "invalid syntax")):
+        assert cli.run(["run", str(tmp_path / name)]) == ExitStatus.USAGE
+        assert said in capsys.readouterr().err
+    assert cli.run(["run", "--require", "task > 1", str(tmp_path / "broken.py")]) == ExitStatus.USAGE
+    assert "did you mean 'tasks'?" in capsys.readouterr().err

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.errors import InvalidField
+from scalescope.nightly.changes import (
+    BASELINE,
+    EFFECT,
+    LEAST,
+    Change,
+    Floats,
+    find_changes,
+    find_drift,
+    hampel,
+    smallest_change,
+)
+
+
+def noise(nights: int, cv: float, seed: int = 0) -> Floats:
+    return np.exp(np.random.default_rng(seed).normal(0, cv, nights))
+
+
+def stepped(nights: int, at: int, step: float, cv: float = 0.01, seed: int = 0) -> Floats:
+    values = noise(nights, cv, seed)
+    values[at:] *= 1 + step
+    return values
+
+
+def test_a_quiet_series_has_no_change() -> None:
+    assert find_changes(noise(200, 0.01)) == []
+    assert find_drift(noise(200, 0.01)) is None
+
+
+def test_a_step_is_found_with_its_size_and_its_interval() -> None:
+    [change] = find_changes(stepped(80, 50, 0.10))
+    assert change.index == 50
+    assert change.low < 0.10 < change.high
+    assert change.relative == pytest.approx(0.10, abs=0.01)
+    assert change.worse()
+    assert not change.worse(larger_is_better=True)
+
+
+def test_a_step_is_found_on_its_fifth_night() -> None:
+    found = [find_changes(stepped(45, 40, 0.10, cv=0.05, seed=seed)) for seed in range(60)]
+    assert sum(any(abs(change.index - 40) <= 5 for change in each) for each in found) >= 48
+
+
+def test_an_improvement_is_a_change_too() -> None:
+    [change] = find_changes(stepped(80, 50, -0.10))
+    assert not change.worse()
+    assert change.high < 0
+
+
+def test_levels_that_follow_each_other_are_told_apart() -> None:
+    values = stepped(120, 40, 0.20)
+    values[80:] /= 1.20
+    assert [change.index for change in find_changes(values)] == [40, 80]
+
+
+def test_less_than_the_effect_is_no_change_however_sure() -> None:
+    assert find_changes(stepped(200, 100, EFFECT / 2, cv=0.001)) == []
+
+
+def test_lone_outliers_are_no_change() -> None:
+    values = noise(120, 0.01)
+    values[[20, 21, 60, 90, 119]] *= 1.5
+    assert find_changes(values) == []
+    assert hampel(np.log(values)).max() < 0.1
+
+
+def test_a_series_says_nothing_before_its_first_nights_are_over() -> None:
+    assert find_changes(stepped(40, BASELINE - 5, 0.5)) != find_changes(stepped(40, BASELINE, 0.5))
+    assert all(change.index >= BASELINE for change in find_changes(stepped(40, BASELINE - 5, 0.5)))
+    assert smallest_change(noise(BASELINE - 1, 0.01)) == math.inf
+
+
+@pytest.mark.parametrize("nights", range(BASELINE + LEAST))
+def test_a_short_series_has_none(nights: int) -> None:
+    assert find_changes(stepped(nights, nights // 2, 1.0)) == []
+    assert find_drift(noise(nights, 0.01)) is None
+
+
+def test_a_metric_that_was_0_and_is_not_any_more() -> None:
+    [change] = find_changes([0.0] * 20 + [3.0] * 5)
+    assert (change.index, change.before, change.after, change.relative) == (20, 0, 3, math.inf)
+    assert change.low > 1
+    assert find_changes([0.0] * 30) == []
+
+
+def test_a_slow_drift_is_no_step_but_is_found() -> None:
+    values = noise(28, 0.005) * np.exp(np.linspace(0, 0.08, 28))
+    drift = find_drift(values)
+    assert drift is not None
+    assert drift.low < math.expm1(0.08) < drift.high
+    assert drift.relative == pytest.approx(math.expm1(0.08), abs=0.015)
+
+
+def test_after_a_step_there_is_no_drift() -> None:
+    assert find_drift(stepped(80, 65, 0.10)) is None
+
+
+def test_the_smallest_change_grows_with_the_noise_and_is_found_mostly() -> None:
+    assert smallest_change(noise(60, 0.001)) == EFFECT
+    assert smallest_change(noise(60, 0.03)) < smallest_change(noise(60, 0.09))
+    judged = [(seed, smallest_change(noise(40, 0.05, seed))) for seed in range(60)]
+    shown = [
+        any(abs(change.index - 40) <= 5 for change in find_changes(stepped(45, 40, step, 0.05, seed)))
+        for seed, step in judged
+        if step < math.inf
+    ]
+    assert len(shown) > 50
+    assert sum(shown) >= 0.7 * len(shown)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_what_is_no_measurement_is_refused(wrong: float) -> None:
+    for judged in (find_changes, find_drift, smallest_change):
+        with pytest.raises(InvalidField, match="finite numbers from 0 on"):
+            judged([1.0] * 20 + [wrong])
+
+
+SERIES = st.builds(
+    stepped,
+    nights=st.integers(30, 150),
+    at=st.integers(12, 100),
+    step=st.sampled_from([-0.5, -0.1, 0.0, 0.1, 0.4]),
+    cv=st.sampled_from([0.001, 0.02, 0.05]),
+    seed=st.integers(0, 10_000),
+)
+
+
+def places(found: list[Change]) -> list[int]:
+    return [change.index for change in found]
+
+
+@settings(max_examples=40, deadline=None)
+@given(SERIES, st.floats(1e-6, 1e9))
+def test_the_unit_does_not_matter(values: Floats, factor: float) -> None:
+    one, other = find_changes(values), find_changes(values * factor)
+    assert places(one) == places(other)
+    assert [each.relative for each in one] == pytest.approx([each.relative for each in other])
+    assert smallest_change(values) == pytest.approx(smallest_change(values * factor))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SERIES)
+def test_backwards_the_same_changes_are_found_the_other_way_round(values: Floats) -> None:
+    """But for the first nights, which only a beginning has, and choices that rounding decides."""
+    forwards, backwards = find_changes(values), find_changes(values[::-1])[::-1]
+    inner = range(BASELINE, len(values) - BASELINE + 1)
+    if all(each.index in inner for each in forwards) and all(len(values) - each.index in inner for each in backwards):
+        assert places(forwards) == [len(values) - each.index for each in backwards]
+        assert [each.before for each in forwards] == pytest.approx([each.after for each in backwards])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0, 1e12), st.integers(0, 100))
+def test_a_constant_series_has_none(value: float, nights: int) -> None:
+    values = [value] * nights
+    assert find_changes(values) == []
+    assert find_drift(values) is None
+    assert smallest_change(values) == (EFFECT if nights >= BASELINE else math.inf)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0, 1e6), max_size=80))
+def test_whatever_the_numbers_changes_are_in_order_and_far_enough_apart(values: list[float]) -> None:
+    found = find_changes(values)
+    assert all(math.isfinite(each.low) and math.isfinite(each.high) and each.low <= each.high for each in found)
+    ends = [0, *places(found), len(values)]
+    assert not found or all(after - before >= LEAST for before, after in pairwise(ends))

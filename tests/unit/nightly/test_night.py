@@ -1,0 +1,304 @@
+"""Whole nights, with a driver that pretends and environments that are not built."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope import environments
+from scalescope.cli import main as cli
+from scalescope.environments import Built, Release
+from scalescope.errors import EnvironmentUnavailable, InvalidField, UsageError
+from scalescope.model.environment import Environment
+from scalescope.model.study import StudyKind
+from scalescope.model.sweep import PlannedTrial
+from scalescope.nightly import alerts, record
+from scalescope.nightly.history import AlertState
+from scalescope.nightly.record import Outcome, Record
+from scalescope.nightly.running import run_nightly
+from scalescope.run.runner import Event, Runner
+from scalescope.store.store import Store
+from scalescope.studies.report import sheet
+from scalescope.studies.running import StudyResult
+
+WORKLOADS = ["futures-map", "bag-map"]
+
+
+class Nights:
+    """Nights on machines that take as long as one says.
+
+    Attributes:
+        index: Releases that requirements resolve to now.
+        between: Releases of a package from one to another, where there are more than these.
+        slower: By package and release, by how much more everything takes with it.
+        machine: Factor on all that a night measures; reruns see it no more.
+        events: All that was sent.
+    """
+
+    def __init__(self, fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fake, self.address = fake, address
+        self.index = {"dask": "1", "crunch": "1"}
+        self.between: dict[str, list[str]] = {}
+        self.slower: dict[tuple[str, str], float] = {}
+        self.machine = 1.0
+        self.events: list[Event] = []
+        fake.measures = self._measures
+        monkeypatch.setattr(environments, "resolve", lambda environment: dict(self.index))
+        monkeypatch.setattr(environments, "ensure", _ensure)
+        monkeypatch.setattr(environments, "releases", self._releases)
+
+    def __call__(self, **changed: Any) -> StudyResult:
+        night = self
+
+        class Sends(Runner):
+            def send(self, event: Event) -> None:
+                night.events.append(event)
+
+        asked = {"workloads": ["futures-map"], "environment": "dask crunch", "axes": {"workers": [2], "items": [4]}}
+        return run_nightly({**asked, "store": self.address, **changed}, Sends())
+
+    def _measures(self, planned: PlannedTrial) -> tuple[int, float]:
+        environment = Environment.parse(planned.point.environment)
+        seconds = 1.0 if environment.name else self.machine  # reruns name theirs
+        for (package, release), factor in self.slower.items():
+            seconds *= factor if f"{package}=={release}" in environment.requirements else 1.0
+        return 2, seconds
+
+    def _releases(self, package: str, *, first: str, last: str, python_version: str) -> list[Release]:
+        return [Release(package, each) for each in self.between.get(package, [first, last])]
+
+    @property
+    def records(self) -> list[Record]:
+        with Store.open(self.address) as store:
+            return [night.record for night in record.nights(store)]
+
+
+def _ensure(environment: Environment, says: Callable[[str], None] = print) -> Built:
+    if "broken==2" in environment.requirements:
+        raise EnvironmentUnavailable("it cannot be had today")
+    return Built(environment, sys.executable, "3.11.7", {}, "digest", fresh=False, seconds=0.0)
+
+
+@pytest.fixture
+def night(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    return Nights(fake, address, monkeypatch)
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_nights_that_are_alike_say_so(night: Nights) -> None:
+    for _ in range(2):
+        result = night()
+        assert (result.alarm, result.line) == (False, "No regression. 1 series measured.")
+    first, second = night.records
+    assert [each.series.id for each in first.measured] == [each.series.id for each in second.measured]
+    assert first.lock == second.lock
+    assert first.lock.pins == {"python": first.lock.pins["python"], "dask": "1", "crunch": "1"}
+    assert night.events == []
+
+
+def test_an_upgrade_that_changes_nothing_is_not_looked_into(night: Nights) -> None:
+    night()
+    night.index["crunch"] = "2"
+    assert not night().alarm
+    assert night.records[-1].judged == ()
+
+
+def test_an_improvement_is_told_and_no_alarm(night: Nights) -> None:
+    night.slower["crunch", "1"] = 1.5
+    night()
+    night.index["crunch"] = "2"
+    result = night()
+    assert not result.alarm
+    assert {each.outcome for each in night.records[-1].judged} == {Outcome.FASTER}
+
+
+# ------------------------------------------------------------------ what got worse
+
+
+def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp_path: Path) -> None:
+    night(workloads=WORKLOADS)
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    result = night(workloads=WORKLOADS, site=str(tmp_path / "site"))
+    assert result.alarm
+    [alert] = night.records[-1].alerts
+    assert (alert.culprit.package, alert.culprit.good, alert.culprit.bad) == ("crunch", "1", "2")
+    assert {each.series.workload for each in alert.changes} == set(WORKLOADS)
+    assert [each.ratio for each in alert.changes] == pytest.approx([1.5, 1.5])
+    [event] = night.events
+    assert event.payload["culprit"]["bad"] == "2"
+    assert "crunch 1 → 2" in event.title
+    with Store.open(night.address) as store:
+        study = store.studies.get(result.study_id)
+        assert {store.studies.get(each).kind for each in study.followed_by} == {StudyKind.COMPARISON}
+        shown = sheet(study, [store.run(each) for each in study.runs])
+    assert shown.table is not None
+    assert [row.cells[-1] for row in shown.table.rows] == ["confirmed", "confirmed"]
+    assert "crunch 1 → 2" in (tmp_path / "site/index.html").read_text()
+    assert len(list((tmp_path / "site").glob("*-map-*.html"))) == 2
+
+
+def test_the_package_is_found_among_several_and_its_release_among_those_between(night: Nights) -> None:
+    night()
+    night.index |= {"crunch": "4", "dask": "2"}
+    night.between["crunch"] = ["1", "2", "3", "4"]
+    night.slower |= {("crunch", "3"): 1.5, ("crunch", "4"): 1.5}
+    night()
+    [alert] = night.records[-1].alerts
+    assert (alert.culprit.package, alert.culprit.good, alert.culprit.bad) == ("crunch", "2", "3")
+    assert "dask 1 → 2" in alert.culprit.changed
+
+
+def test_two_causes_are_two_alerts(night: Nights) -> None:
+    night()
+    night.index |= {"crunch": "2"}
+    night.slower["crunch", "2"] = 1.5
+    night()
+    night.index |= {"dask": "2"}
+    night.slower["dask", "2"] = 1.5
+    night()
+    assert [event.payload["culprit"]["package"] for event in night.events] == ["crunch", "dask"]
+
+
+def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights) -> None:
+    night()
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    assert night().alarm
+    assert not night().alarm
+    assert len(night.events) == 1
+    night.index["crunch"] = "3"
+    result = night()
+    assert "1 alert resolved" in result.line
+    assert [alert.state for each in night.records for alert in each.alerts] == [AlertState.RESOLVED]
+    night.index["crunch"] = "2"
+    assert night().alarm
+    assert len(night.events) == 2
+
+
+@pytest.mark.parametrize(("state", "again"), [(AlertState.FALSE, False), (AlertState.RESOLVED, True)])
+def test_a_false_alert_is_remembered_and_a_resolved_one_is_not(
+    night: Nights, state: AlertState, again: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    night()
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    night()
+    [alert] = night.records[-1].alerts
+    assert cli.run(["alerts", alert.id[:6], "--state", state, "--store", night.address]) == 0
+    assert "makespan_s 1 → 1.5" in capsys.readouterr().out.replace("\\", "")
+    with Store.open(night.address) as store:
+        assert [each.state for each in alerts.every(store)] == [state]
+    assert night().alarm is again
+
+
+# ------------------------------------------------------------------ what is not the software
+
+
+def test_a_night_in_which_the_machine_was_slower_raises_nothing(night: Nights) -> None:
+    night()
+    night.index["crunch"], night.machine = "2", 2.0
+    result = night()
+    assert not result.alarm
+    assert night.events == []
+    assert {each.outcome for each in night.records[-1].judged} == {Outcome.REFUTED}
+    assert all("the machine was" in each.reason for each in night.records[-1].judged)
+
+
+def test_with_an_equal_environment_only_the_machine_is_left_and_nothing_is_rerun(night: Nights) -> None:
+    night()
+    night.machine = 2.0
+    result = night()
+    assert not result.alarm
+    assert {each.outcome for each in night.records[-1].judged} == {Outcome.MACHINE}
+    with Store.open(night.address) as store:
+        assert store.studies.get(result.study_id).followed_by == ()
+
+
+def test_a_rerun_that_cannot_be_made_is_said_and_no_alarm(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    night()
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+
+    def ensure(environment: Environment, says: Callable[[str], None] = print) -> Built:
+        if "crunch==1" in environment.requirements:
+            raise EnvironmentUnavailable("crunch 1 is gone")
+        return _ensure(environment)
+
+    monkeypatch.setattr(environments, "ensure", ensure)
+    assert not night().alarm
+    assert {each.outcome for each in night.records[-1].judged} == {Outcome.UNTESTABLE}
+    assert "crunch 1 is gone" in night.records[-1].judged[0].reason
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+def test_a_night_that_was_stopped_continues_and_keeps_its_lock(night: Nights) -> None:
+    night.fake.script = {1: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        night(workloads=WORKLOADS)
+    night.index["crunch"] = "2"
+    begun = len(night.fake.begun)
+    night(workloads=WORKLOADS)
+    assert len(night.fake.begun) == begun + 1
+    with Store.open(night.address) as store:
+        assert len(record.nights(store)) == 1
+    assert night.records[-1].lock.pins["crunch"] == "1"
+
+
+def test_a_night_that_was_stopped_long_ago_does_not_continue(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.fake.script = {0: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        night()
+
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=1)
+
+    monkeypatch.setattr("scalescope.nightly.running.datetime", Tomorrow)
+    night()
+    with Store.open(night.address) as store:
+        assert len(record.nights(store)) == 2
+
+
+def test_a_cluster_that_cannot_be_had_is_a_problem_of_that_workload_alone(night: Nights, refusal: Exception) -> None:
+    night.fake.refusals = [refusal] * 3
+    result = night(workloads=WORKLOADS)
+    assert result.line == "No regression. 1 series measured, 1 problem."
+    assert "no cluster today" in night.records[-1].problems[0]
+
+
+def test_what_the_budget_left_out_comes_first_in_the_next_night(night: Nights) -> None:
+    given = {"workloads": WORKLOADS, "clusters": ["slurm"], "rounds": 1, "trial_timeout_s": 1}
+    result = night(**given, budget={"hours": 1.05 / 3600})
+    assert "the budget does not allow more" in result.line
+    assert [each.series.workload for each in night.records[-1].measured] == ["futures-map"]
+    night(**given, budget={"hours": 1.05 / 3600})
+    assert [each.series.workload for each in night.records[-1].measured] == ["bag-map"]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"workloads": ["no-such"]}, "workload"),
+        ({"clusters": ["no-such"]}, "kind"),
+        ({"metric": "no-such"}, "metric"),
+        ({"axes": {"workers": [0]}}, "workers"),
+        ({"history": ""}, "history"),
+        ({"clusters": []}, "clusters"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_starts(night: Nights, given: dict[str, Any], field: str) -> None:
+    with pytest.raises((InvalidField, UsageError), match=field):
+        night(**given)
+    assert night.fake.begun == []
+
+
+def test_an_alert_that_is_not_there(night: Nights) -> None:
+    with Store.open(night.address) as store, pytest.raises(UsageError, match="No alert begins"):
+        alerts.set_state(store, "abc", "false")

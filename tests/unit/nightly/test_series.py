@@ -1,0 +1,88 @@
+"""Which changes of a series deserve a rerun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from scalescope.model.study import Study, StudyKind
+from scalescope.nightly.history import AlertState
+from scalescope.nightly.record import Alert, Culprit, Judged, Measured, Night, Outcome, Record, Series
+from scalescope.nightly.series import YOUNG, candidates, machine
+
+POINT = {"workers": 4, "threads_per_worker": 1, "params": {"items": 8}, "dask_config": {}}
+
+
+def series(hardware: str = "a CPU", metric: str = "makespan_s") -> Series:
+    return Series("mine", 1, POINT, {"kind": "local"}, hardware, metric)
+
+
+def nights(values: Sequence[float], of: Series | None = None) -> list[Night]:
+    return [
+        Night(
+            Study(f"nightly-{number:04}", StudyKind.NIGHTLY, {}), Record(measured=(Measured(of or series(), value, 3),))
+        )
+        for number, value in enumerate(values)
+    ]
+
+
+def found(values: Sequence[float], past: list[Night] | None = None) -> list[tuple[str, float, float, bool]]:
+    every = nights(values)
+    return [
+        (each.good.id, each.before, each.after, each.worse)
+        for each in candidates(every[-1].record, every[:-1] if past is None else past, 0.05)
+    ]
+
+
+def test_a_first_night_and_a_quiet_series_have_none() -> None:
+    assert found([1.0]) == []
+    assert found([1.0, 1.04]) == []
+    assert found([1.0, 1.01] * 10) == []
+
+
+def test_on_a_young_series_tonight_is_compared_with_the_median_of_before() -> None:
+    assert found([1.0, 1.0, 1.2]) == [("nightly-0001", 1.0, 1.2, True)]
+    assert found([1.0, 1.0, 0.8]) == [("nightly-0001", 1.0, 0.8, False)]
+    assert found([1.0, 1.0, 1.2, 1.2]) == [("nightly-0001", 1.0, 1.2, True)]
+
+
+@pytest.mark.parametrize(("after", "asked"), [(1, 0), (4, 1), (6, 1), (7, 0), (20, 0)])
+def test_on_an_older_one_a_recent_change_point_is_asked_about(after: int, asked: int) -> None:
+    values = [1.0, 1.01] * YOUNG + [1.2] * after
+    expected = [(f"nightly-{2 * YOUNG - 1:04}", True)] * asked
+    assert [(good, worse) for good, _, _, worse in found(values)] == expected
+
+
+def test_a_change_that_a_rerun_has_answered_is_not_asked_about_again() -> None:
+    values = [1.0, 1.01] * YOUNG + [1.2] * 5
+    for outcome, asked in ((Outcome.REFUTED, 0), (Outcome.WAITING, 1)):
+        every = nights(values)
+        judged = Judged(series(), "nightly-0001", 1.0, 1.2, outcome, "for a reason")
+        every[-2] = Night(every[-2].study, Record(measured=every[-2].record.measured, judged=(judged,)))
+        assert len(candidates(every[-1].record, every[:-1], 0.05)) == asked
+
+
+@pytest.mark.parametrize("state", AlertState)
+def test_an_alert_that_holds_begins_a_new_level(state: AlertState) -> None:
+    every = nights([1.0, 1.0, 1.2, 1.2])
+    alert = Alert("a1", every[2].id, Culprit("it"), (Judged(series(), "", 1.0, 1.2, Outcome.CONFIRMED, ""),), "", state)
+    every[2] = Night(every[2].study, Record(measured=every[2].record.measured, alerts=(alert,)))
+    expected = 1 if state in (AlertState.FALSE, AlertState.RESOLVED) else 0
+    assert len(candidates(every[-1].record, every[:-1], 0.05)) == expected
+
+
+def test_series_of_different_hardware_are_never_mixed() -> None:
+    assert found([1.2], nights([1.0, 1.0], series("another CPU"))) == []
+
+
+def test_of_what_should_be_large_less_is_worse() -> None:
+    every = nights([0.8, 0.8, 0.4], series(metric="efficiency"))
+    assert [each.worse for each in candidates(every[-1].record, every[:-1], 0.05)] == [True]
+
+
+def test_what_differs_of_the_machine_is_said() -> None:
+    then = {"cpu_model": "A", "platform": "Linux 6.1", "taken by others": 0.01, "load_average": 0.2}
+    now = {"cpu_model": "A", "platform": "Linux 6.8", "taken by others": 0.9, "load_average": 0.9}
+    assert machine(now, then) == "platform Linux 6.1, then Linux 6.8; taken by others 0.01, then 0.9"
+    assert "none" in machine(then, then)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.nights import made_up
+
+from scalescope.errors import UsageError
+from scalescope.nightly.history import Alert, AlertState, History, Value
+from scalescope.nightly.site import page_name, share, spark, write_site
+
+pytest.importorskip("bokeh")
+
+
+def text_of(path: Path) -> str:
+    """What a reader sees, without scripts and styles."""
+    page = re.sub(r"<(script|style).*?</\1>", "", path.read_text("utf-8"), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace("\u00a0", " ")
+
+
+def test_every_series_has_a_page_and_all_links_lead_to_one(tmp_path: Path) -> None:
+    history = made_up()
+    write_site(tmp_path / "site", history)
+    pages = {path.name for path in (tmp_path / "site").iterdir()}
+    assert pages == {"index.html", "compare.html", *map(page_name, history.series)}
+    for path in (tmp_path / "site").iterdir():
+        for target in re.findall(r'href="([^"#][^"]*)"', path.read_text("utf-8")):
+            assert target in pages or target.startswith(("data:", "reports/", "scripts/")), target
+
+
+def test_the_overview_says_what_changed_and_how_the_nights_went(tmp_path: Path) -> None:
+    history = made_up()
+    write_site(tmp_path, history)
+    seen = text_of(tmp_path / "index.html")
+    assert "1 confirmed change to look at" in seen
+    assert "open, night-29" in seen
+    assert "Settled before: 1" in seen
+    assert re.search(r"workload-0, 1, 20, makespan_s night-20 \+(19|20|21)\S* % worse", seen)
+    assert "night-29 2026-01-02 02:00:00 UTC 50 88 of 90 1 1" in seen
+
+
+def test_a_quiet_history_says_so(tmp_path: Path) -> None:
+    history = made_up()
+    write_site(tmp_path, replace(history, series=history.series[1:], alerts=()))
+    seen = text_of(tmp_path / "index.html")
+    assert "Nothing has changed that is not known" in seen
+    assert "There is no new change point." in seen
+
+
+def test_the_page_of_a_series_has_its_changes_and_the_reports_of_its_trials(tmp_path: Path) -> None:
+    history = made_up()
+    write_site(tmp_path, history)
+    path = tmp_path / page_name(history.series[0])
+    assert re.search(r"night-20 (0\.99\d|1\.0\d) 1\.\d\d \+(19|2[01])\S* % \+1", text_of(path))
+    assert "Stresses: the tests" in text_of(path)
+    assert path.read_text("utf-8").count('href="reports/') == 30
+    assert "It has no change point." in text_of(tmp_path / page_name(history.series[1]))
+
+
+def test_an_empty_history_has_a_page_too(tmp_path: Path) -> None:
+    write_site(tmp_path, History("suite", (), ()))
+    assert "No night has been measured yet" in text_of(tmp_path / "index.html")
+
+
+def test_nothing_from_outside_is_markup_or_a_script(tmp_path: Path) -> None:
+    write_site(tmp_path, made_up(text="<img src=x onerror=alert(1)>"))
+    for path in tmp_path.iterdir():
+        page = path.read_text("utf-8")
+        assert "<img src=x" not in page
+        assert 'href="javascript:' not in page.lower()
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "//elsewhere/x", " java\nscript:x", "file:///x", ""])
+def test_an_address_that_is_none_of_a_page_is_no_link(tmp_path: Path, address: str) -> None:
+    history = made_up()
+    alert = Alert("1", "night-1", AlertState.OPEN, (), "slower", links=(("the trap", address),))
+    write_site(tmp_path, replace(history, alerts=(alert,)))
+    assert "<li>the trap</li>" in (tmp_path / "index.html").read_text("utf-8")
+
+
+def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
+    history = made_up()
+    first = history.series[0]
+    for series, message in (
+        ((first, first), "Two series of the history have the id 'workload-0'"),
+        ((replace(first, values=(Value("no-night", 1.0),)),), "night 'no-night', which the history does not have"),
+        ((replace(first, values=first.values[:1] * 2, changes=()),), "two values of one night"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            write_site(tmp_path, replace(history, series=series))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_of_a_line_and_of_a_change() -> None:
+    assert spark([1.0]) == ""
+    assert "0.0,26.0 75.0,13.0 150.0,0.0" in spark([1.0, 2.0, 3.0])
+    assert 'x1="37.5"' in spark([1.0, 2.0, 2.0], [1])
+    assert "nan" not in spark([2.0] * 5)
+    assert [share(value) for value in (0.1, -0.25, 0.0)] == ["+10 %", "−25 %", "+0 %"]
+    assert share(float("inf")) == "from nothing"
