@@ -27,12 +27,12 @@ test: $(INSTALLED) ## Run all tests that this machine can run
 	$(PYTEST) -m "not quiet" $(SHARED)
 	$(PYTEST) -m quiet
 
-check: $(INSTALLED) ## Formatting, lint, types, import contracts, tests
+check: $(INSTALLED) ## Formatting, lint, types, import contracts, and all tests but variants
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not quiet" $(SHARED)
+	$(PYTEST) -m "not quiet and not thorough" $(SHARED)
 	$(PYTEST) -m quiet
 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)

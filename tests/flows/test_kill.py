@@ -106,7 +106,11 @@ def finished(address: str) -> dict[str, str]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("cluster", "repeats", "kills", "how"),
-    [("local", 6, 3, "--prefect"), ("local", 6, 3, "--no-prefect"), ("simulated", 20, 2, "--prefect")],
+    [
+        ("local", 6, 3, "--prefect"),
+        pytest.param("local", 6, 3, "--no-prefect", marks=pytest.mark.thorough),
+        ("simulated", 20, 2, "--prefect"),
+    ],
 )
 def test_kill(marked: Callable[..., Marked], address: str, cluster: str, repeats: int, kills: int, how: str) -> None:
     moments = random.Random(20)

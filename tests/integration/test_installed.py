@@ -156,7 +156,7 @@ class Project:
         return shown
 
 
-@pytest.fixture(scope="module", params=["packages", "folders"])
+@pytest.fixture(scope="module", params=["packages", pytest.param("folders", marks=pytest.mark.thorough)])
 def project(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """With files `__init__.py` and without."""
     folder = tmp_path_factory.mktemp(request.param)

@@ -245,6 +245,7 @@ def test_nothing_of_them_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) 
 # ------------------------------------------------------------------ what is no row
 
 
+@pytest.mark.thorough  # in CI, a quota does it: test_story
 def test_half_of_the_workers_is_no_data(new_place: Callable[[], Place], tmp_path: Path, table: Table) -> None:
     place = new_place()
     quota("pods: '2'")(place)

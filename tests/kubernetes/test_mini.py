@@ -147,6 +147,7 @@ def test_the_operator_makes_the_pods_of_a_dask_cluster(kubernetes: Kubernetes, n
     until(connected, 120)
 
 
+@pytest.mark.thorough
 def test_a_lost_node_is_noticed_and_comes_back_with_its_gpus(mini: Any, kubernetes: Kubernetes, namespace: str) -> None:
     kubernetes.apply(pod("victim", kubernetes.image, "sleep", "600", gpu=True), namespace=namespace)
     wait = ("wait", "--timeout=60s")
@@ -192,7 +193,7 @@ def left_of(folder: Path, network: int) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("end", ["down", "SIGKILL"])
+@pytest.mark.parametrize("end", [pytest.param("down", marks=pytest.mark.thorough), "SIGKILL"])
 def test_nothing_stays(end: str, mini_kubernetes: ModuleType, missing: Any, tmp_path: Path) -> None:
     if reason := mini_kubernetes.unmet():
         missing("kubernetes", f"no Kubernetes on this machine: {reason}")

@@ -49,7 +49,7 @@ DEATH_TIMEOUT_S = 60
 
 _FOLDER = "/etc/scalescope"
 _CONFIG, _PACKAGE = "dask.config", "scalescope.zip"
-_SHIPPED = ("workloads", "model", "__init__.py", "errors.py")
+_SHIPPED = ("workloads", "model", "__init__.py", "errors.py", "redaction.py")
 """Parts of this package that tasks of the built-in workloads need: pods import them from the secret."""
 _LOCAL = ("jobqueue", "kubernetes", "temporary-directory")
 """Parts of Dask's configuration that hold on this machine only."""
