@@ -21,8 +21,8 @@ is charged, so a trial takes seconds and repeats to the last bit; the others com
 
 This page is written by `docs/generate_workloads.py`; change the module of the workload instead.
 
-| Workload | What it does | Install |
-| --- | --- | --- |
+| Workload | What it does | What it stresses | Install |
+| --- | --- | --- | --- |
 """
 
 
@@ -32,12 +32,16 @@ def page() -> str:
 
 
 def _row(workload: Workload) -> str:
-    return f"| [`{workload.name}`](#{workload.name}) | {workload.summary} | {_install(workload.extra)} |\n"
+    return (
+        f"| [`{workload.name}`](#{workload.name}) | {workload.summary} | {workload.stresses} | "
+        f"{_install(workload.extra)} |\n"
+    )
 
 
 def _section(workload: Workload) -> str:
     facts = [f"Version {workload.version}", *(["modelled"] if workload.modelled else [])]
     facts.append(f"needs {', '.join(workload.packages)}")
+    facts += [f"runs on {' or '.join(workload.kinds)} only"] if workload.kinds else []
     facts += [f"{used.purpose} with {used.name} ({_install(used.extra)})" for used in workload.uses]
     rows = "".join(map(_parameter, workload.parameters))
     head = "| Parameter | Type | Default | Meaning |\n| --- | --- | --- | --- |\n"

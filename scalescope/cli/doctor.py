@@ -22,6 +22,7 @@ from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
+from scalescope.model.workload import module_of
 from scalescope.run import quiet
 from scalescope.run.orchestrator import needed
 from scalescope.slurm import jobs as slurm_jobs
@@ -55,7 +56,7 @@ class Package:
     @property
     def module(self) -> str:
         """What is imported to see whether it works."""
-        return self.needed_by or self.name.replace("-", "_")
+        return self.needed_by or module_of(self.name)
 
 
 ESSENTIAL = (
@@ -126,7 +127,8 @@ def _import(package: Package) -> str:
 def _installed(package: Package) -> Check:
     """Without importing it: some take seconds, and talk."""
     if find_spec(package.module) is not None:
-        return Check(package.name, package.purpose, True, metadata.version(package.name))
+        builds = metadata.packages_distributions().get(package.module, [package.name])  # of XGBoost there are two
+        return Check(package.name, package.purpose, True, metadata.version(builds[0]))
     return Check(package.name, package.purpose, False, f'not installed: pip install "scalescope[{package.extra}]"')
 
 

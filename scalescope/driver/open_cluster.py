@@ -208,7 +208,11 @@ class OpenCluster:
             )
         left = self._measure(request, workload, point, attempt)
         lost = changes(before, self._workers(), left)
-        attempt.changes = "; ".join(part for part in (lost, cluster.losses()) if part)
+        changed = "; ".join(part for part in (lost, cluster.losses()) if part)
+        if workload.changes_workers:
+            attempt.facts["changed_workers"] = changed
+        else:
+            attempt.changes = changed
         self._keep(request, attempt)
         attempt.facts["cluster"] = cluster.facts()
 

@@ -10,6 +10,13 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.fields import Scalar
 
+_MODULES = {"scikit-learn": "sklearn", "xgboost-cpu": "xgboost"}
+
+
+def module_of(distribution: str) -> str:
+    """The module that a distribution installs."""
+    return _MODULES.get(distribution, distribution.replace("-", "_"))
+
 
 @dataclass(frozen=True)
 class WorkloadParameter:
@@ -84,6 +91,7 @@ class Workload:
     summary: str  # one sentence
     # `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None
     run: Callable[..., Any] = field(compare=False, repr=False)
+    stresses: str = ""  # which part of a system its time depends on, in a few words
     parameters: tuple[WorkloadParameter, ...] = ()  # all that `run` takes besides the client
     packages: tuple[str, ...] = ()  # distributions it needs besides `distributed`
     extra: str = ""  # the extra of Scalescope that installs them; empty where they come with Scalescope itself
@@ -95,6 +103,8 @@ class Workload:
     # Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is charged and a
     # trial is reproducible to the last bit.
     modelled: bool = False
+    kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty where it can on all
+    changes_workers: bool = False  # it adds, retires or kills workers: a trial in which they change is none the worse
     # Cheaper workloads that may stand in for it while a symptom is isolated; the closest one first.
     simpler: tuple[Simpler, ...] = ()
 

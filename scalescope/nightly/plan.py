@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalescope.errors import InvalidField, UnknownName
+from scalescope import workloads
+from scalescope.errors import InvalidField, UnknownName, UsageError
 from scalescope.model import fields, parameters
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.environment import Environment
@@ -94,12 +95,31 @@ def jobs(asked: NightlyParameters) -> list[Job]:
     for given in asked.clusters:
         spec = cluster_spec(orchestrator.saved_cluster(given))
         for entry in entries:
-            if names or spec.kind in entry.kinds:
+            if names or (_can_run(asked, entry) and spec.kind in entry.kinds):
                 with_fields = cluster_spec({**spec.to_mapping(), **entry.cluster}) if entry.cluster else spec
                 found.append(Job(entry, with_fields, asked))
     if not found:
         raise InvalidField("clusters", asked.clusters, "a cluster on which a workload of the suite means something")
     return found
+
+
+def left_out(asked: NightlyParameters) -> list[str]:
+    """Workloads of the whole suite for which the present environment lacks packages, each with what installs them."""
+    entries = [] if asked.workloads or asked.environment else SUITE
+    return [f"{entry.workload}: {why}" for entry in entries if (why := _lacks(entry))]
+
+
+def _can_run(asked: NightlyParameters, entry: SuiteEntry) -> bool:
+    """Other environments have the modules of the library alone."""
+    return ":" not in entry.workload if asked.environment else not _lacks(entry)
+
+
+def _lacks(entry: SuiteEntry) -> str:
+    try:
+        workloads.check_installed(workloads.load(entry.workload))
+    except UsageError as error:
+        return error.line
+    return ""
 
 
 def ordered(found: Sequence[Job], past: Sequence[Night]) -> list[Job]:

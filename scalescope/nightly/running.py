@@ -194,7 +194,7 @@ def _measure(
     table, cost = prices.load(), Cost()
     limits = Budget.from_mapping(asked.budget, table, [job.cluster for job in jobs]).limits if asked.budget else {}
     runs: list[SweepRun] = []
-    problems: list[str] = []
+    problems = plan.left_out(asked)
     ended, failed, planned = "", None, 0
     turns = [(turn, job) for turn in range(asked.rounds) for job in jobs if turn < plan.rounds(job)]
     for number, (turn, job) in enumerate(turns, 1):

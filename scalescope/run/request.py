@@ -99,6 +99,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
     storage = parameters.check(Storage, parameters.part(Storage, given))
     workload = workloads.load(sweep.workload)
     plan = sweep.plan(workload)
+    _check_kinds(sweep, workload, plan)
     _check_installed(sweep, workload, plan)
     _check_dask_keys(plan)
     locate(storage.store)
@@ -114,6 +115,13 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
         growing(sweep, workload, plan, execution),
         budget=_budget(execution.budget, sweep, plan),
     )
+
+
+def _check_kinds(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial]) -> None:
+    for cluster in sweep.clusters(planned.point for planned in plan):
+        if workload.kinds and cluster.kind not in workload.kinds:
+            allowed = f"{' or '.join(workload.kinds)}: the workload {workload.name!r} cannot run elsewhere"
+            raise InvalidField("cluster", cluster.kind, allowed)
 
 
 def _check_installed(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial]) -> None:

@@ -1,4 +1,4 @@
-"""What is run: importable functions `run(client, **params)` with metadata, each the `WORKLOAD` of a module here.
+"""What is run: importable functions `run(client, **params)` with metadata, each a `Workload` of a module here.
 
 Importing this package needs the standard library and `distributed` alone; a workload imports its own packages when it
 runs.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
-from scalescope.model.workload import Workload
+from scalescope.model.workload import Workload, module_of
 from scalescope.workloads._common import not_installed
 from scalescope.workloads.references import FORMS, load_function
 
@@ -23,7 +23,7 @@ def _found() -> dict[str, Workload]:
     """The workloads of this package's modules by name, in its order; those with an underscore are no workloads."""
     names = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
     modules = [import_module(f"{__name__}.{name}") for name in names]
-    found: list[Workload] = [module.WORKLOAD for module in modules if hasattr(module, "WORKLOAD")]
+    found = [each for module in modules for each in vars(module).values() if isinstance(each, Workload)]
     return {workload.name: workload for workload in sorted(found, key=lambda workload: workload.name)}
 
 
@@ -78,7 +78,7 @@ def check_installed(workload: Workload) -> None:
         UsageError: One is missing; the next step is what installs it.
     """
     for package in workload.packages:
-        if find_spec(package.replace("-", "_")) is None:
+        if find_spec(module_of(package)) is None:
             raise not_installed(workload.name, package, workload.extra, f"there is no package {package}")
 
 

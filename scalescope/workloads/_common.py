@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import importlib
 import logging
+import shutil
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UsageError, WrongAnswer
 from scalescope.model.parameters import Parameter
+from scalescope.model.words import shortened
 from scalescope.model.workload import WorkloadParameter
 
 PER_ITEM = "items"
@@ -58,6 +62,28 @@ def root_logger_kept() -> Iterator[None]:
         logging.getLogger().removeHandler(handler)
 
 
+Directory = Annotated[
+    str | None,
+    Parameter("Folder for the files, seen by the client and every worker; null is this machine's temporary folder."),
+]
+
+
+@contextmanager
+def folder_of_run(workload: str, directory: str | None) -> Iterator[Path]:
+    """A new folder, removed at the end.
+
+    Raises:
+        InvalidField: There is no such directory.
+    """
+    if directory is not None and not Path(directory).is_dir():
+        raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
+    folder = Path(tempfile.mkdtemp(prefix=f"scalescope-{workload}-", dir=directory)).resolve()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
 def fresh() -> str:
     """An identifier of one run, to be part of task keys.
 
@@ -73,6 +99,19 @@ def wrong(workload: str, what: str) -> WrongAnswer:
         cause="tasks were lost or had effects twice, or a library has a bug",
         next_step="run the same point again; if it repeats, on `local` with one worker it shows where it goes wrong",
     )
+
+
+def check_close(workload: str, got: Any, expected: Any) -> None:
+    """Compare numbers or arrays, but for rounding.
+
+    Raises:
+        WrongAnswer: Their shapes or one of the numbers differ.
+    """
+    import numpy as np
+
+    got, expected = np.asarray(got), np.asarray(expected)
+    if got.shape != expected.shape or not np.allclose(got, expected, rtol=1e-9, atol=1e-9):
+        raise wrong(workload, f"{shortened(str(got), 80)} instead of {shortened(str(expected), 80)}")
 
 
 def check_same(workload: str, got: Iterable[Any], expected: Iterable[Any]) -> None:

@@ -71,7 +71,8 @@ def check(product: Any, factors: Any) -> None:
 WORKLOAD = Workload(
     name=NAME,
     version=1,
-    summary="dask.array product of two matrices: compute, and blocks that travel between workers.",
+    summary="dask.array product of two matrices.",
+    stresses="compute, and blocks that travel between workers",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("dask", "numpy"),

@@ -48,7 +48,8 @@ def run(
 WORKLOAD = Workload(
     name=NAME,
     version=1,
-    summary="dask.bag.from_sequence and maps that sleep: how a bag divides items into partitions.",
+    summary="dask.bag.from_sequence and maps that sleep.",
+    stresses="how a bag divides items into partitions",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("dask",),

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scalescope.errors import InvalidField
 from scalescope.model.fields import Scalar
 from scalescope.model.parameters import Parameter
 from scalescope.model.workload import OptionalPackage, Simpler, Workload
 from scalescope.workloads import signatures
 from scalescope.workloads._beam import BeamPartitions, run_pipeline
-from scalescope.workloads._common import PartitionSize, check_same, fresh, partitions, require, wrong
+from scalescope.workloads._common import (
+    Directory,
+    PartitionSize,
+    check_same,
+    folder_of_run,
+    fresh,
+    partitions,
+    require,
+    wrong,
+)
 from scalescope.workloads._file_work import BEAM_FILES, matrix, result_path, sum_of_square
 
 if TYPE_CHECKING:
@@ -37,12 +43,7 @@ def run(
     device: Annotated[
         Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")
     ] = "auto",
-    directory: Annotated[
-        str | None,
-        Parameter(
-            "Folder for the files, seen by the client and every worker; null is this machine's temporary folder."
-        ),
-    ] = None,
+    directory: Directory = None,
     npartitions: BeamPartitions = None,
     partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
@@ -55,10 +56,7 @@ def run(
     """
     chosen = partitions(items, npartitions, partition_size)
     require("numpy", workload=NAME, extra="arrays")
-    if directory is not None and not Path(directory).is_dir():
-        raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
-    folder = Path(tempfile.mkdtemp(prefix="scalescope-beam-files-", dir=directory)).resolve()
-    try:
+    with folder_of_run(NAME, directory) as folder:
         paths = [str(folder / f"{item:06d}.bin") for item in range(items)]
         expected = {}
         for item, path in enumerate(paths):
@@ -80,8 +78,6 @@ def run(
 
         written = run_pipeline(client, build, workload=NAME, partitions=chosen)
         return {"files": items, "devices": check(written, expected)}
-    finally:
-        shutil.rmtree(folder)
 
 
 def check(written: Iterable[str], expected: Mapping[str, float]) -> dict[str, int]:
@@ -122,6 +118,7 @@ WORKLOAD = Workload(
     name=NAME,
     version=1,
     summary="Apache Beam on Dask over files: read, multiply matrices on CPU or GPU, write.",
+    stresses="files, compute and Beam's partitions",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("apache-beam", "dask", "numpy"),

@@ -56,6 +56,7 @@ WORKLOAD = Workload(
     name=NAME,
     version=1,
     summary="Apache Beam on Dask: Create and ParDo stages that sleep, as in apache/beam#26669.",
+    stresses="how Beam divides elements into partitions",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("apache-beam", "dask"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.model.parameters import Parameter
@@ -30,17 +31,21 @@ def run(
     """
     import dask
 
-    for module in ("pandas", "pyarrow"):
-        require(module, workload=NAME, extra="arrays")
-    dd = require("dask.dataframe", workload=NAME, extra="arrays")
     with client.as_current(), dask.config.set({"dataframe.shuffle.method": method}):
-        arguments = {"rows": rows, "groups": groups, "token_of_run": fresh()}
-        empty = partition(0, rows=0, groups=groups, token_of_run="")
-        frame = dd.from_map(partition, range(items), meta=empty, **arguments)
-        summary = frame.shuffle("key").map_partitions(summarise, meta=summarise(empty))
+        shuffled = frame(NAME, range(items), rows=rows, groups=groups).shuffle("key")
+        summary = shuffled.map_partitions(summarise, meta=summarise(shuffled._meta))
         parts = client.gather(client.compute(summary))
     check(parts, items=items, rows=rows, groups=groups)
     return {"rows": items * rows, "partitions": len(parts)}
+
+
+def frame(workload: str, indices: Iterable[int], *, rows: int, groups: int) -> Any:
+    """A data frame of such partitions, in dask."""
+    for module in ("pandas", "pyarrow"):
+        require(module, workload=workload, extra="arrays")
+    dd = require("dask.dataframe", workload=workload, extra="arrays")
+    empty = partition(0, rows=0, groups=groups, token_of_run="")
+    return dd.from_map(partition, list(indices), meta=empty, rows=rows, groups=groups, token_of_run=fresh())
 
 
 def partition(index: int, *, rows: int, groups: int, token_of_run: str) -> Any:
@@ -76,7 +81,8 @@ def check(parts: Any, *, items: int, rows: int, groups: int) -> None:
 WORKLOAD = Workload(
     name=NAME,
     version=1,
-    summary="dask.dataframe shuffle by a key: all-to-all transfer.",
+    summary="dask.dataframe shuffle by a key.",
+    stresses="all-to-all transfer of a data frame",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("dask", "pandas", "pyarrow"),

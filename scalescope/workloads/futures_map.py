@@ -42,7 +42,8 @@ def run(
 WORKLOAD = Workload(
     name=NAME,
     version=1,
-    summary="Client.map of a sleep over items, in one or more stages: what the scheduler itself can do.",
+    summary="Client.map of a sleep over items, in one or more stages.",
+    stresses="what the scheduler itself can do",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("dask",),

@@ -112,6 +112,7 @@ WORKLOAD = Workload(
     name=NAME,
     version=1,
     summary="The graph of a recorded trial, with sleeps of the recorded durations.",
+    stresses="what the recorded trial stressed",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("dask",),

@@ -12,9 +12,25 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from scalescope.errors import InvalidField
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import WorkloadParameter
+from scalescope.model.workload import Workload, WorkloadParameter
 
 _KINDS = ("int", "float", "str", "bool")
+
+
+def workload(name: str, *, version: int = 1, **facts: Any) -> Callable[[Callable[..., Any]], Workload]:
+    """Make a built-in workload of the function below it, whose docstring begins with the summary.
+
+    Args:
+        name: How sweeps call it.
+        version: Raised whenever results are no longer comparable with older ones.
+        facts: What else a `Workload` says of itself, such as `stresses` and `packages`.
+    """
+
+    def made(function: Callable[..., Any]) -> Workload:
+        summary = (function.__doc__ or "").strip().partition("\n")[0]
+        return Workload(name, version, summary, function, parameters=parameters(name, function), **facts)
+
+    return made
 
 
 def parameters(

@@ -62,7 +62,8 @@ def check(result: int, *, items: int) -> None:
 WORKLOAD = Workload(
     name=NAME,
     version=1,
-    summary="Sleeping leaves and a tree of reductions: how much the narrow end of a graph costs.",
+    summary="Sleeping leaves and a tree of reductions.",
+    stresses="the narrow end of a graph",
     run=run,
     parameters=signatures.parameters(NAME, run),
     packages=("dask",),

@@ -1,0 +1,155 @@
+"""Workloads of dask.dataframe: groups, joins, order and files."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from scalescope.model.parameters import Parameter
+from scalescope.workloads._common import Directory, check_close, check_same, folder_of_run, wrong
+from scalescope.workloads.dataframe_shuffle import frame
+from scalescope.workloads.signatures import workload
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+EXTRA = "arrays"
+FACTOR = 1_000_003
+"""Prime: multiples of it, modulo the number of rows, are the numbers of the rows in another order."""
+
+Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
+Rows = Annotated[int, Parameter("Rows of each partition, of 16 bytes.", minimum=1)]
+Groups = Annotated[int, Parameter("Different keys.", minimum=1)]
+
+made = partial(workload, packages=("dask", "pandas", "pyarrow"), extra=EXTRA)
+
+
+@made("dataframe-groupby", stresses="partial sums in a tree")
+def dataframe_groupby(
+    client: Client, *, items: Partitions = 16, rows: Rows = 100_000, groups: Groups = 10
+) -> dict[str, Any]:
+    """Counts and sums of few groups, with dask.dataframe.
+
+    Raises:
+        WrongAnswer: Those of a group are false.
+    """
+    return _groupby(client, "dataframe-groupby", items, rows, groups, split_out=1)
+
+
+@made("dataframe-groupby-many", stresses="a shuffle of partial results")
+def dataframe_groupby_many(
+    client: Client, *, items: Partitions = 16, rows: Rows = 50_000, groups: Groups = 200_000
+) -> dict[str, Any]:
+    """Counts and sums of many groups, with dask.dataframe.
+
+    Raises:
+        WrongAnswer: Those of a group are false.
+    """
+    return _groupby(client, "dataframe-groupby-many", items, rows, groups, split_out=items)
+
+
+def _groupby(client: Client, name: str, items: int, rows: int, groups: int, split_out: int) -> dict[str, Any]:
+    with client.as_current():
+        data = frame(name, range(items), rows=rows, groups=groups)
+        totals = data.groupby("key")["value"].agg(["count", "sum"], split_out=split_out)
+        got = client.gather(client.compute(totals)).sort_index()
+    import numpy as np
+
+    keys = np.arange(min(groups, items * rows))
+    counts = (items * rows - 1 - keys) // groups + 1
+    check_same(name, got.index, keys)
+    check_close(name, got["count"], counts)
+    check_close(name, got["sum"], counts * keys + groups * counts * (counts - 1) // 2)
+    return {"groups": len(got)}
+
+
+@made("dataframe-join", stresses="two shuffles at once, and memory")
+def dataframe_join(client: Client, *, items: Partitions = 12, rows: Rows = 50_000) -> dict[str, Any]:
+    """Join of two large data frames, with dask.dataframe.
+
+    Raises:
+        WrongAnswer: Rows were lost or doubled, or met the wrong ones.
+    """
+    name, count = "dataframe-join", items * rows
+    with client.as_current():
+        left = frame(name, range(items), rows=rows, groups=1_000)
+        right = frame(name, reversed(range(items)), rows=rows, groups=1_000)
+        joined = left.merge(right, on="value", broadcast=False)
+        alike = joined.assign(alike=joined["key_x"] == joined["key_y"])[["value", "alike"]].sum()
+        got = client.gather(client.compute(alike))
+    check_same(name, got, [count * (count - 1) // 2, count])
+    return {"rows": count}
+
+
+@made("dataframe-broadcast-join", stresses="one table that every worker needs")
+def dataframe_broadcast_join(
+    client: Client, *, items: Partitions = 16, rows: Rows = 100_000, groups: Groups = 1_000
+) -> dict[str, Any]:
+    """Join of a large and a small data frame, with dask.dataframe.
+
+    Raises:
+        WrongAnswer: A row met the wrong one.
+    """
+    name, count = "dataframe-broadcast-join", items * rows
+    with client.as_current():
+        large = frame(name, range(items), rows=rows, groups=groups)
+        small = frame(name, range(1), rows=groups, groups=groups).rename(columns={"value": "weight"})
+        got = client.gather(client.compute(large.merge(small, on="key")[["value", "weight"]].sum()))
+    whole, rest = divmod(count, groups)
+    check_same(name, got, [count * (count - 1) // 2, whole * (groups * (groups - 1) // 2) + rest * (rest - 1) // 2])
+    return {"rows": count}
+
+
+@made("dataframe-set-index", stresses="quantiles, a shuffle, and sorting")
+def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 50_000) -> dict[str, Any]:
+    """Order a data frame by a column, with dask.dataframe.
+
+    Raises:
+        WrongAnswer: Rows were lost or doubled, or are not in order.
+    """
+    name, count = "dataframe-set-index", items * rows
+    with client.as_current():
+        data = frame(name, range(items), rows=rows, groups=1_000)
+        ordered = data.assign(place=data["value"] * FACTOR % count).set_index("place")
+        parts = client.gather(client.compute(ordered.map_partitions(_edges, meta=_edges(ordered._meta))))
+    if not parts["in_order"].all() or not parts["low"].iloc[1:].gt(parts["high"].iloc[:-1].to_numpy()).all():
+        raise wrong(name, "the rows are not in order")
+    check_same(name, parts[["rows", "total"]].sum(), [count, count * (count - 1) // 2])
+    return {"rows": count, "partitions": len(parts)}
+
+
+def _edges(part: Any) -> Any:
+    """Rows of an ordered partition, the sum of its index, its first and its last entry, and whether it is in order."""
+    import pandas as pd
+
+    low, high = (part.index[0], part.index[-1]) if len(part) else (0, 0)
+    facts = {"rows": len(part), "total": int(part.index.to_numpy().sum()), "low": int(low), "high": int(high)}
+    return pd.DataFrame([{**facts, "in_order": bool(part.index.is_monotonic_increasing)}])
+
+
+@made("csv-to-parquet", stresses="text that is read and written, and the disk")
+def csv_to_parquet(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Files.", minimum=1)] = 16,
+    rows: Annotated[int, Parameter("Rows of each file.", minimum=1)] = 20_000,
+    directory: Directory = None,
+) -> dict[str, Any]:
+    """Write CSV files, make Parquet files of them, and read one column for some rows, with dask.dataframe.
+
+    Raises:
+        InvalidField: The directory is not there.
+        WrongAnswer: Rows were lost or doubled, or a value changed.
+    """
+    name, count, groups = "csv-to-parquet", items * rows, 10
+    with client.as_current(), folder_of_run(name, directory) as folder:
+        data = frame(name, range(items), rows=rows, groups=groups)
+        import dask.dataframe as dd
+
+        data.to_csv(f"{folder}/*.csv", index=False)
+        dd.read_csv(f"{folder}/*.csv").to_parquet(folder / "parquet")
+        chosen = dd.read_parquet(folder / "parquet", filters=[("key", "==", 0)], columns=["value"])
+        got = client.gather(client.compute(chosen["value"].sum()))
+    members = -(-count // groups)
+    check_same(name, [got], [groups * members * (members - 1) // 2])
+    return {"rows": count}

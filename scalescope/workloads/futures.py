@@ -1,0 +1,189 @@
+"""Workloads of futures and delayed functions: what the scheduler does for many, small, uneven or late tasks."""
+
+from __future__ import annotations
+
+import math
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from scalescope.model.parameters import Parameter
+from scalescope.workloads._common import check_same, check_stages, pass_on, require
+from scalescope.workloads.signatures import workload
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Tasks = Annotated[int, Parameter("Tasks.", minimum=0)]
+Seconds = Annotated[float, Parameter("Seconds that each task sleeps.", minimum=0)]
+
+made = partial(workload, packages=("dask",))
+
+
+@made("delayed-many", stresses="large graphs: the client, and tasks per second of the scheduler", modelled=True)
+def delayed_many(client: Client, *, items: Tasks = 10_000) -> dict[str, Any]:
+    """One graph of tasks that do nothing, with dask.delayed.
+
+    Raises:
+        WrongAnswer: A task was lost or ran twice.
+    """
+    delayed = require("dask", workload="delayed-many", extra="").delayed
+    one = delayed(pass_on, pure=False)
+    total = client.gather(client.compute(delayed(sum)([one(number, 0) for number in range(items)])))
+    check_same("delayed-many", [total], [items * (items + 1) // 2])
+    return {"items": items}
+
+
+@made("futures-sequence", stresses="latency of one task: client, scheduler, worker and back", modelled=True)
+def futures_sequence(client: Client, *, items: Tasks = 500, seconds: Seconds = 0.0) -> dict[str, Any]:
+    """Tasks of which each is sent when the one before has been fetched.
+
+    Raises:
+        WrongAnswer: A result is false.
+    """
+    value = 0
+    for _ in range(items):
+        value = client.submit(pass_on, value, seconds, pure=False).result()
+    check_same("futures-sequence", [value], [items])
+    return {"items": items}
+
+
+@made("futures-window", stresses="latency, and a client that decides what comes next", modelled=True)
+def futures_window(
+    client: Client,
+    *,
+    items: Tasks = 1_000,
+    seconds: Seconds = 0.01,
+    ahead: Annotated[int, Parameter("Tasks in flight per thread.", minimum=1)] = 2,
+) -> dict[str, Any]:
+    """Tasks of which one is sent whenever another one ends, with as_completed.
+
+    Raises:
+        WrongAnswer: A result is missing or false.
+    """
+    from distributed import as_completed
+
+    numbers = iter(range(items))
+    width = min(items, ahead * sum(client.nthreads().values()))
+    results = []
+    with client.as_current():
+        running = as_completed([client.submit(pass_on, next(numbers), seconds, pure=False) for _ in range(width)])
+        for future in running:
+            results.append(future.result())
+            if (number := next(numbers, None)) is not None:
+                running.add(client.submit(pass_on, number, seconds, pure=False))
+    check_stages("futures-window", sorted(results), items=items, stages=1)
+    return {"items": items}
+
+
+@made("futures-lognormal", stresses="balance of uneven tasks, and work stealing", modelled=True)
+def futures_lognormal(
+    client: Client,
+    *,
+    items: Tasks = 1_000,
+    seconds: Annotated[float, Parameter("Mean seconds that a task sleeps.", minimum=0)] = 0.05,
+    sigma: Annotated[float, Parameter("Standard deviation of the logarithm.", minimum=0, maximum=3)] = 1.0,
+    seed: Annotated[int, Parameter("Seed of the durations.", minimum=0)] = 0,
+) -> dict[str, Any]:
+    """A map of sleeps with log-normal durations.
+
+    Raises:
+        WrongAnswer: A result is missing or false.
+    """
+    drawn = random.Random(seed)
+    naps = [seconds * math.exp(drawn.gauss(-(sigma**2) / 2, sigma)) for _ in range(items)]
+    results = client.gather(client.map(pass_on, range(items), naps, key="lognormal", pure=False))
+    check_stages("futures-lognormal", results, items=items, stages=1)
+    return {"items": items, "sleep_s": sum(naps)}
+
+
+@made("futures-straggler", stresses="one long task that begins last", modelled=True)
+def futures_straggler(
+    client: Client,
+    *,
+    items: Tasks = 200,
+    seconds: Seconds = 0.05,
+    factor: Annotated[float, Parameter("How much longer the last task sleeps.", minimum=1)] = 40.0,
+) -> dict[str, Any]:
+    """A map of sleeps, of which the last one is much longer.
+
+    Raises:
+        WrongAnswer: A result is missing or false.
+    """
+    naps = [seconds] * (items - 1) + [seconds * factor] * min(items, 1)
+    results = client.gather(client.map(pass_on, range(items), naps, key="straggler", pure=False))
+    check_stages("futures-straggler", results, items=items, stages=1)
+    return {"items": items}
+
+
+@made("futures-scatter", stresses="data of the client that every worker needs")
+def futures_scatter(
+    client: Client,
+    *,
+    items: Tasks = 200,
+    mib: Annotated[int, Parameter("Size of what all need, in MiB.", minimum=1)] = 16,
+) -> dict[str, Any]:
+    """Scatter one value to all workers, and measure it in every task.
+
+    Raises:
+        WrongAnswer: A task saw something else.
+    """
+    data = random.Random(0).randbytes(mib * 2**20)
+    shared = client.scatter(data, broadcast=True, hash=False)
+    sizes = client.gather(client.map(measured, range(items), shared=shared, pure=False))
+    check_same("futures-scatter", sizes, [(number, len(data), data[number]) for number in range(items)])
+    return {"items": items}
+
+
+def measured(number: int, shared: bytes) -> tuple[int, int, int]:
+    """Number, length, and one byte."""
+    return number, len(shared), shared[number % len(shared)]
+
+
+@made("futures-fan-in", stresses="results that are fetched from all workers by one task")
+def futures_fan_in(
+    client: Client,
+    *,
+    items: Tasks = 64,
+    kib: Annotated[int, Parameter("Size of each result in KiB.", minimum=1)] = 512,
+) -> dict[str, Any]:
+    """Many results that one task needs.
+
+    Raises:
+        WrongAnswer: Bytes were lost.
+    """
+    parts = client.map(bytes, [kib * 1024] * items, pure=False)
+    check_same("futures-fan-in", [client.submit(lengths, parts, pure=False).result()], [items * kib * 1024])
+    return {"items": items}
+
+
+def lengths(parts: list[bytes]) -> int:
+    """Of all parts together."""
+    return sum(map(len, parts))
+
+
+@made("futures-nested", stresses="tasks that send tasks and wait for them", modelled=True)
+def futures_nested(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Tasks that send others.", minimum=0)] = 20,
+    children: Annotated[int, Parameter("Tasks that each of them sends.", minimum=1)] = 5,
+    seconds: Annotated[float, Parameter("Seconds that each of those sleeps.", minimum=0)] = 0.02,
+) -> dict[str, Any]:
+    """Tasks that send others with a client of their worker, and add up what they return.
+
+    Raises:
+        WrongAnswer: A sum is false.
+    """
+    sums = client.gather(client.map(parent, range(items), children=children, seconds=seconds, pure=False))
+    check_same("futures-nested", sums, [children * number + children * (children + 1) // 2 for number in range(items)])
+    return {"items": items}
+
+
+def parent(number: int, children: int, seconds: float) -> int:
+    """Add up what others return."""
+    from distributed import worker_client
+
+    with worker_client() as client:
+        numbers = range(number, number + children)
+        return sum(client.gather(client.map(pass_on, numbers, seconds=seconds, pure=False)))

@@ -1,0 +1,131 @@
+"""Two queries of TPC-H with dask.dataframe, on data of its shape that are made on the workers.
+
+Every partition has the same lines, but for the keys of their orders, and for prices that are twice as high in the last
+one. So pandas computes from single partitions what is expected of all. Orders refer to customers of all partitions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from scalescope.model.parameters import Parameter
+from scalescope.workloads._common import check_close, fresh, require
+from scalescope.workloads.signatures import workload
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+EXTRA = "arrays"
+LINES, STEP, DAYS = 4, 7919, 2_400
+"""Lines of an order; a prime, by which customers and days follow on each other; days of the data."""
+
+BEGIN, MIDDLE, END = "1992-01-01", "1995-03-15", "1998-05-01"
+"""First day of the data; the day of query 3; the last day of query 1."""
+
+Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
+Orders = Annotated[int, Parameter("Orders of each partition, of 4 lines each.", minimum=1_000)]
+
+made = partial(workload, packages=("dask", "pandas", "pyarrow"), extra=EXTRA)
+
+
+@made("tpch-q1", stresses="a scan, and many sums of few groups")
+def tpch_q1(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) -> dict[str, Any]:
+    """Query 1 of TPC-H, the pricing summary, with dask.dataframe.
+
+    Raises:
+        WrongAnswer: A sum is false.
+    """
+    with client.as_current():
+        got = client.gather(client.compute(q1(_table("tpch-q1", lines, items, orders)))).sort_index()
+    one = q1(lines(0, items=0, orders=orders)).sort_index()
+    check_close("tpch-q1", got[["quantity", "count"]], one[["quantity", "count"]] * items)
+    check_close("tpch-q1", got[["price", "charge"]] / one[["price", "charge"]], [[items + 1] * 2] * len(one))
+    return {"lines": items * orders * LINES}
+
+
+@made("tpch-q3", stresses="joins of three tables, and the largest of many groups")
+def tpch_q3(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) -> dict[str, Any]:
+    """Query 3 of TPC-H, the ten orders of most revenue, with dask.dataframe.
+
+    Raises:
+        WrongAnswer: An order is missing or false.
+    """
+    with client.as_current():
+        tables = [_table("tpch-q3", table, items, orders) for table in (customers, bought, lines)]
+        got = client.gather(client.compute(q3(*tables)))
+    everyone = customers(0, items=1, orders=items * (orders // 10) * 10)
+    last = [table(items - 1, items=items, orders=orders) for table in (bought, lines)]
+    check_close("tpch-q3", sorted(got["revenue"]), sorted(q3(everyone, *last)["revenue"]))
+    return {"lines": items * orders * LINES}
+
+
+def q1(line: Any) -> Any:
+    """Query 1, for pandas and dask."""
+    old = line[line["ship"] <= END]
+    net = old["price"] * (1 - old["discount"])
+    sums = {"quantity": ("quantity", "sum"), "price": ("net", "sum"), "charge": ("charge", "sum")}
+    groups = old.assign(net=net, charge=net * (1 + old["tax"])).groupby(["flag", "status"])
+    return groups.agg(**sums, count=("order", "count"))
+
+
+def q3(customer: Any, order: Any, line: Any) -> Any:
+    """Query 3, for pandas and dask."""
+    building = customer[customer["segment"] == "BUILDING"].merge(order[order["date"] < MIDDLE], on="customer")
+    joined = building.merge(line[line["ship"] > MIDDLE], on="order")
+    joined = joined.assign(revenue=joined["price"] * (1 - joined["discount"]))
+    return joined.groupby(["order", "date"])["revenue"].sum().reset_index().nlargest(10, "revenue")
+
+
+def lines(index: int, *, items: int, orders: int, token_of_run: str = "") -> Any:
+    """A partition of the lines of orders. `token_of_run` makes the task's key that of this run alone."""
+    import numpy as np
+    import pandas as pd
+
+    number = np.arange(orders * LINES)
+    return pd.DataFrame(
+        {
+            "order": number // LINES + index * orders,
+            "quantity": number % 50 + 1,
+            "price": (10_000.0 + number % 977) * (2 if index == items - 1 else 1),
+            "discount": number % 5 / 100,
+            "tax": number % 9 / 100,
+            "flag": np.array(["A", "N", "R"])[number % 3],
+            "status": np.array(["F", "O"])[number % 2],
+            "ship": _day(number),
+        }
+    )
+
+
+def bought(index: int, *, items: int, orders: int, token_of_run: str = "") -> Any:
+    """A partition of the orders."""
+    import numpy as np
+    import pandas as pd
+
+    order = np.arange(index * orders, (index + 1) * orders)
+    return pd.DataFrame({"order": order, "customer": order * STEP % (items * (orders // 10)), "date": _day(order * 13)})
+
+
+def customers(index: int, *, items: int, orders: int, token_of_run: str = "") -> Any:
+    """A partition of the customers, of which there are a tenth as many."""
+    import numpy as np
+    import pandas as pd
+
+    customer = np.arange(index * (orders // 10), (index + 1) * (orders // 10))
+    segments = np.array(["AUTOMOBILE", "BUILDING", "FURNITURE", "HOUSEHOLD", "MACHINERY"])
+    return pd.DataFrame({"customer": customer, "segment": segments[customer % 5]})
+
+
+def _day(number: Any) -> Any:
+    import numpy as np
+
+    return np.datetime64(BEGIN, "ns") + (number * STEP % DAYS).astype("timedelta64[D]")
+
+
+def _table(name: str, partition: Any, items: int, orders: int) -> Any:
+    """A table of such partitions, in dask."""
+    for module in ("pandas", "pyarrow"):
+        require(module, workload=name, extra=EXTRA)
+    dd = require("dask.dataframe", workload=name, extra=EXTRA)
+    given = {"items": items, "orders": orders, "token_of_run": fresh()}
+    return dd.from_map(partition, range(items), meta=partition(0, items=items, orders=1_000).iloc[:0], **given)

@@ -1,0 +1,116 @@
+"""Workloads of xarray and Zarr: years of a field that is sampled once a day."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from scalescope.model.parameters import Parameter
+from scalescope.workloads._common import Directory, check_close, folder_of_run, fresh, require
+from scalescope.workloads.arrays import ramp, square
+from scalescope.workloads.signatures import workload
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+EXTRA = "suite"
+DAYS = 365
+"""Of a block; leap years move the blocks against the calendar."""
+
+Years = Annotated[int, Parameter("Blocks of 365 days.", minimum=1)]
+Side = Annotated[int, Parameter("Rows, and columns, of the field.", minimum=2)]
+
+made = partial(workload, packages=("dask", "flox", "numpy", "xarray"), extra=EXTRA)
+
+
+@made("xarray-climatology", stresses="groups whose members lie in all blocks")
+def xarray_climatology(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
+    """Mean of each day of the year at each place, with xarray.
+
+    Raises:
+        WrongAnswer: It is not that of the numbers.
+    """
+    field, series = years("xarray-climatology", items, side)
+    means = field.groupby("time.dayofyear").mean("time").mean(("y", "x"))
+    expected = series.groupby(series.index.dayofyear).mean()
+    check_close("xarray-climatology", client.gather(client.compute(means)), expected)
+    return {"days": items * DAYS}
+
+
+@made("xarray-anomaly", stresses="a reduction that all blocks wait for, and memory")
+def xarray_anomaly(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
+    """Mean square of the difference from the mean of the day of the year, with xarray.
+
+    Raises:
+        WrongAnswer: It is not that of the numbers.
+    """
+    field, series = years("xarray-anomaly", items, side)
+    days = field.groupby("time.dayofyear")
+    squares = ((days - days.mean("time")) ** 2).mean()
+    expected = series - series.groupby(series.index.dayofyear).transform("mean")
+    check_close("xarray-anomaly", client.gather(client.compute(squares)), (expected**2).mean())
+    return {"days": items * DAYS}
+
+
+@made("xarray-resample", stresses="groups that cross the edges of blocks")
+def xarray_resample(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
+    """Monthly means of squares of 2 x 2 places, with xarray.
+
+    Raises:
+        WrongAnswer: They are not those of the numbers.
+    """
+    field, series = years("xarray-resample", items, side)
+    months = field.coarsen(y=2, x=2, boundary="trim").mean().resample(time="MS").mean()
+    trimmed = side % 2  # a last row and column without neighbours
+    means = client.gather(client.compute(months.mean(("y", "x")))) + trimmed
+    check_close("xarray-resample", means, series.resample("MS").mean())
+    return {"days": items * DAYS}
+
+
+def years(name: str, items: int, side: int) -> tuple[Any, Any]:
+    """A field of `items` blocks of days as an xarray, and the mean of each day as a series of pandas."""
+    xr, da, np, pd = (require(each, workload=name, extra=EXTRA) for each in ("xarray", "dask.array", "numpy", "pandas"))
+    require("flox", workload=name, extra=EXTRA)
+    times = pd.date_range("2001-01-01", periods=items * DAYS)
+    numbers = da.map_blocks(
+        days, chunks=((DAYS,) * items, (side,), (side,)), dtype=float, meta=np.empty((0, 0, 0)), token_of_run=fresh()
+    )
+    series = pd.Series(_of_day(np.arange(len(times))) + (side - 1), index=times)
+    return xr.DataArray(numbers, dims=("time", "y", "x"), coords={"time": times}), series
+
+
+def days(*, token_of_run: str, block_info: dict[Any, Any]) -> Any:
+    """A block of the field. `token_of_run` makes the task's key that of this run alone."""
+    import numpy as np
+
+    day, row, column = (np.arange(*edges, dtype=float) for edges in block_info[None]["array-location"])
+    return _of_day(day)[:, np.newaxis, np.newaxis] + row[:, np.newaxis] + column
+
+
+def _of_day(number: Any) -> Any:
+    return number * 7 % 1009
+
+
+@made("zarr-roundtrip", stresses="compression, and many small files", packages=("dask", "numpy", "zarr"))
+def zarr_roundtrip(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Blocks along each side of the array.", minimum=1)] = 6,
+    chunk: Annotated[int, Parameter("Rows, and columns, of a block of 8-byte numbers.", minimum=2)] = 256,
+    directory: Directory = None,
+) -> dict[str, Any]:
+    """Write a dask array to Zarr, and read it in other blocks.
+
+    Raises:
+        InvalidField: The directory is not there.
+        WrongAnswer: A number is not what was written.
+    """
+    name, side = "zarr-roundtrip", items * chunk
+    da = require("dask.array", workload=name, extra=EXTRA)
+    require("zarr", workload=name, extra=EXTRA)
+    with client.as_current(), folder_of_run(name, directory) as folder:
+        square(name, ramp, items, chunk).to_zarr(str(folder / "array.zarr"))
+        read = da.from_zarr(str(folder / "array.zarr"), chunks=(chunk, side))
+        sums = client.gather(client.compute(read.sum(axis=0)))
+    check_close(name, sums, [3 * side * (side - 1) / 2 + side * column for column in range(side)])
+    return {"rows": side}
