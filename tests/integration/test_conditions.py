@@ -25,6 +25,7 @@ def test_beam_on_300_workers_is_not_efficient_though_its_schedule_is_the_best_po
         trials = store.run(run.id).trials
     by_rule, by_item = sorted(trials, key=lambda trial: str(trial.point.params["npartitions"]))
     assert by_rule.point.params["npartitions"] is None
+    assert (by_rule.reason, by_item.reason) == ("", "")
     for condition in ("efficiency < 0.6", "busy < 0.6", "workers_used < 0.5 * workers", "widest_stage < workers"):
         symptom = metric_symptom(condition)
         assert symptom.shows(request.sweep, by_rule), condition

@@ -141,10 +141,10 @@ def test_with_the_recorder_it_ends_with_a_verdict(
 ) -> None:
     pytest.importorskip("bokeh")
     before = left_on(client)
-    futures = client.map(nap, range(60), pure=False)
+    futures = client.map(nap, range(400), pure=False)
     page = tmp_path / "page.html"
     address = client.scheduler.address
-    assert cli.run(["watch", address, "--for", "2s", "--record", "--report", str(page), "--json"]) in (0, 1)
+    assert cli.run(["watch", address, "--for", "5s", "--record", "--report", str(page), "--json"]) in (0, 1)
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"]["line"]
     assert told["ended"] > 5

@@ -26,8 +26,8 @@ from scalescope.model.trial import TrialState
 from scalescope.store.store import Store
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
-pytestmark = pytest.mark.timeout(200)
-wait_for = partial(site.wait_for, seconds=90.0)
+pytestmark = pytest.mark.timeout(420)
+wait_for = partial(site.wait_for, seconds=240.0)
 ROOT = Path(__file__).parents[2]
 POOL = "scalescope-slurm"
 DEPLOYMENTS = ("scale-sweep/scale-sweep-slurm", "nightly/nightly-slurm", "reap/reap-slurm")

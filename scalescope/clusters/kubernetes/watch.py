@@ -185,11 +185,11 @@ class Watch:
         """The last words of the container that ended, or of the one that is there; empty where nothing ever ran."""
         if not trouble.node:
             return ""
-        for _ in range(LOG_TRIES if trouble.restarts else 1):
+        for _ in range(LOG_TRIES):
             before = self._api.log(trouble.what, LOG_LINES, previous=True) if trouble.restarts else ""
             if found := before or self._api.log(trouble.what, LOG_LINES):
                 return found
-            time.sleep(LOG_INTERVAL_S)  # a container is cleared away, and the next one starts
+            time.sleep(LOG_INTERVAL_S)  # a container that has just ended is cleared away, and the next one starts
         return ""
 
     def _headline(self, trouble: Trouble, expected: int, after_s: float = 0) -> str:
