@@ -63,7 +63,7 @@ SUITE: tuple[SuiteEntry, ...] = (
     SuiteEntry("dataframe-join", {"items": 48, "rows": 200_000}, {"items": 6}),
     SuiteEntry("dataframe-set-index", {"items": 48, "rows": 200_000}, {"items": 6}),
     SuiteEntry("dataframe-shuffle", {"items": 64, "rows": 200_000}, {"items": 8}),
-    SuiteEntry("delayed-many", {"items": 100_000}, {"items": 5_000}),
+    SuiteEntry("delayed-many", {"items": 20_000}, {"items": 5_000}),
     SuiteEntry("futures-fan-in", {"items": 512}, {"items": 64}),
     SuiteEntry("futures-lognormal", {"items": 4_000}, {"items": 100}),
     SuiteEntry("futures-map", {"items": 10_000, "seconds": 0.01}, {"items": 500, "seconds": 0.01}),

@@ -16,6 +16,7 @@ COMMANDS = (
     ("bench_report.py",),
     ("bench_knee.py",),
     ("bench_comparison.py",),
+    ("bench_suite.py",),
     ("bench_changes.py",),
     ("bench_history.py",),
     ("bench_compare.py", "--times", "20"),
