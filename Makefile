@@ -4,11 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# uv takes a quarter of pip's time, and does not read pip's configuration: where it reaches no index, pip may.
+PACKAGES := --constraint constraints.txt --editable ".[dev]"
 # The files of tests are shared out among processes (tests/conftest.py); each starts its own servers where it needs some.
 SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
+# Where it is set, as in many images, each of the hundreds of processes of the tests would compile Scalescope anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench constraints clean
+.PHONY: help install demo test check bench faults constraints clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -17,7 +23,8 @@ install: $(INSTALLED) ## Make the virtual environment
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(PIP) uv
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(PACKAGES) || $(PIP) $(PACKAGES)
 	touch $@
 
 demo: $(INSTALLED) ## Find out why 300 workers are no faster than 3 (about a minute, nothing leaves this machine)
@@ -38,8 +45,12 @@ check: $(INSTALLED) ## Formatting, lint, types, import contracts, and all tests 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
 	$(BIN)/python tests/benchmarks/run_all.py
 
+faults: $(INSTALLED) ## Hit a sweep with every fault at every stage, and write docs/faults.md (half an hour)
+	rm -f .faults.jsonl
+	SCALESCOPE_FAULTS=$(CURDIR)/.faults.jsonl $(PYTEST) tests/faults tests/slurm/test_faults.py --numprocesses=2; status=$$?; \
+		$(BIN)/python docs/generate_faults.py .faults.jsonl && exit $$status
+
 constraints: $(INSTALLED) ## Renew constraints.txt from pyproject.toml
-	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links \
 		--no-annotate --no-header --upgrade --extra dev pyproject.toml --output-file constraints.txt
 

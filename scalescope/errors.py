@@ -5,6 +5,7 @@ ScalescopeError
 ├── UsageError                      the request cannot be right
 │   ├── InvalidField                one field, its value, what was expected
 │   │   └── UnknownName             there is no such field, axis or option
+│   ├── OthersCode                  a stored run names code of another user
 │   └── EnvironmentFailed           there can be no environment with these requirements
 ├── InfrastructureError             the machine misbehaved
 │   ├── ClusterError                a cluster could not be opened, or was lost
@@ -141,6 +142,10 @@ class UnknownName(InvalidField):
     @staticmethod
     def _sentence(allowed: str, shown: str) -> str:
         return f"unknown name; expected {allowed}"
+
+
+class OthersCode(UsageError):
+    """A stored run names code of another user, and nobody has allowed to run it."""
 
 
 class EnvironmentFailed(UsageError):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.errors import StoreError
-from scalescope.owner import Owner
+from scalescope.owner import Owner, home
 
 VARIABLE = "SCALESCOPE_LEASES"
 MARK = "SCALESCOPE_LEASE"
@@ -82,7 +82,7 @@ def folder() -> Path:
 def state_folder() -> Path:
     """Where this package keeps what must outlive a process, by the XDG base directory specification."""
     base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
+    root = Path(base) if os.path.isabs(base) else home() / ".local" / "state"
     return root / "scalescope"
 
 

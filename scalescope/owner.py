@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from scalescope.errors import UsageError
 
 CLOCK_SLACK_S = 5.0
 """Where there is no /proc, start times are derived from the host's clock, which may be set between two readings."""
@@ -78,6 +81,32 @@ class Owner:
             return False
         except psutil.AccessDenied:
             return True
+
+
+def user() -> str:
+    """Who runs this process: the user's name, or the number where the host has no name for it."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def home() -> Path:
+    """The home folder of the user of this process.
+
+    Raises:
+        UsageError: It is not known.
+    """
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise UsageError(
+            "the home folder is not known",
+            where=f"user {user()}",
+            cause="HOME is not set, and the host knows no such user",
+            next_step="set HOME to a folder in which this user may write",
+        ) from error
 
 
 def _start(pid: int) -> tuple[str, float]:

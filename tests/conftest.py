@@ -41,12 +41,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process runs all tests of a file, and all that share the Kubernetes of the session."""
+    """One process runs all tests of a file, and all that share the Kubernetes of the session.
+
+    The cells of the matrix of faults share nothing.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
+            if file == "tests/faults/test_faults.py" and os.environ.get("SCALESCOPE_FAULTS"):
+                return nodeid
             return "tests/kubernetes" if file.startswith("tests/kubernetes/") else file
 
     return Files(config, log)
@@ -87,16 +92,20 @@ def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[None]:
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One temporary Prefect server for the whole session; a start costs many seconds."""
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-    from prefect.testing.utilities import prefect_test_harness
+    from prefect.testing import utilities
+    from support import prefect_home
 
-    with (
-        prefect_test_harness(server_startup_timeout=120),
-        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),  # a second at the end of every flow
-    ):
-        yield
+    folder = prefect_home.fill(tmp_path_factory.mktemp("prefect"), "prefect-test.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utilities, "mkdtemp", lambda: str(folder))
+        with (
+            utilities.prefect_test_harness(server_startup_timeout=120),
+            temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),  # a second at the end of every flow
+        ):
+            yield
 
 
 # ------------------------------------------------------------------ runs with records

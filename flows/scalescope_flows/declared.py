@@ -7,11 +7,16 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from queue import Empty
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
 
+import httpx
 from prefect import Flow, get_run_logger
 from prefect.client.schemas.objects import State
+from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed, Failed
 from prefect.utilities.callables import parameter_schema
@@ -27,6 +32,7 @@ from scalescope.run.functions import named
 from scalescope.run.runner import Result
 from scalescope.studies import symptom
 from scalescope_flows import log, server
+from scalescope_flows.runner import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,6 +82,17 @@ UNTOUCHED = {"__prefect_kind": "json"}
 """What a dialog of Prefect's UI stores for an object whose editor was not touched."""
 
 
+logger = logging.getLogger(__name__)
+
+returned: ContextVar[list[Any]] = ContextVar("scalescope_returned", default=[])  # noqa: B039 (nobody reads the default)
+"""What the flow that this process called has returned, in case that the server can no longer be told."""
+
+
+def _keep(result: Any) -> None:
+    """Not in the function of a flow itself, which is sent to Dask workers with what it names."""
+    returned.get().append(result)
+
+
 class LocalFlow(Flow[P, R]):
     """A flow that brings its own Prefect server where none is configured.
 
@@ -86,12 +103,15 @@ class LocalFlow(Flow[P, R]):
         @functools.wraps(fn)
         def run(*args: P.args, **kwargs: P.kwargs) -> R | State[R]:
             log.shorten()
+            result: R | State[R]
             try:
-                return fn(*args, **kwargs)
+                result = fn(*args, **kwargs)
             except ScalescopeError as error:
                 get_run_logger().error("%s", error.line)
                 get_run_logger().debug("Where it was raised", exc_info=True)
-                return Failed(message=error.line, data=error)
+                result = Failed(message=error.line, data=error)
+            _keep(result)
+            return result
 
         super().__init__(fn=cast("Callable[P, R]", run), **options)  # the engine takes a state for how the run ended
 
@@ -101,8 +121,19 @@ class LocalFlow(Flow[P, R]):
         server.ready()
         # The thread that tells a server that lives no longer than we do that we live costs a second per flow.
         updates = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if server.is_used() else {}
-        with temporary_settings(updates):
-            return super().__call__(*args, **kwargs)
+        token = returned.set([])
+        try:
+            with temporary_settings(updates):
+                return super().__call__(*args, **kwargs)
+        except httpx.TransportError as error:
+            if not returned.get():
+                raise
+            logger.warning("The server was not told how the run ended (%s); its results are kept", error)
+            _drop_events()
+            state: State[Any] = returned.get()[0]
+            return state if kwargs.get("return_state") else state.result()
+        finally:
+            returned.reset(token)
 
     def with_options(self, *args: Any, **kwargs: Any) -> LocalFlow[P, R]:
         """A copy with other options, as `Flow` makes it."""
@@ -111,9 +142,27 @@ class LocalFlow(Flow[P, R]):
         return cast("LocalFlow[P, R]", changed)
 
 
+class CountedFlow(LocalFlow[P, R]):
+    """A flow that says how far it is: with a bar, where it is called on a terminal or in a notebook."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it."""
+        with shown():
+            return super().__call__(*args, **kwargs)
+
+
+def _drop_events() -> None:
+    """Forget what the server has not been told: at its end, a process would try that for a minute each."""
+    events = EventsWorker.instance()._queue
+    with suppress(Empty):
+        while True:
+            events.get_nowait()
+            events.task_done()
+
+
 def declared_flow(
     *kinds: type, name: str, flow_run_name: Callable[[Mapping[str, Any]], str]
-) -> Callable[[Callable[[dict[str, Any]], S]], LocalFlow[..., S]]:
+) -> Callable[[Callable[[dict[str, Any]], S]], CountedFlow[..., S]]:
     """Make a flow of a function of its parameters, which are those that classes of declared parameters have.
 
     The library checks the values, and not Prefect, whose lenience would take `true` for one worker. A run ends in a
@@ -127,7 +176,7 @@ def declared_flow(
     found = [each for kind in kinds for each in declared(kind)]
     plain = inspect.Signature([_parameter(each, each.default) for each in found])
 
-    def decorate(function: Callable[[dict[str, Any]], S]) -> LocalFlow[..., S]:
+    def decorate(function: Callable[[dict[str, Any]], S]) -> CountedFlow[..., S]:
         def run(*args: Any, **kwargs: Any) -> State[S]:
             given = dict(plain.bind(*args, **kwargs).arguments)
             _reject_untouched(given)
@@ -140,7 +189,7 @@ def declared_flow(
         run.__name__ = run.__qualname__ = function.__name__
         run.__module__, run.__doc__ = function.__module__, function.__doc__
         run.__signature__ = plain  # type: ignore[attr-defined]
-        flow: LocalFlow[..., S] = LocalFlow(
+        flow: CountedFlow[..., S] = CountedFlow(
             fn=cast("Callable[..., S]", run),
             name=name,
             flow_run_name=lambda: _run_name(flow_run_name),

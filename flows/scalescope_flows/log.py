@@ -1,10 +1,13 @@
-"""The log of a run's page: an error of ours is one line there."""
+"""The log of a run: on its page, an error of ours is one line; where a bar is drawn, none is written beside it."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from prefect.logging import get_logger
+from prefect.logging.handlers import PrefectConsoleHandler
 
 from scalescope.errors import ScalescopeError
 
@@ -17,6 +20,24 @@ def shorten() -> None:
         logger = get_logger(name)
         if _said not in logger.filters:
             logger.addFilter(_said)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Have Prefect write nothing to the console meanwhile; its server gets the log all the same."""
+    root = logging.getLogger()
+    handlers = [handler for handler in root.handlers if isinstance(handler, PrefectConsoleHandler)]
+    for handler in handlers:
+        handler.addFilter(_is_others)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_is_others)
+
+
+def _is_others(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] != "prefect"
 
 
 def _said(record: logging.LogRecord) -> bool:

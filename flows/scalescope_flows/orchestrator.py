@@ -44,14 +44,13 @@ class PrefectOrchestrator:
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
         """Load Prefect and have a server, at least a temporary one."""
-        os.environ.setdefault("DO_NOT_TRACK", "1")
         if not verbose:
             # Its log still goes to its server; what went wrong is said once, by us.
             os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
         from scalescope_flows import server
 
         if server.is_needed():
-            says("Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)")
+            says(server.STARTS)
         server.begin()
         import scalescope_flows.sweep  # noqa: F401 (takes seconds as well, so meanwhile)
 
@@ -87,7 +86,8 @@ PREFECT = PrefectOrchestrator()
 
 
 def load(name: str) -> Flow[..., Any]:
-    """A flow by its name."""
+    """A flow by its name; Prefect tells its makers nothing of it, unless the environment allows that."""
+    os.environ.setdefault("DO_NOT_TRACK", "1")
     module, _, function = FLOWS[name].partition(".")
     flow: Flow[..., Any] = getattr(import_module(f"scalescope_flows.{module}"), function)
     return flow

@@ -22,19 +22,24 @@ from prefect.artifacts import (
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import as_completed
+from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, Failed
 from prefect.task_engine import run_task_sync
 from prefect.tasks import Task, exponential_backoff
 
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
+from scalescope.report.screen import stderr
 from scalescope.report.table import markdown_text
+from scalescope.run.bar import bar
 from scalescope.run.progress import Listener, Progress
 from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication, Runner, Step, results
+from scalescope_flows import log, server
 
 R = TypeVar("R")
 
@@ -46,6 +51,12 @@ TOLD_AFTER_S = 10.0
 
 STOPPED = (KeyboardInterrupt, TerminationSignal)
 """What a run that is stopped raises, wherever its main thread is."""
+
+ASKED_AGAIN_S = 60.0
+"""Seconds after which a server that did not answer is asked again; meanwhile it is told nothing."""
+
+IMPATIENT: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: 10.0}
+"""Settings of what the run waits for while it measures; by default a client tries again for a minute."""
 
 UNREACHABLE = (httpx.HTTPError, PrefectException)
 """Errors of a server that may answer the next time."""
@@ -63,6 +74,22 @@ def listening(listener: Listener) -> Iterator[None]:
         current_listener.reset(token)
 
 
+@contextmanager
+def shown() -> Iterator[None]:
+    """Have a flow that is called on a terminal or in a notebook draw a bar there, in place of the lines of its log.
+
+    Not where somebody listens already, and not within another flow, whose log it belongs to.
+    """
+    console = stderr()
+    if current_listener.get() is not None or FlowRunContext.get() is not None or not console.is_watched:
+        yield
+        return
+    with bar(console) as listener, listening(listener), log.silent():
+        if server.is_needed():
+            listener(Progress(0, 0, server.STARTS))
+        yield
+
+
 class TaskRunner(Runner):
     """Makes a task of each step; for one flow run.
 
@@ -74,7 +101,7 @@ class TaskRunner(Runner):
         self._stopped: BaseException | None = None
         self._labels: set[str] = set()
         self._artifact: UUID | None = None
-        self._next_update = 0.0
+        self._next_update = self._asked_again = 0.0
         self._showing = threading.Lock()  # clusters side by side share one artifact
 
     def __reduce__(self) -> tuple[type[TaskRunner], tuple[()]]:
@@ -87,7 +114,9 @@ class TaskRunner(Runner):
         return runtime.deployment.id is None
 
     def do(self, step: Step[R], *arguments: Any) -> R:
-        """Carry out a step as a task; what it raises is raised here."""
+        """Carry out a step as a task, or without one while the server is away; what it raises is raised here."""
+        if not self._answers():
+            return super().do(step, *arguments)
         run, ends = uuid4(), [_cancelled()]
         try:
             state: State[R] = run_task_sync(  # type: ignore[assignment]  # a state, as asked
@@ -96,6 +125,11 @@ class TaskRunner(Runner):
         except STOPPED as signal:
             _set_state(run, ends[-1])
             raise signal
+        except httpx.TransportError as error:  # of the engine, since what a step raises is in its state
+            self._is_away(error)
+            if len(ends) == 1:
+                return super().do(step, *arguments)
+            state = ends[-1]
         if self._stopped is not None:
             raise self._stopped
         result: R = state.result()
@@ -112,7 +146,7 @@ class TaskRunner(Runner):
         if trial is not None or progress.notable:
             level = logging.WARNING if trial and trial.state is not TrialState.VALID else logging.INFO
             counted = f"{progress.done}/{progress.total} " if trial else ""
-            get_run_logger().log(level, "%s%s", counted, progress.text)
+            get_run_logger().log(level, "%s%s", counted, progress.line)
         if progress.total:
             with self._showing:
                 self._show(progress)
@@ -123,8 +157,11 @@ class TaskRunner(Runner):
         self._labels.update(labels)
         kinds = {label.partition(":")[0] for label in self._labels}
         others = {tag for tag in runtime.flow_run.tags if tag.partition(":")[0] not in kinds or ":" not in tag}
-        with get_client(sync_client=True) as client:
-            client.update_flow_run(UUID(runtime.flow_run.id), tags=others | self._labels)
+        try:
+            with get_client(sync_client=True) as client:
+                client.update_flow_run(UUID(runtime.flow_run.id), tags=others | self._labels)
+        except UNREACHABLE as error:
+            get_run_logger().warning("The run could not be tagged: %s", error)
 
     def publish(self, make: Callable[[], Publication]) -> None:
         """Create artifacts; that it failed is only logged, since the result is in the store."""
@@ -136,10 +173,13 @@ class TaskRunner(Runner):
             if made.rows:
                 create_table_artifact(list(made.rows), key=f"{made.key}-table", description=line)
 
-        step = Step("publish", create, lambda: "publish", UNREACHABLE, lambda: 120.0)
-        state = self._task(step, ())(return_state=True)
-        if state.is_failed():
-            get_run_logger().warning("The result could not be published as artifacts: %s", state.message)
+        if not self._answers():
+            get_run_logger().warning("The result could not be published as artifacts: the server does not answer")
+            return
+        try:
+            self.do(Step("publish", create, retried=UNREACHABLE, timeout_s=lambda: 120.0))
+        except Exception as error:  # noqa: BLE001 - of the server or of ours: it costs the artifacts, not the run
+            get_run_logger().warning("The result could not be published as artifacts: %r", error)
 
     def send(self, event: Event) -> None:
         """Send an event; when this returns, the server has it, unless it cannot be reached just now."""
@@ -153,18 +193,37 @@ class TaskRunner(Runner):
 
     def _show(self, progress: Progress) -> None:
         percent, now = 100 * progress.done / progress.total, time.monotonic()
-        if now < self._next_update and progress.done < progress.total:
+        if now < self._asked_again or (now < self._next_update and progress.done < progress.total):
             return
         self._next_update = now + PROGRESS_EVERY_S
         try:
-            if self._artifact is not None:
-                update_progress_artifact(self._artifact, percent)
-                return
-            artifact = create_progress_artifact(percent, description="Trials that have finished")
+            with temporary_settings(IMPATIENT):
+                if self._artifact is not None:
+                    update_progress_artifact(self._artifact, percent)
+                    return
+                artifact = create_progress_artifact(percent, description="Trials that have finished")
             assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
             self._artifact = artifact
+        except httpx.TransportError as error:
+            self._is_away(error)
         except UNREACHABLE as error:
             get_run_logger().warning("The progress artifact could not be updated: %s", error)
+
+    def _answers(self) -> bool:
+        """Whether the server does: where it does not, each thing told to it would hold the run up for a minute."""
+        if time.monotonic() < self._asked_again:
+            return False
+        with temporary_settings(IMPATIENT), get_client(sync_client=True) as client:
+            error = client.api_healthcheck()
+        if isinstance(error, httpx.TransportError):
+            self._is_away(error)
+            return False
+        return True
+
+    def _is_away(self, error: Exception) -> None:
+        self._asked_again = time.monotonic() + ASKED_AGAIN_S
+        text = "The Prefect server does not answer (%s): the run goes on without it for %g s"
+        get_run_logger().warning(text, error, ASKED_AGAIN_S)
 
     def _task(
         self, step: Step[R], arguments: tuple[Any, ...], ended: Callable[[State[Any]], object] = lambda state: None

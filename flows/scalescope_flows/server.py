@@ -24,6 +24,8 @@ from prefect.settings import get_current_settings
 from scalescope.errors import InfrastructureError
 from scalescope_flows import serving
 
+STARTS = "Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)"
+"""What is said meanwhile."""
 START_TIMEOUT_S = 180.0
 """Seconds. The first start migrates a new database: 11 s of CPU, on top of the 6 s of every start."""
 
@@ -45,6 +47,7 @@ def begin() -> None:
     """Begin to start a server, if none is configured; it lives as long as this process."""
     global _server
     if is_needed() and _server is None:
+        _ask_no_proxy()
         _server = Server()
 
 
@@ -66,6 +69,12 @@ def ready() -> None:
     # In the environment, so that threads without a context of their own, and processes such as Dask workers, see it.
     os.environ.update(_server.client)
     refresh_global_settings_context()
+
+
+def _ask_no_proxy() -> None:
+    """Ask no proxy for what is on this machine: where `http_proxy` is set, everything of ours would go there."""
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, [known, "127.0.0.1"]))
 
 
 class Server:

@@ -23,6 +23,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,7 @@ def _libraries(program: Path) -> list[Path]:
 
 
 def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distribution) -> None:
+    """A package with its bytecode, which uv does not list: pods may not write it, and each would compile all anew."""
     for file in package.files or ():
         path = Path(str(file.locate())).resolve()
         if path.parent.name == "bin" and ".." in file.parts:
@@ -254,8 +256,11 @@ def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distributi
             if content.startswith(b"#!"):  # of the environment here
                 content = f"#!/{PREFIX}/bin/python\n".encode() + content.partition(b"\n")[2]
             _add_text(layer, f"usr/local/bin/{path.name}", content, 0o755)
-        elif ".." not in file.parts and path.exists():
+        elif ".." not in file.parts and path.exists() and path.suffix != ".pyc":
             layer.add(path, f"{PACKAGES}/{file}")
+            compiled = Path(cache_from_source(str(path)))
+            if path.suffix == ".py" and compiled.exists():
+                layer.add(compiled, f"{PACKAGES}/{cache_from_source(str(file))}")
 
 
 def _add_link(layer: tarfile.TarFile, name: str, target: str) -> None:

@@ -51,7 +51,11 @@ STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
 )
 """That of a site where it must be said in all partitions, and comments are rewritten."""
 STRICT = {
-    "sizes": ("CPUs=7 RealMemory=3333", "CPUs=5 RealMemory=2101", "CPUs=3 RealMemory=1799"),
+    "sizes": (
+        "CPUs=7 RealMemory=3333",
+        "CPUs=4 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=2101",
+        "CPUs=3 RealMemory=1799",
+    ),
     "partitions": {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00"},
     "rules": STRICT_RULES,
     "kill_wait_s": 4,
@@ -283,8 +287,12 @@ class MiniSlurm:
             _kill(pid, signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
-        """Starts the daemon of a node again."""
+        """Starts the daemon of a node again; a controller without what it knew."""
         self._pids[name] = self._ask("start", name)
+
+    def resume_controller(self) -> None:
+        """Starts the controller again, with what it knew."""
+        self._pids["slurmctld"] = self._ask("resume", "slurmctld")
 
     def freeze(self, frozen: bool = True) -> None:
         """Has the controller answer nobody, or again: commands time out, and jobs run on."""
@@ -385,7 +393,8 @@ class MiniSlurm:
 def keep(folder: Path) -> None:
     """Runs daemons as a line of standard input each says, until its end; then ends everything they started.
 
-    `start NAME` answers with the daemon's process id, `stop NAME` with the one that was.
+    `start NAME`, and `resume NAME` for one that keeps what it knew, answer with the daemon's process id; `stop NAME`
+    answers with the one that was.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -401,8 +410,8 @@ def keep(folder: Path) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
 
-    def start(name: str) -> int:
-        command = ["slurmctld", "-D", "-c"] if name == "slurmctld" else ["slurmd", "-D", "-N", name]
+    def start(name: str, *clean: str) -> int:
+        command = ["slurmctld", "-D", *clean] if name == "slurmctld" else ["slurmd", "-D", "-N", name]
         with open(folder / "log" / f"{name}.out", "ab") as log:
             return subprocess.Popen(
                 [*command, "-f", str(folder / "slurm.conf")],
@@ -426,8 +435,8 @@ def keep(folder: Path) -> None:
         *lines, waiting = (waiting + got).split(b"\n")
         for line in lines:
             verb, name = line.decode().split()
-            if verb == "start":
-                pids[name] = start(name)
+            if verb in ("start", "resume"):
+                pids[name] = start(name, *(["-c"] if verb == "start" else []))
             else:
                 _kill(pids[name], signal.SIGKILL)
                 while _alive(pids[name]):

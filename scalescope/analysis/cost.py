@@ -191,7 +191,7 @@ def cost(
 
 def spent(sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Cost:
     """What trials have cost, whatever came of them."""
-    return sum((_of_trial(sweep, trial, prices) for trial in trials), Cost())
+    return Spending.of(sweep, trials, prices).total
 
 
 def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: Sequence[Trial] = ()) -> Estimate:
@@ -203,10 +203,10 @@ def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: S
         prices: Of worker-hours.
         done: Trials of the same sweep, or of one like it, that were measured.
     """
-    means = _means(sweep, done, prices)
+    so_far = Spending.of(sweep, done, prices)
     total, measured = Cost(), 0
     for planned in plan:
-        known = means.get(planned.point.id)
+        known = so_far.mean(planned.point)
         measured += known is not None
         total += known or _bound(sweep, planned.point, prices)
     return Estimate(total, measured)
@@ -228,12 +228,39 @@ def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
     return cost(spec, trial.point, trial.real_s, prices, pods, waited_s=waited_s, held_worker_s=held_s)
 
 
-def _means(sweep: Sweep, done: Iterable[Trial], prices: Prices) -> dict[str, Cost]:
-    """Mean cost of a trial by point; what a driver needs before and after a trial is not in it."""
-    costs: dict[str, list[Cost]] = {}
-    for trial in done:
-        costs.setdefault(trial.point.id, []).append(_of_trial(sweep, trial, prices))
-    return {point: sum(each, Cost()).mean() for point, each in costs.items()}
+@dataclass
+class Spending:
+    """What trials have cost so far, whatever came of them: a running sum, of all and of each point.
+
+    Attributes:
+        total: Of all.
+        points: By id of the point; what a driver needs before and after a trial is not in it.
+        keys: Of the trials that are counted.
+    """
+
+    total: Cost = field(default_factory=Cost)
+    points: dict[str, Cost] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Spending:
+        """Of these trials."""
+        spending = cls()
+        for trial in trials:
+            spending.add(sweep, trial, prices)
+        return spending
+
+    def add(self, sweep: Sweep, trial: Trial, prices: Prices) -> None:
+        """Count one more."""
+        one, point = _of_trial(sweep, trial, prices), trial.point.id
+        self.total += one
+        self.points[point] = self.points.get(point, Cost()) + one
+        self.keys.add(trial.key)
+
+    def mean(self, point: Point) -> Cost | None:
+        """Of a trial of this point; None where none has run."""
+        known = self.points.get(point.id)
+        return known and known.mean()
 
 
 @dataclass(frozen=True)
@@ -279,14 +306,13 @@ class Budget:
         given = {each.name: getattr(self, each.name) for each in declared(Budget)}
         return {name: limit for name, limit in given.items() if limit is not None}
 
-    def stops(self, sweep: Sweep, done: Sequence[Trial], planned: PlannedTrial) -> str:
+    def stops(self, sweep: Sweep, spending: Spending, planned: PlannedTrial) -> str:
         """Why a trial must not run any more; an empty string where it may.
 
         It may not when what has been spent has reached a limit, or when the trial would exceed it. One whose point was
         never measured is counted with its time limit.
         """
-        so_far = spent(sweep, done, self.prices)
-        known = _means(sweep, done, self.prices).get(planned.point.id)
+        so_far, known = spending.total, spending.mean(planned.point)
         after = so_far + (known or _bound(sweep, planned.point, self.prices))
         for unit, limit, now, then in (
             ("core-hours", self.core_hours, so_far.core_hours, after.core_hours),

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import compress, pairwise
+from itertools import pairwise
 from statistics import median, median_low
 from typing import Any
 
@@ -227,13 +227,16 @@ def _weak(trials: Sequence[Trial]) -> tuple[list[Series], list[Trial]]:
     """Series of equal items per worker up to rounding, and the trials that are in none."""
     found, taken = [], []
     # The most workers first: there rounding to whole items blurs the ratio least.
-    rest = sorted((trial for trial in trials if trial.point.items), key=lambda trial: -trial.point.workers)
+    rest: dict[int, dict[int, list[Trial]]] = {}
+    for trial in sorted(trials, key=lambda trial: -trial.point.workers):
+        if trial.point.items:
+            rest.setdefault(trial.point.workers, {}).setdefault(trial.point.items, []).append(trial)
     others = [trial for trial in trials if not trial.point.items]
-    while rest:
-        ratio = (rest[0].point.items or 0) / rest[0].point.workers
-        fits = [trial.point.items == round(ratio * trial.point.workers) for trial in rest]
-        members = list(compress(rest, fits))
-        rest = [trial for trial, fit in zip(rest, fits, strict=True) if not fit]
+    for workers, items in [(workers, items) for workers, by_items in rest.items() for items in by_items]:
+        if items not in rest[workers]:  # it fitted to one of more workers
+            continue
+        ratio = items / workers
+        members = [each for count, found in rest.items() for each in found.pop(round(ratio * count), ())]
         if _several(members):
             found.append(_series(Scaling.WEAK, members, None, ratio))
         else:

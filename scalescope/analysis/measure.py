@@ -10,8 +10,10 @@ from itertools import compress
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
+from scalescope.analysis.recovery import recovery
 from scalescope.analysis.worker_time import divide
 from scalescope.model.metrics import Metrics, PrefixWork
+from scalescope.model.records import STATUS_ERRED
 
 MOST_PREFIXES = 10
 """Prefixes whose work is kept with a trial."""
@@ -57,7 +59,41 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         worker_time_s=divide(attempts, threads=threads).total(),
         longest_task_s=float(durations.max()),
         work_by_prefix=_by_prefix(_used(attempts.prefix, attempts), durations),
+        **_lost(tables, attempts),
+        **_memory(tables),
+        transferred_bytes=_transferred(tables),
+        recovery_s=recovery(tables, attempts),
     )
+
+
+def _lost(tables: Tables, attempts: Attempts) -> dict[str, float]:
+    erred = np.asarray(tables["tasks"]["status"])[attempts.row] == STATUS_ERRED
+    return {"erred_tasks": float(erred.sum()), "recomputed_tasks": float((~erred & ~attempts.useful).sum())}
+
+
+def _memory(tables: Tables) -> dict[str, float]:
+    """What the processes say of themselves; nothing on clusters on which they do not."""
+    table = tables.get("memory", {})
+    names, place = codes(list(table.get("worker", ())))
+    of_scheduler = place == names.index("scheduler") if "scheduler" in names else np.zeros(len(place), bool)
+    rss, spilled, cpu = (np.asarray(table.get(name, ()), float) for name in ("rss", "spilled", "cpu"))
+    found = {"scheduler_cpu": float(cpu[of_scheduler].mean())} if of_scheduler.any() else {}
+    if not of_scheduler.all():
+        own = rss[~of_scheduler]
+        most = np.zeros(len(names))
+        np.maximum.at(most, place[~of_scheduler], spilled[~of_scheduler])
+        found |= {"peak_memory_bytes": float(own.max()), "mean_memory_bytes": float(own.mean())}
+        found |= {"spilled_bytes": float(most.sum())}
+    return found
+
+
+def _transferred(tables: Tables) -> float:
+    needs = tables.get("dependencies", {})
+    _, worker = codes(list(tables["tasks"]["worker"]))
+    task, needed = (np.asarray(needs.get(name, ()), np.int64) for name in ("task", "needs"))
+    moved = worker[task] != worker[needed]
+    once = np.unique(np.column_stack([needed[moved], worker[task[moved]]]), axis=0)
+    return float(np.asarray(tables["tasks"]["nbytes"], float)[once[:, 0]].sum()) if len(once) else 0.0
 
 
 def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWork]:

@@ -1,4 +1,4 @@
-"""Calls functions on a scheduler, and on workers through it, without being a client of it.
+"""Calls functions on a scheduler, and on workers through it; without being a client of it, or by one that is there.
 
 A client knows only schedulers of nearly its own release, and is written down by them; a plain call does neither.
 """
@@ -9,6 +9,7 @@ import asyncio
 import json
 from typing import Any, Self
 
+from distributed import Client
 from distributed.core import clean_exception, rpc
 from distributed.protocol.pickle import dumps
 from distributed.security import Security
@@ -70,6 +71,21 @@ class Asker:
         if self._scheduler is None:
             self._scheduler = rpc(self.address, timeout=CONNECT_S, connection_args=self._arguments)
         return await getattr(self._scheduler, operation)(**arguments)
+
+
+class ClientAsker:
+    """Asks by a client, from any thread but that of its event loop; raises what `Asker` does."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
+        """What a function returns there; it is given `dask_scheduler`."""
+        return self._client.run_on_scheduler(shipment, *arguments, callback_timeout=limit_s)
+
+    def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
+        """The same on a worker; the function is given `dask_worker`."""
+        return self._client.run(shipment, *arguments, workers=[worker], callback_timeout=limit_s)[worker]
 
 
 def _result(response: Any) -> Any:

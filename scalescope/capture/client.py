@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import _thread
 import ast
+import gc
 import linecache
 import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from inspect import unwrap
 from pathlib import Path
@@ -113,9 +114,10 @@ class ClientWatch:
         while not self._over:
             time.sleep(interval)
             interval = min(2 * interval, max(INTERVAL_S, PART * (time.monotonic() - began)), LONGEST_S)
-            frame = sys._current_frames().get(self._watched)
-            self._seen.append(self._place(frame))
-            del frame  # it holds what the workload holds
+            with collection_deferred():
+                frame = sys._current_frames().get(self._watched)
+                self._seen.append(self._place(frame))
+                del frame  # it holds what the workload holds
             if not self._virtual:
                 with self._lock:
                     if not self._over:
@@ -147,6 +149,24 @@ class ClientWatch:
             imports = imports or file.startswith("<frozen importlib")
             frame = frame.f_back
         return Place(waits=waits)
+
+
+@contextmanager
+def collection_deferred() -> Iterator[None]:
+    """Hold while the frames of another thread are walked.
+
+    Python 3.11 may begin to collect garbage in the middle of `f_back`, which may let that thread go on, and then reads
+    a frame that is gone: a crash of the whole process (CPython issues 106883 and 97002). Later ones collect only
+    between two instructions.
+    """
+    deferred = sys.version_info < (3, 12) and gc.isenabled()
+    if deferred:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if deferred:
+            gc.enable()
 
 
 @cache

@@ -92,7 +92,8 @@ async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
         `tasks` (at most `MOST_TASKS` that are with a worker or that no worker may run: `key`, `state`, `worker`,
         `seceded`, `since` in seconds since the epoch or None); `beyond`, how many more there are; `stacks` by worker
         and key, None for a worker that does not answer; `workers` (by address: threads, cores in use, when it was heard
-        of); `held` (names of locks and semaphores with leases).
+        of); `held` (names of locks and semaphores with leases); `time` and `moved_at` as of `glance`; `taken` (threads
+        that tasks hold), `left` (tasks that have not ended), `ready` (those of them that only lack a thread).
     """
     scheduler = dask_scheduler
     given = [(task, state) for state in scheduler.workers.values() for task in state.processing]
@@ -111,7 +112,13 @@ async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
 
     stacks = await asyncio.gather(*map(ask, asked))
     semaphores = scheduler.extensions.get("semaphores")
+    loads = [(len(state.processing) - len(state.long_running), state.nthreads) for state in scheduler.workers.values()]
     return {
+        "time": time.time(),
+        "moved_at": _moved_at(scheduler),
+        "taken": sum(max(min(tasks, threads), 0) for tasks, threads in loads),
+        "left": sum(_groups(scheduler)[0].values()),
+        "ready": len(scheduler.queued) + sum(max(tasks - threads, 0) for tasks, threads in loads),
         "tasks": [
             {
                 "key": str(task.key),

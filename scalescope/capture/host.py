@@ -60,6 +60,7 @@ class CpuShares:
     """Where the CPU time of the host went, as shares of all its CPUs."""
 
     ours: float  # used by our processes
+    own: float  # of that, used by the roots of their trees themselves, such as a driver
     others: float  # used by all other processes and the kernel
     stolen: float  # taken by the hypervisor for other machines
     idle: float  # not used
@@ -104,12 +105,14 @@ class HostLoad:
             self.reason = "the interval is shorter than a tick of the kernel"
             return
         ours = min(max(after.ours - self._before.ours, 0), elapsed)
+        own = min(max(after.own - self._before.own, 0), ours)
         idle, stolen = after.idle - self._before.idle, after.stolen - self._before.stolen
         others = max(elapsed - idle - stolen - ours, 0)
         cpus = os.cpu_count() or 1
         self.reason = ""
         self.load = CpuShares(
             ours=ours / elapsed,
+            own=own / elapsed,
             others=others / elapsed,
             stolen=stolen / elapsed,
             idle=idle / elapsed,
@@ -133,6 +136,7 @@ class _Ticks:
     idle: int
     stolen: int
     ours: int
+    own: int
 
     @classmethod
     def read(cls, roots: Collection[int]) -> _Ticks:
@@ -141,13 +145,14 @@ class _Ticks:
                 int, file.readline().split()[1:9]
             )
         total = user + nice + system + idle + waiting + interrupts + soft_interrupts + stolen
-        return cls(total, idle + waiting, stolen, sum(_tree_ticks(roots)))
+        return cls(total, idle + waiting, stolen, *_tree_ticks(roots))
 
 
-def _tree_ticks(roots: Collection[int]) -> list[int]:
-    """CPU time of every process of the trees, with that of children already waited for."""
+def _tree_ticks(roots: Collection[int]) -> tuple[int, int]:
+    """CPU time of all processes of the trees, with that of children already waited for; and of their roots alone."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
+    own = 0
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
@@ -158,7 +163,8 @@ def _tree_ticks(roots: Collection[int]) -> list[int]:
             continue
         parents[int(entry.name)] = int(values[1])
         ticks[int(entry.name)] = sum(map(int, values[11:15]))  # utime, stime, cutime, cstime
-    return [spent for process, spent in ticks.items() if _descends(process, roots, parents)]
+        own += sum(map(int, values[11:13])) if int(entry.name) in roots else 0
+    return sum(spent for process, spent in ticks.items() if _descends(process, roots, parents)), own
 
 
 def _descends(process: int, roots: Collection[int], parents: dict[int, int]) -> bool:

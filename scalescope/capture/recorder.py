@@ -31,10 +31,14 @@ PROTOCOL = 2
 HELD_ROWS = 5_000_000
 HELD_EDGES = 50_000_000
 HELD_EVENTS = 100_000
+HELD_OTHERS = 1_000_000
+"""Rows of each of the tables of members, stalls, memory and graphs."""
+HELD_WAITS = 10_000
 CHUNK_ROWS = 200_000
 WORKER_CLIENT = "Client-worker-"
 LAG_INTERVAL_S = 0.05
 ALONE_S = 60.0
+UNDRAINED_S = 1800.0
 OURS = "scalescope-"
 """So begin the names of all plugins of this package."""
 WORKER_LAG_S = 0.1
@@ -78,6 +82,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             look.
         owner: Id of the client for which it records; when that has been gone for `ALONE_S`, the recorder removes
             itself, and what was installed with it.
+        undrained_s: Seconds of a recording without a call of `drain`, after which it does the same; None never does.
     """
 
     name = "scalescope-recorder"
@@ -90,9 +95,11 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         held_events: int = HELD_EVENTS,
         lag_interval_s: float | None = LAG_INTERVAL_S,
         owner: str = "",
+        undrained_s: float | None = UNDRAINED_S,
     ) -> None:
         self.owner = owner
         self.alone_s = ALONE_S
+        self.undrained_s = undrained_s
         self.held_rows = held_rows
         self.held_events = held_events
         self.lag_interval_s = lag_interval_s
@@ -105,13 +112,14 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.lag: list[tuple[float, str, float]] = []
         self.graphs: list[tuple[float, float, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
-        self.events_dropped = 0
+        self.full: dict[str, int] = {}
         self.sequence = 0
         self.sent: dict[str, Any] | None = None
         self.summary: dict[str, Any] | None = None
         self._managed: dict[str, tuple[int, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._leaving: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Future[None] | None = None
+        self._undrained: asyncio.TimerHandle | None = None
         self._worst = 0.0
         self._since = 0.0
         self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
@@ -138,6 +146,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     async def close(self) -> None:
         """Stop looking at the loop of a scheduler that closes."""
         self._stop()
+        self._expect_drain(None)
         if self._leaving is not None:
             self._leaving.cancel()
 
@@ -149,17 +158,18 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     def add_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """A worker arrived."""
         if self.active:
-            self.members.append(self._arrival(worker))
+            self._keep("members", self._arrival(worker))
 
     def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any) -> None:
         """A worker left."""
+        self._managed.pop(worker, None)
         if self.active:
-            self.members.append((time.time(), "left", worker, stimulus_id))
+            self._keep("members", (time.time(), "left", worker, stimulus_id))
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         """A client has gone; without its own, nobody fetches what is recorded here."""
         if client == self.owner:
-            self._leaving = asyncio.ensure_future(self._leave())
+            self._leaving = asyncio.ensure_future(self._leave_alone())
 
     def log_event(self, topic: str, msg: Any) -> None:
         """A structured event of any topic."""
@@ -182,12 +192,13 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._stop()
         self.recording = uuid.uuid4().hex
         self.sequence, self.sent, self.summary = 0, None, None
-        self.events, self.lag, self.memory, self.graphs, self.events_dropped = [], [], [], [], 0
-        self._managed = {}
+        self.events, self.lag, self.memory, self.graphs = [], [], [], []
+        self.full, self._managed = {}, {}
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
         self.transition = self.attempts.hook()  # an attribute of the instance: no method to bind
         self.active = True
+        self._expect_drain(self.undrained_s)
         if self.lag_interval_s is not None:
             self._worst, self._since = 0.0, asyncio.get_running_loop().time()
             self._watch(self.lag_interval_s, self._since)
@@ -210,6 +221,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             }
             self.sent["last"] = not self.active and not attempts.keys
             self.events, self.members, self.lag, self.memory, self.graphs = [], [], [], [], []
+        self._expect_drain(None if self.sent["last"] else self.undrained_s)
         return self.sent
 
     async def finish(self, recording: str, settle_s: float = 5.0) -> dict[str, Any]:
@@ -222,18 +234,18 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             while attempts.running and loop.time() < deadline:
                 await asyncio.sleep(0.02)
             self._stop()
+            if attempts.waits_dropped:
+                self.full["waits"] = attempts.waits_dropped
             attempts.tell_waits()
-            self.summary = {
-                "time": ended,
-                "events_dropped": self.events_dropped,
-                **attempts.totals(),
-            }
+            self.summary = {"time": ended, "full": self.full, **attempts.totals()}
         return self.summary
 
     def uninstall(self) -> None:
         """Leave the scheduler as it was found."""
         self._stop()
+        self._expect_drain(None)
         self.attempts = None
+        self.events, self.members, self.lag, self.memory, self.graphs, self.sent = [], [], [], [], [], None
         scheduler = self.scheduler
         for command in ("begin", "drain", "finish", "uninstall"):
             scheduler.handlers.pop(f"scalescope_{command}", None)
@@ -245,11 +257,27 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- inside
 
-    async def _leave(self) -> None:
-        """Remove everything of ours, unless the client comes back or another has taken over."""
+    def _expect_drain(self, limit_s: float | None) -> None:
+        """Leave after so many seconds, unless this is called again before; None leaves not at all."""
+        if self._undrained is not None:
+            self._undrained.cancel()
+            self._undrained = None
+        if limit_s is not None:
+            self._undrained = asyncio.get_running_loop().call_later(limit_s, self._give_up)
+
+    def _give_up(self) -> None:
+        self._leaving = asyncio.ensure_future(self._leave())
+
+    async def _leave_alone(self) -> None:
+        """Leave, unless the client comes back."""
         await asyncio.sleep(self.alone_s)
+        if self.owner not in self.scheduler.clients:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Remove everything of ours, unless another has taken over."""
         scheduler = self.scheduler
-        if self.owner in scheduler.clients or scheduler.plugins.get(self.name) is not self:
+        if scheduler.plugins.get(self.name) is not self:
             return
         self.uninstall()
         for plugins, unregister in (
@@ -317,13 +345,21 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             client = str(message.get("client", ""))
             if message.get("submitting_task") is not None and not client.startswith(WORKER_CLIENT):
                 client = WORKER_CLIENT + client  # in one process with the workers, tasks find the client of the driver
-            self.graphs.append((began, time.time() - began, client, tasks, size))
+            self._keep("graphs", (began, time.time() - began, client, tasks, size))
 
     def _event(self, topic: str, message: Any) -> None:
         if len(self.events) >= self.held_events:
-            self.events_dropped += 1
+            self.full["events"] = self.full.get("events", 0) + 1
         else:
             self.events.append((time.time(), str(topic), as_json(message)))
+
+    def _keep(self, table: str, row: tuple[Any, ...]) -> None:
+        """Add a row to a table; where that is full, count it."""
+        rows = getattr(self, table)
+        if len(rows) >= HELD_OTHERS:
+            self.full[table] = self.full.get(table, 0) + 1
+        else:
+            rows.append(row)
 
     def _watch(self, interval_s: float, due: float) -> None:
         """Look how late the event loop calls this; about once a second, note the worst and the workers' memory."""
@@ -337,7 +373,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._timer = loop.call_later(interval_s, self._watch, interval_s, at + interval_s)
 
     def _note_lag(self) -> None:
-        self.lag.append((time.time(), "scheduler", self._worst))
+        self._keep("lag", (time.time(), "scheduler", self._worst))
         self._worst = 0.0
 
     def _sample_memory(self, now: float) -> None:
@@ -345,13 +381,13 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         for address, state in self.scheduler.workers.items():
             lag_s = state.metrics.get("event_loop_interval", 0.0) - self._tick_s
             if lag_s > WORKER_LAG_S and self._tick_s < 1:  # in clusters of many workers per process nothing ticks
-                self.lag.append((now, address, lag_s))
+                self._keep("lag", (now, address, lag_s))
             spilled = state.metrics.get("spilled_bytes")
             on_disk = int(spilled.get("disk", 0)) if isinstance(spilled, dict) else 0
             sample = (int(state.nbytes), on_disk)
             if self._managed.get(address) != sample:
                 self._managed[address] = sample
-                self.memory.append((now, address, *sample))
+                self._keep("memory", (now, address, *sample))
 
 
 class _Numbers(dict):  # type: ignore[type-arg]
@@ -377,6 +413,7 @@ class _Attempts:
         unassigned: Rows of tasks that failed without having been given to a worker.
         edges_dropped: Dependencies beyond the limit.
         waits: What tasks waited for while they held their thread: by prefix and action, how many tasks and seconds.
+        waits_dropped: Waits of prefixes and actions beyond the limit.
     """
 
     def __init__(self, scheduler: Any, held_rows: int, event: Callable[[str, Any], None]) -> None:
@@ -402,6 +439,7 @@ class _Attempts:
         self.dependents, self.counts, self.needs = array("i"), array("i"), array("i")
         self.confined: set[str] = set()
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}
+        self.waits_dropped = 0
         self.assigned_before = _entered_processing(scheduler)
 
     def hook(self) -> Callable[..., None]:
@@ -409,7 +447,7 @@ class _Attempts:
         tasks, now = self.scheduler.tasks, time.time
         running = self.running
         ready = self.ready
-        row_of: dict[Any, int] = {}
+        row_of: dict[Any, tuple[int, float]] = {}
         tried: dict[Any, int] = {}
         record = self._recorder(row_of, tried)
 
@@ -439,21 +477,21 @@ class _Attempts:
 
         return transition
 
-    def _recorder(self, row_of: dict[Any, int], tried: dict[Any, int]) -> Callable[..., None]:
+    def _recorder(self, row_of: dict[Any, tuple[int, float]], tried: dict[Any, int]) -> Callable[..., None]:
         """The function that adds a row for an attempt that ended.
 
         Args:
-            row_of: Row of each finished task.
+            row_of: Row of each finished task that the scheduler still knows, and the longest path that ends with it.
             tried: Attempts of a task that erred or whose worker died.
         """
         tasks, present, now = self.scheduler.tasks, self.scheduler.workers, time.time
         ready, keys, rows, pack = self.ready, self.keys, self.rows, _ROW.pack
         workers, names = self.workers, self.names
         held_rows = self.held_rows
-        spans = array("d")  # of every row
+        number = 0  # of the row
 
         def record(key: Any, finish: str, attempt: tuple[str, float], details: dict[str, Any]) -> None:
-            nonlocal rows
+            nonlocal rows, number
             done = now()
             given_to, assigned = attempt
             runnable = ready.pop(key, assigned) if ready else assigned
@@ -482,7 +520,7 @@ class _Attempts:
                     self._add_wait(task.prefix.name, action, entry["stop"] - entry["start"])
             span = end - begin if end > begin else 0.0
             if task.dependencies:
-                span += self._add_needs(len(spans), task.dependencies, row_of, spans)
+                span += self._add_needs(number, task.dependencies, row_of)
             numbers = names.get(task.group) or self._name(task)
             outcome = status
             if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
@@ -502,13 +540,11 @@ class _Attempts:
                 done,
                 span,
             )
-            if status == FINISHED:
-                row_of[key] = len(spans)
-                spans.append(span)
-                keys.append(key)
-                return
-            spans.append(span)
             keys.append(key)
+            number += 1
+            if status == FINISHED:
+                row_of[key] = (number - 1, span)
+                return
             if status == ERRED or worker not in present:
                 tried[key] = min(retries + 1, 127)
             if status == ERRED:
@@ -527,6 +563,9 @@ class _Attempts:
 
     def _add_wait(self, prefix: str, action: str, seconds: float) -> None:
         """Of a task that held its thread meanwhile."""
+        if len(self.waits) >= HELD_WAITS and (prefix, action) not in self.waits:
+            self.waits_dropped += 1
+            return
         tasks, sum_s = self.waits.get((prefix, action), (0, 0.0))
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
 
@@ -538,18 +577,18 @@ class _Attempts:
             self.event("waits", message)
         self.waits.clear()
 
-    def _add_needs(self, row: int, dependencies: Any, row_of: dict[Any, int], spans: array[float]) -> float:
+    def _add_needs(self, row: int, dependencies: Any, row_of: dict[Any, tuple[int, float]]) -> float:
         """Note what a row depends on. Returns the longest path that ends with one of these, in seconds."""
-        if len(self.needs) + len(dependencies) > HELD_EDGES:
-            self.edges_dropped += len(dependencies)
-            return max([spans[row_of[task.key]] for task in dependencies if task.key in row_of], default=0.0)
         needed = [row_of[task.key] for task in dependencies if task.key in row_of]
         if not needed:
             return 0.0
-        self.dependents.append(row)
-        self.counts.append(len(needed))
-        self.needs.extend(needed)
-        return max([spans[number] for number in needed])
+        if len(self.needs) + len(needed) > HELD_EDGES:
+            self.edges_dropped += len(needed)
+        else:
+            self.dependents.append(row)
+            self.counts.append(len(needed))
+            self.needs.extend([number for number, _ in needed])
+        return max([span for _, span in needed])
 
     def _name(self, task: Any) -> tuple[int, int]:
         """Numbers of a task's prefix and group; the group is -1 where every task has its own, named like its key."""
@@ -567,7 +606,7 @@ class _Attempts:
             "hosts": task.host_restrictions,
             "resources": task.resource_restrictions,
         }
-        if prefix not in self.confined:
+        if prefix not in self.confined and len(self.confined) < HELD_EVENTS:
             self.confined.add(prefix)
             shown = {kind: _some(names) for kind, names in restrictions.items()}
             self.event("restriction", {"prefix": prefix, **shown, "loose": bool(task.loose_restrictions)})

@@ -23,6 +23,7 @@ CLOCK_ERROR_S = 0.05
 """Beyond this, clocks that disagree are worth a warning: short tasks would be misplaced."""
 
 SETTLE_S = 5.0
+DRAIN_INTERVAL_S = 2.0
 CALL_TIMEOUT_S = 60.0
 _ATTEMPTS = 3
 
@@ -73,7 +74,7 @@ class Capture:
         self,
         client: Client,
         *,
-        drain_interval_s: float | None = 2.0,
+        drain_interval_s: float | None = DRAIN_INTERVAL_S,
         log_folder: Path | None = None,
         held_rows: int = recorder.HELD_ROWS,
         settle_s: float = SETTLE_S,
@@ -85,7 +86,8 @@ class Capture:
         self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
         lag_interval_s = None if drain_interval_s is None else recorder.LAG_INTERVAL_S
         try:
-            limits = {"held_rows": held_rows, "lag_interval_s": lag_interval_s}
+            undrained_s = None if drain_interval_s is None else recorder.UNDRAINED_S
+            limits = {"held_rows": held_rows, "lag_interval_s": lag_interval_s, "undrained_s": undrained_s}
             register(client, recorder, "Recorder", owner=client.id, **limits)
             kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))
             self._install(clock, "SameHostClock", kernel=kernel)
@@ -294,7 +296,11 @@ class _Run:
                 next_step="look whether the scheduler is alive",
             ) from error
         if reply is None:
-            raise CaptureError(f"the scheduler knows no recorder for {command!r}", cause="it was removed or replaced")
+            raise CaptureError(
+                f"the scheduler knows no recorder for {command!r}",
+                cause="it was removed or replaced, or removed itself because it was not asked for records for "
+                f"{recorder.UNDRAINED_S / 60:.0f} minutes",
+            )
         return reply
 
     def _retry(self, call: Callable[[], T]) -> T:
@@ -388,8 +394,8 @@ def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
         doubts.append("this release of distributed keeps no count of its own to check the task record against")
     if summary["edges_dropped"]:
         doubts.append(f"{summary['edges_dropped']:,} dependencies were beyond the limit held by the scheduler")
-    if summary["events_dropped"]:
-        doubts.append(f"{summary['events_dropped']:,} events were beyond the limit of events held by the scheduler")
+    for table, rows in summary["full"].items():
+        doubts.append(f"{rows:,} rows of the table of {table} were beyond the limit held by the scheduler")
     if clock_error_s > CLOCK_ERROR_S:
         doubts.append(f"clocks of workers and scheduler disagree by at least {clock_error_s * 1000:.0f} ms")
     return doubts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from scalescope.cli.output import progress, say
-from scalescope.errors import ExitStatus, StoreError
+from scalescope.errors import ExitStatus, OthersCode, StoreError
 from scalescope.run import orchestrator
 from scalescope.run.syntax import names_block, names_store
 from scalescope.store.location import locate
@@ -41,6 +42,24 @@ def carry_out(
         prefect: Whether it is to be a flow; None where that depends on whether a Prefect API is configured.
         verbose: Whether the log is shown.
     """
+    try:
+        return _carried_out(flow, given, directly, check=check, prefect=prefect, verbose=verbose)
+    except OthersCode as error:
+        if not sys.stdin.isatty() or not typer.confirm(f"{error.what}. Run it?", err=True):
+            raise
+    allowed = {**given, "others_code": True}
+    return _carried_out(flow, allowed, directly, check=check, prefect=prefect, verbose=verbose)
+
+
+def _carried_out(
+    flow: str,
+    given: Mapping[str, Any],
+    directly: Callable[[Mapping[str, Any], Runner], R],
+    *,
+    check: Callable[[Mapping[str, Any]], object],
+    prefect: bool | None,
+    verbose: bool,
+) -> R:
     clusters = [given.get("cluster"), *given.get("clusters", ())]
     saved = any(map(names_block, clusters)) or names_store(given.get("store"))
     if prefect is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 import traceback
@@ -84,6 +86,12 @@ app.add_typer(environments.app, name="environments")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command line, and end the process with its exit status."""
+    if sys.getfilesystemencoding() == "ascii" and not sys.flags.ignore_environment:
+        os.environ["PYTHONUTF8"] = "1"  # LC_ALL=C, say: neither names of files nor our own words could be written
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal of other encodings shows ? for what it lacks
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from scalescope.errors import ExitStatus
-from scalescope.report.screen import Screen
+from scalescope.report.screen import Screen, stderr
 
 if TYPE_CHECKING:
-    from scalescope.run.progress import Listener
-    from scalescope.run.progress import Progress as RunProgress
-
+    from scalescope.run.progress import Listener, Progress
 
 OF_SOME = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
 EVERY = tuple(status for status in ExitStatus if status not in OF_SOME)
@@ -70,11 +67,6 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: 
 # ------------------------------------------------------------------ standard error
 
 
-def stderr() -> Screen:
-    """A console on standard error; plain text where that is no terminal."""
-    return Screen(file=sys.stderr, highlight=False, soft_wrap=True)
-
-
 def say(text: str, style: str = "") -> None:
     """A line for the person who waits."""
     stderr().print(Text(text, style=style))
@@ -87,31 +79,23 @@ def say_error(text: str) -> None:
 
 @contextmanager
 def progress(*, verbose: bool = False) -> Iterator[Listener]:
-    """Show how far a run is: a bar on a terminal, else a line per trial; with `verbose` the log as well.
-
-    The bar is drawn when there is news and never by a thread: while a trial is measured, nothing else should run.
-    """
+    """Show how far a run is: a bar on a terminal, else a line per trial; with `verbose` the log as well."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     console = stderr()
-    if verbose or not console.is_terminal:
+    if verbose or not console.is_watched:
         yield _liner(all_of_it=verbose)
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
-        task = bar.add_task("", total=None)
+    from scalescope.run.bar import bar
 
-        def draw(news: RunProgress) -> None:
-            total = news.total or None
-            bar.update(task, completed=news.done, total=total, description=news.text.partition("\n")[0], refresh=True)
-
-        yield draw
+    with bar(console) as listener:
+        yield listener
 
 
-def _liner(*, all_of_it: bool) -> Callable[[RunProgress], None]:
-    def line(news: RunProgress) -> None:
+def _liner(*, all_of_it: bool) -> Listener:
+    def line(news: Progress) -> None:
         if all_of_it or news.trial is not None or news.notable:
             counted = f"{news.done}/{news.total} " if news.total else ""
-            say(f"{counted}{news.text}")
+            say(f"{counted}{news.line}")
 
     return line

@@ -1,4 +1,4 @@
-"""How a cluster that is watched is shown: a picture of at most 80 columns, a line, and what was seen in all."""
+"""How a cluster that is watched is shown: a picture that fits the terminal, a line, and what was seen in all."""
 
 from __future__ import annotations
 
@@ -13,24 +13,31 @@ from rich.live import Live
 from rich.text import Text
 
 from scalescope.analysis.summary import percent, plural
-from scalescope.cli.output import stderr
+from scalescope.capture.standing import Hang
 from scalescope.diagnosis.words import cut, duration, middle_cut, size
-from scalescope.run.watching import DOES, WAITS, Look, Standstill, Watch
+from scalescope.errors import printable
+from scalescope.report.screen import stderr
+from scalescope.run.watching import DOES, WAITS, Look, Watch
 
-WIDTH, BAR = 80, 34
-MOST = 8
-"""Groups, and tasks that do not move, that are listed."""
+WIDTH, NAME, WORDS = 80, 9, 30
+"""Columns at most, of the names in front, and of what threads do."""
+MOST, FEW = 8, 3
+"""Groups, and tasks that do not move, that are listed; groups beside workers that compute, for long, without an end."""
 
 
 @contextmanager
 def shown(address: str) -> Iterator[Callable[[Look], None]]:
     """Show looks on standard error: a picture on a terminal, else a line each."""
     console = stderr()
-    if not console.is_terminal:
+    if not console.is_watched:
         yield _Liner()
         return
     with Live(console=console, auto_refresh=False) as live:
-        yield lambda look: live.update(picture(address, look), refresh=True)
+
+        def draw(look: Look) -> None:
+            live.update(picture(address, look, console.width, console.height - 1), refresh=True)
+
+        yield draw
 
 
 class _Liner:
@@ -41,7 +48,7 @@ class _Liner:
 
     def __call__(self, look: Look) -> None:
         stands = look.standstill and look.standstill.tasks
-        lines = [line(look), *(_standing(look.standstill, look.time)[1:] if stands != self._told else ())]
+        lines = [line(look), *(_standing(look.standstill) if stands != self._told else ())]
         self._told = stands
         print("\n".join(lines), file=sys.stderr, flush=True)
 
@@ -56,31 +63,42 @@ def line(look: Look) -> str:
         *(f"{group.name} {group.done:,}/{group.total:,}" for group in look.groups[:2]),
         *([f"{plural(len(look.left), 'worker')} left"] if look.left else []),
         f"memory {size(seen['memory'])}",
-        *_standing(look.standstill, look.time)[:1],
+        *([_headline(look.standstill, look.time)] if look.standstill else []),
     ]
-    return _plain("; ".join(parts))
+    return _flat("; ".join(parts))
 
 
-def picture(address: str, look: Look) -> Group:
-    """A look in at most `WIDTH` columns."""
+def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) -> Group:
+    """A look in as many columns and rows as there are, at most `WIDTH` columns."""
+    width = min(width, WIDTH)
     seen, threads = look.seen, max(look.seen["threads"], 1)
+    bar, name = max(width - NAME - 8 - WORDS, 4), max(min(width - NAME - 32, 32), 18)
+    most = 0 if look.stands else FEW if look.standstill else MOST
+    groups = look.groups if most else ()
     fullest, share = seen["fullest"]
     speed = "" if look.tasks_per_s is None else f"{look.tasks_per_s:,.0f} tasks/s"
     of = f" of {size(seen['limit'])}" if seen["limit"] else ""
     rows = [
-        ("", f"{address}: {plural(len(seen['workers']), 'worker')}, {plural(seen['threads'], 'thread')}", "bold"),
-        *(_bar(DOES[what], n, threads, speed if what == "working" else "") for what, n in look.threads.items() if n),
+        ("", f"{plural(len(seen['workers']), 'worker')}, {plural(seen['threads'], 'thread')} at {address}", "bold"),
+        *(
+            _bar(DOES[what], n, threads, bar, speed if what == "working" else "")
+            for what, n in look.threads.items()
+            if n
+        ),
         ("memory", size(seen["memory"]) + of + (f"; {percent(share)} of {fullest}" if fullest else ""), ""),
-        *([("left", ", ".join(look.left), "red")] if look.left else []),
-        *([("", f"{'tasks in progress':<34}{'done':>10}{'total':>10}{'ends in':>10}", "dim")] if look.groups else []),
+        *([("left", f"{plural(len(look.left), 'worker')}: {', '.join(look.left)}", "red")] if look.left else []),
+        *([("", f"{'in progress':<{name}}  {'done':>10}{'total':>10}{'ends in':>10}", "dim")] if groups else []),
     ]
-    for group in look.groups[:MOST]:
+    for group in groups[:most]:
         ends = "" if group.remaining_s is None else duration(group.remaining_s)
-        rows.append(("", f"{middle_cut(group.name, 32):<34}{group.done:>10,}{group.total:>10,}{ends:>10}", ""))
-    if len(look.groups) > MOST:
-        rows.append(("", f"and {len(look.groups) - MOST} more groups", "dim"))
-    lines = [Text(cut(_plain(f"{name:<9}{text}"), WIDTH), style) for name, text, style in rows]
-    lines += [Text(each, "bold red" if n == 0 else "") for n, each in enumerate(_standing(look.standstill, look.time))]
+        text = f"{middle_cut(group.name, name):<{name}}  {group.done:>10,}{group.total:>10,}{ends:>10}"
+        rows.append(("", text, ""))
+    if len(groups) > most:
+        rows.append(("", f"and {len(groups) - most} more", "dim"))
+    lines = [Text(cut(_flat(f"{head:<{NAME}}{text}"), width), style) for head, text, style in rows]
+    if look.standstill:
+        lines += [Text(part, "bold red") for part in _wrapped(_headline(look.standstill, look.time), width)]
+        lines += map(Text, _standing(look.standstill, width, height - len(lines)))
     return Group(*lines)
 
 
@@ -95,44 +113,59 @@ def summary(watch: Watch) -> str:
         if seconds > 0:
             lines.append(f"  {percent(seconds / whole):>5} of the threads' time: {DOES[reason]}")
     if found.left:
-        lines.append(f"Workers that left: {', '.join(found.left)}.")
+        lines.append(f"Workers that left: {_flat(', '.join(found.left))}.")
     lines.append(f"Memory of all workers, at most: {size(watch.memory_peak)}.")
-    return "\n".join(lines + _standing(found.standstill, found.time))
+    if found.standstill:
+        lines += [*_wrapped(_headline(found.standstill, found.time), WIDTH), *_standing(found.standstill)]
+    return "\n".join(lines)
 
 
 # ------------------------------------------------------------------ parts
 
 
-def _standing(found: Standstill | None, now: float) -> list[str]:
+def _headline(found: Hang, now: float) -> str:
+    ago = duration(now - found.since)
+    if found.computing:
+        return f"No task has begun or ended for {ago}; {plural(len(found.computing), 'worker')} compute."
+    return f"NOTHING MOVES: no task has begun or ended for {ago}, and no call stack changes."
+
+
+def _standing(found: Hang | None, width: int = WIDTH, height: int = 1000) -> list[str]:
+    """What stands still, and what to do about it, in so many columns and rows: tasks that have no room are counted."""
     if found is None:
         return []
-    ago = duration(now - found.since)
-    head = f"NOTHING MOVES: no task has begun or ended for {ago}, and no call stack changes."
-    if found.computing:
-        head = f"No task has begun or ended for {ago}; {plural(len(found.computing), 'worker')} compute."
-    lines = [head]
+    hints = [part for hint in found.hints for part in _wrapped(_flat(hint), width)]
+    tasks: list[str] = []
+    shown, room = 0, height - len(hints) - 1
     for task in found.tasks[:MOST]:
         since = "" if task.since is None else f", since {_clock(task.since)}"
         place = f" on {task.worker}" if task.worker else ""
-        lines.append(cut(f"  {middle_cut(task.key, 30)}{place}{since}", WIDTH))
         said = " calls ".join(each for each in (task.where, task.call) if each)
-        lines += [cut(f"    {each}", WIDTH) for each in (said, task.problem) if each]
-    more = len(found.tasks) - MOST + found.beyond
+        lines = [f"  {middle_cut(task.key, 30)}{place}{since}"]
+        lines += [f"    {each}" for each in (said, task.problem) if each]
+        if shown and len(tasks) + len(lines) > room:
+            break
+        tasks += [cut(_flat(each), width) for each in lines]
+        shown += 1
+    more = len(found.tasks) - shown + found.beyond
     if more > 0:
-        lines.append(f"  and {more:,} more tasks (--json has up to 200)")
-    lines += [part for hint in found.hints for part in textwrap.wrap(hint, WIDTH, break_on_hyphens=False)]
-    return [_plain(each) for each in lines]
+        tasks.append(f"  and {more:,} more tasks (--json has up to 200)")
+    return tasks + hints
 
 
-def _plain(text: str) -> str:
-    """Without what a terminal takes for a command: keys of tasks are anybody's text."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
-def _bar(does: str, threads: int, whole: int, speed: str) -> tuple[str, str, str]:
-    length = max(round(BAR * threads / whole), 1)
+def _flat(text: str) -> str:
+    """On one line, without what a terminal takes for a command: keys of tasks are anybody's text."""
+    return " ".join(printable(text).splitlines())
+
+
+def _bar(does: str, threads: int, whole: int, length: int, speed: str) -> tuple[str, str, str]:
+    length = max(round(length * threads / whole), 1)
     style = "green" if does == "working" else "yellow"
-    return "threads", f"{threads:>6,} {'█' * length} {does.removeprefix('idle, ')} {speed}", style
+    return "threads", f"{threads:>6,} {'█' * length} {does.removeprefix('idle, ')} {speed}".rstrip(), style
 
 
 def _waits(look: Look) -> str:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from scalescope.errors import ClusterError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Scheduler
+    from distributed.scheduler import WorkerState
 
+    from scalescope.clusters.faults import Injection
     from scalescope.model.cluster import ClusterSpec
+    from scalescope.model.fault import Fault
     from scalescope.model.spool import Columns
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
@@ -73,6 +76,10 @@ class Cluster(ABC, Generic[S]):
         Raises:
             ClusterError: It did not start.
         """
+
+    def is_whole(self) -> bool:
+        """Whether it can be scaled again: false where what ended is not replaced, so that it must be opened anew."""
+        return True
 
     @abstractmethod
     def scale(self, workers: int, threads_per_worker: int) -> None:
@@ -137,6 +144,10 @@ class Cluster(ABC, Generic[S]):
         """Hold for the length of a trial; the calling thread is the one that runs the workload."""
         yield
 
+    def breaking(self, fault: Fault) -> Injection:
+        """What breaks something while it is entered; asked of clusters alone whose specification has such faults."""
+        raise NotImplementedError(self.kind)
+
     @contextmanager
     def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
         """Have `passed` called before and after each wait of the calling thread, if its time passes in no other way.
@@ -151,6 +162,14 @@ class Cluster(ABC, Generic[S]):
         import time
 
         return time.time()
+
+
+def registered(scheduler: Scheduler) -> list[WorkerState]:
+    """A scheduler's workers, read from any thread, in no particular order.
+
+    `scheduler.workers.values()` raises `KeyError` while the event loop adds one: a `SortedDict` has the key first.
+    """
+    return list(dict.values(scheduler.workers))
 
 
 class LogTail(logging.Handler):

@@ -7,12 +7,11 @@ the worker. So the reason is found out, and then everything that the workload st
 from __future__ import annotations
 
 import inspect
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from scalescope.clusters.background import Background
 from scalescope.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ CANCEL_INTERVAL_S = 1.0
 """Seconds between two cancellations: a workload may go on to submit more."""
 
 
-class Supervisor:
+class Supervisor(Background):
     """Holds for the length of a trial.
 
     Args:
@@ -51,23 +50,12 @@ class Supervisor:
         cancel: Callable[[], object],
         what: str = "workers",
     ) -> None:
+        super().__init__("scalescope-supervisor")
         self.lost = ""
         self._expected, self._arrived, self._what = expected, arrived, what
         self._explain, self._missing, self._cancel = explain, missing, cancel
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="scalescope-supervisor", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def _run(self) -> None:
         over = False
         while self._arrived() >= self._expected:
             if over:

@@ -12,6 +12,12 @@ from scalescope.errors import WorkersMissing
 
 POLL_S = 0.1
 
+CHECK_SCHEDULER = (
+    "check that it runs and can be reached from here, and that the port is the scheduler's, by default 8786 (8787 is "
+    "its dashboard); with tls:// give the three files of TLS"
+)
+"""What to do about a scheduler that is not reached."""
+
 Workers = Mapping[str, int]
 """Address -> threads."""
 
@@ -71,4 +77,6 @@ def root_cause(error: BaseException) -> str:
     """The first of a chain of exceptions, in words."""
     while error.__cause__ is not None:
         error = error.__cause__
+    if isinstance(error, MemoryError):  # eight bytes of something else, read as the length of a message
+        return "what answers there does not speak Dask's protocol: perhaps a web server or a proxy"
     return f"{type(error).__name__}: {error}"

@@ -19,6 +19,7 @@ from scalescope.errors import CaptureError
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import Metrics
+from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.trial import Trial
 
 T = TypeVar("T")
@@ -63,6 +64,13 @@ class Observation:
     def metrics(self) -> Metrics | None:
         """What the trial measured."""
         return self.trial.metrics
+
+    @cached_property
+    def standstill(self) -> Standstill | None:
+        """What stood still when the trial was stopped; None where something moved, or it ended by itself."""
+        fact = self.trial.facts.get(STANDSTILL)
+        found = Standstill.from_mapping(fact) if fact else None
+        return found if found and found.lasts else None
 
     @cached_property
     def worker_time(self) -> WorkerTime | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.diagnosis.registry import WITHOUT_TASKS, Cause, declared
@@ -30,7 +31,7 @@ class SweepCase:
     explained: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     imports: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def measured(self) -> tuple[Measured, ...]:
         """Points with a valid trial."""
         return tuple((point, point.metrics) for point in self.points if point.metrics is not None)
@@ -63,7 +64,11 @@ class SweepCase:
 
     def label(self, summary: PointSummary) -> str:
         """A point in words."""
-        return label(summary.point, varied(point.point for point in self.points))
+        return label(summary.point, self._varied)
+
+    @cached_property
+    def _varied(self) -> tuple[str, ...]:
+        return varied(point.point for point in self.points)
 
     def _explained(self, summary: PointSummary) -> Mapping[str, float]:
         return self.explained.get(summary.point.id, {})

@@ -16,19 +16,24 @@ import dask
 import distributed
 
 from scalescope import clusters, workloads
-from scalescope.capture import host
+from scalescope.capture import host, standing
 from scalescope.capture.asked import noted
+from scalescope.capture.asking import ClientAsker
 from scalescope.capture.client import ClientWatch
 from scalescope.capture.recording import Capture
 from scalescope.capture.shipping import Shipment
 from scalescope.driver import scheduler
 from scalescope.driver.attempt import Attempt, changes, checked_result, describe
+from scalescope.driver.halted import HaltWatch
 from scalescope.driver.protocol import Open, RunTrial
 from scalescope.errors import ClusterError, DriverError, InfrastructureError, WorkersMissing, WrongAnswer
 from scalescope.model import spool
 from scalescope.model.cluster import cluster_spec
+from scalescope.model.fault import NONE, parse
 from scalescope.model.spool import Columns
-from scalescope.model.sweep import Point
+from scalescope.model.standstill import STANDSTILL
+from scalescope.model.sweep import FAULT, Point
+from scalescope.model.trial import STOOD_STILL
 from scalescope.workloads._beam import around as around_beam
 
 if TYPE_CHECKING:
@@ -44,8 +49,11 @@ import a workload, take in the records, clear up."""
 LIMIT_MARGIN_S = 30.0
 """Added to the limit of a specification, so that the cluster's own error comes first."""
 
-ASK_TIMEOUT_S = 30.0
-"""Seconds within which a scheduler must answer a question of the driver."""
+ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0
+"""Seconds within which a scheduler must answer a question of the driver, and one at the time limit of a trial."""
+
+RUNNING = "running"
+"""The phase that has the time limit of its trial."""
 
 DRAIN_LIMIT_S = 3.0
 """Seconds within which tasks must have ended after their trial; else the cluster is opened anew."""
@@ -73,7 +81,9 @@ def proof(asked: Mapping[str, str]) -> distributed.Security | None:
 
 
 class OpenCluster:
-    """Opens clusters as trials need them, and runs the trials. All methods but `abandon` are the main thread's.
+    """Opens clusters as trials need them, and runs the trials.
+
+    All methods but `abandon` and `stands` are the main thread's.
 
     Args:
         enter: Called at the beginning of each phase with its name, its limit in real seconds, and a text for people.
@@ -121,7 +131,10 @@ class OpenCluster:
         self._enter("opening", limit, f"opening the {spec.kind} cluster")
         self._config = config
         self._cluster = clusters.build(spec, seed=self._request.seed)
-        self._opened.enter_context(dask.config.set({**self._cluster.dask_config, **config}))
+        scratch = {}
+        if spec.here and dask.config.get("temporary-directory", None) is None:
+            scratch["temporary-directory"] = self._request.folder  # goes with it; no other worker clears up after these
+        self._opened.enter_context(dask.config.set({**scratch, **self._cluster.dask_config, **config}))
         self._cluster.report = lambda text: self._enter("opening", limit, text)
         self.opening = not spec.here
         try:
@@ -149,6 +162,18 @@ class OpenCluster:
         cluster = self._cluster
         if cluster is not None and cluster.spec.real_time:  # a simulated one lives in this process alone
             cluster.close()
+
+    def stands(self) -> tuple[str, dict[str, Any]]:
+        """Where the tasks of the trial stand while the main thread is busy with it: in words, and as a fact of it."""
+        cluster, client = self._cluster, self._observer
+        if cluster is None or client is None:
+            return "there is no cluster", {}
+        try:
+            found = standing.standstill(ClientAsker(client), LAST_WORD_S)
+        except Exception:
+            logger.exception("the scheduler did not say where its tasks stand")
+            return "the scheduler did not say where its tasks stand", {}
+        return found.sentence("" if cluster.spec.real_time else " of simulated time"), {STANDSTILL: found.to_mapping()}
 
     def idle(self) -> AbstractContextManager[None]:
         """Hold while waiting for a request."""
@@ -178,6 +203,10 @@ class OpenCluster:
         except Exception as error:  # noqa: BLE001 - of the cluster or of ours: reported with the trial it spoiled
             attempt.error = describe(error)
             attempt.problem = f"the driver could not run the trial: {attempt.error['message']}"
+            if self._cluster is not None and not self._cluster.is_whole():
+                attempt.problem = (
+                    f"a process of the {self._cluster.kind} cluster ended during the trial, such as its scheduler"
+                )
             self._spoiled = True
         self.function = None
         return attempt
@@ -209,7 +238,7 @@ class OpenCluster:
         left = self._measure(request, workload, point, attempt)
         lost = changes(before, self._workers(), left)
         changed = "; ".join(part for part in (lost, cluster.losses()) if part)
-        if workload.changes_workers:
+        if workload.changes_workers or point.fault:
             attempt.facts["changed_workers"] = changed
         else:
             attempt.changes = changed
@@ -218,7 +247,7 @@ class OpenCluster:
 
     def _prepare(self, point: Point, folder: str) -> Cluster[Any]:
         """Have a cluster with the point's configuration and workers, and be connected to it."""
-        if self._cluster is None or self._config != dict(point.dask_config):
+        if self._cluster is None or not self._cluster.is_whole() or self._config != dict(point.dask_config):
             self._open(dict(point.dask_config))
         cluster = self._cluster
         assert cluster is not None
@@ -262,12 +291,17 @@ class OpenCluster:
         self._enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
         with capture.trial(Path(request.spool, RECORDS)) as recording, load:
             self.function = workload.run
-            self._enter("running", request.timeout_s, f"running {workload.name} with {dict(point.params)}")
+            self._enter(RUNNING, request.timeout_s, f"running {workload.name} with {dict(point.params)}")
+            fault = parse(FAULT, point.fault or NONE, cluster.spec.faults, cluster.kind)
+            breaking = cluster.breaking(fault) if fault else None
+            halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may be a halt
             watch = ClientWatch(workload.run, cluster.time, cluster.watched)
             with (
+                halts or nullcontext(),
                 cluster.running(workload, point),
                 around_beam(workload, client.scheduler.address),
                 noted(workload.modules) as asked,
+                breaking or nullcontext(),
                 watch,
             ):
                 try:
@@ -280,8 +314,17 @@ class OpenCluster:
                     attempt.raised = f"the workload {verb} {attempt.error['message']}"
             if not attempt.raised:
                 attempt.elapsed_s = watch.ended - watch.began
+            if halts is not None and halts.reason:
+                attempt.problem = attempt.facts[STOOD_STILL] = halts.reason
             self._enter("recording", RECORD_LIMIT_S, "reading the records")
-            self._write(Path(request.spool, CLIENT_RECORDS), {"client": watch.columns(recording.ahead_s)}, attempt)
+            kept = {"client": watch.columns(recording.ahead_s)}
+            if breaking is not None:
+                attempt.facts[FAULT] = breaking.facts
+                if breaking.problem:
+                    attempt.problem = f"the fault {point.fault} did not fire: {breaking.problem}"
+                else:
+                    kept["faults"] = breaking.columns(recording.ahead_s)
+            self._write(Path(request.spool, CLIENT_RECORDS), kept, attempt)
         if recording.no_room:
             raise spool.unwritable(Path(request.spool), recording.reason)
         if not attempt.raised:

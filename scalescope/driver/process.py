@@ -292,6 +292,8 @@ class Driver:
         deadline = now + first_word_s
         end = None if total_s is None else now + total_s
         while True:
+            if end is not None and time.monotonic() > end:
+                raise self._silent(wanted.__name__)
             reply = self._next(deadline if end is None else end, wanted.__name__)
             if isinstance(reply, wanted):
                 return reply
@@ -312,14 +314,14 @@ class Driver:
 
     def _next(self, deadline: float, wanted: str) -> Reply:
         while True:
-            if time.monotonic() > deadline:
-                raise self._silent(wanted)
-            exited = self._exited()
-            try:
+            late, exited = time.monotonic() > deadline, self._exited()
+            try:  # what it said in time counts, even where this process was stopped, or busy, meanwhile
                 reply = self._replies.get(timeout=0.5 if exited else _POLL_S)
             except queue.Empty:
                 if exited:
                     raise self._died() from None
+                if late:
+                    raise self._silent(wanted) from None
                 continue
             if isinstance(reply, DriverError):
                 raise reply

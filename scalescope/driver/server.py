@@ -19,7 +19,7 @@ from scalescope.capture import host
 from scalescope.driver.attempt import Attempt, judge, plain
 from scalescope.driver.channel import Channel, real_seconds, take_over_streams, utc_now
 from scalescope.driver.lifeline import Lifeline
-from scalescope.driver.open_cluster import OpenCluster
+from scalescope.driver.open_cluster import RUNNING, OpenCluster
 from scalescope.driver.protocol import (
     Close,
     Closed,
@@ -57,7 +57,13 @@ class _Stop:
 
     reason: str
     status: int
+    seen: str = ""  # where the main thread was
     parent_gone: bool = False
+
+    def says(self, stands: str = "") -> str:
+        """Why it ends, with where the tasks of the trial stand if that was asked."""
+        parts = (self.reason, f": {stands}" if stands else "", f"; last seen: {self.seen}" if self.seen else "")
+        return "".join(parts)
 
 
 @dataclass(frozen=True)
@@ -148,14 +154,17 @@ class DriverServer:
             logger.exception("the cluster could not be cleared after trial %s", request.key)
             self._end_in_order(_Stop("the cluster could not be cleared after a trial", EXIT_STUCK))
 
-    def _settle(
-        self, running: _Running, attempt: Attempt, state: TrialState, reason: str, *, ending: bool = False
-    ) -> None:
-        """Report a trial, unless it has been."""
+    def _settle(self, running: _Running, attempt: Attempt, state: TrialState, reason: str) -> None:
+        """Report a trial, unless another thread does."""
         with self._lock:
             if self._trial is not running:
                 return
             self._trial = None
+        self._report(running, attempt, state, reason)
+
+    def _report(
+        self, running: _Running, attempt: Attempt, state: TrialState, reason: str, *, ending: bool = False
+    ) -> None:
         self._channel.send(
             TrialDone(
                 key=running.request.key,
@@ -204,27 +213,34 @@ class DriverServer:
         seen = where(self._main, self._cluster.function)
         logger.error("timed out after %g s of real time in phase %r; the threads are:", limit_s, phase)
         faulthandler.dump_traceback(all_threads=True)
-        self._end(_Stop(f"timed out after {limit_s:g} s of real time while {phase}; last seen: {seen}", EXIT_STUCK))
+        stop = _Stop(f"timed out after {limit_s:g} s of real time while {phase}", EXIT_STUCK, seen)
+        self._end(stop, ask=phase == RUNNING)
 
-    def _end(self, stop: _Stop) -> None:
-        """End the process: through the main thread if that comes back soon, else in spite of it."""
+    def _end(self, stop: _Stop, *, ask: bool = False) -> None:
+        """End the process: through the main thread if that comes back soon, else in spite of it.
+
+        Args:
+            stop: Why.
+            ask: Whether to ask the cluster where the tasks of the trial in progress stand.
+        """
         with self._lock:
             if self._ending:
                 return
             self._ending = True
-            running = self._trial
+            running, self._trial = self._trial, None  # whatever becomes of it now, it is reported here
         if running is None and not self._cluster.opening:  # it waits for requests, or clears up
             self._requests.put(stop)
             if self._taken.wait(PATIENCE_S):
                 return
         elif running is not None:
-            self._settle(running, Attempt(), TrialState.INVALID, stop.reason, ending=True)
+            stands, facts = self._cluster.stands() if ask else ("", {})
+            self._report(running, Attempt(facts=facts), TrialState.INVALID, stop.says(stands), ending=True)
         closer = threading.Thread(target=self._cluster.abandon, name="scalescope-closer", daemon=True)
         closer.start()
         closer.join(CLOSE_LIMIT_S - PATIENCE_S)
         if closer.is_alive():
             logger.error("the cluster was not closed in time")
-        self._channel.send(Closed(stop.reason))
+        self._channel.send(Closed(stop.says()))
         _exit(stop, clean=not closer.is_alive())
 
     def _end_in_order(self, stop: _Stop) -> NoReturn:
@@ -235,7 +251,7 @@ class DriverServer:
         except Exception:
             logger.exception("the cluster was not closed in order")
             clean = False
-        self._channel.send(Closed(stop.reason))
+        self._channel.send(Closed(stop.says()))
         _exit(stop, clean=clean)
 
 
@@ -269,7 +285,7 @@ def _version(name: str) -> str | None:
 
 def _exit(stop: _Stop, *, clean: bool) -> NoReturn:
     """End at once, whatever other threads do; with the rest of the process group when nobody else would end it."""
-    logger.info("the driver ends: %s", stop.reason)
+    logger.info("the driver ends: %s", stop.says())
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if (stop.parent_gone or not clean) and os.getpgrp() == os.getpid():

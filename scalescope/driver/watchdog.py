@@ -8,6 +8,8 @@ import time
 import traceback
 from collections.abc import Callable
 
+from scalescope.capture.client import collection_deferred
+
 
 class Watchdog:
     """Calls `on_expiry` when a phase outlasts its limit.
@@ -70,10 +72,11 @@ def where(thread_id: int, code: object = None) -> str:
         thread_id: Identifier of the thread (`Thread.ident`).
         code: A function whose own line is named too, when it is on the stack.
     """
-    frame = sys._current_frames().get(thread_id)
-    if frame is None:
-        return "the thread has ended"
-    stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
+    with collection_deferred():
+        frame = sys._current_frames().get(thread_id)
+        if frame is None:
+            return "the thread has ended"
+        stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
     innermost = stack[0]
     text = f"{innermost.name} ({innermost.filename}:{innermost.lineno})"
     own = getattr(code, "__code__", None)

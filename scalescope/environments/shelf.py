@@ -12,6 +12,7 @@ from pathlib import Path
 
 from scalescope.environments.locks import USE, Lock
 from scalescope.errors import EnvironmentUnavailable
+from scalescope.owner import home
 
 VARIABLE = "SCALESCOPE_ENVIRONMENTS"
 MANIFEST = "environment.json"
@@ -79,7 +80,7 @@ def folder() -> Path:
     if given:
         return Path(os.path.abspath(os.path.expanduser(given)))
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "scalescope" / "environments"
+    return (Path(base) if os.path.isabs(base) else home() / ".cache") / "scalescope" / "environments"
 
 
 def interpreter(path: Path) -> str:

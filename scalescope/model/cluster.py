@@ -12,7 +12,7 @@ import json
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from types import MappingProxyType
@@ -99,9 +99,9 @@ class ClusterSpec:
         return limit
 
     @property
-    def walltime_s(self) -> float | None:
-        """Seconds after which the system ends workers, however long a trial takes; None where nothing does."""
-        return None
+    def faults(self) -> tuple[str, ...]:
+        """Kinds of `scalescope.model.fault` that can be had on it."""
+        return ()
 
     @property
     def node_labels(self) -> Mapping[str, str]:
@@ -155,6 +155,17 @@ class ClusterSpec:
 
         Raises:
             InvalidField: It cannot.
+        """
+
+    def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
+        """Refuse what the system has no room for, even when nobody else is there, as far as it can be asked.
+
+        Args:
+            sizes: Workers and threads of each, of all points.
+            says: Told what is waited for.
+
+        Raises:
+            ClusterError: It has none for one of them, and for how many it has; or it cannot be asked.
         """
 
     def to_mapping(self) -> dict[str, Any]:

@@ -66,11 +66,17 @@ def _fields(cls: Any) -> tuple[tuple[Field[Any], Any], ...]:
     return tuple((each, hints[each.name]) for each in fields(cls) if each.init)
 
 
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What a type is made of, such as a mapping, and of which types."""
+    return get_origin(hint), get_args(hint)
+
+
 def _read(hint: Any, value: Any, where: str) -> Any:
     """A value as a field of this type holds it."""
-    if hint is Any:
+    if hint is Any or type(value) is hint:
         return value
-    origin, inner = get_origin(hint), get_args(hint)
+    origin, inner = _parts(hint)
     if origin in (Union, types.UnionType):
         return _first(inner, value, where)
     if origin is tuple:
@@ -95,6 +101,8 @@ def _read(hint: Any, value: Any, where: str) -> Any:
 
 def _first(hints: Sequence[Any], value: Any, where: str) -> Any:
     """A value as the first of several types takes it; what that expected is said where none does."""
+    if type(value) in hints:
+        return value
     problems = []
     for hint in hints:
         try:

@@ -36,6 +36,7 @@ class Unit(StrEnum):
     TASKS = "tasks"
     WORKERS = "workers"
     THREADS = "threads"
+    CORES = "cores"
 
 
 @dataclass(frozen=True)
@@ -280,6 +281,50 @@ class Metrics(Mapped):
     worker_time_s: Mapping[str, float] = field(default_factory=dict)
     longest_task_s: Annotated[float | None, Metric("The longest task.", Unit.SECONDS, "longest task s")] = None
     work_by_prefix: Mapping[str, PrefixWork] | None = None
+    erred_tasks: Annotated[
+        float | None, Metric("Computations of tasks that raised an error.", Unit.TASKS, "erred tasks")
+    ] = None
+    recomputed_tasks: Annotated[
+        float | None,
+        Metric(
+            "Computations that were for nothing: lost with their worker, or computed again since their result was.",
+            Unit.TASKS,
+            "recomputed tasks",
+        ),
+    ] = None
+    peak_memory_bytes: Annotated[
+        float | None, Metric("Most resident memory of one worker process.", Unit.BYTES, "peak memory")
+    ] = None
+    mean_memory_bytes: Annotated[
+        float | None,
+        Metric("Resident memory of a worker process, on average over workers and time.", Unit.BYTES, "mean memory"),
+    ] = None
+    spilled_bytes: Annotated[
+        float | None,
+        Metric("The most that each worker had spilled to disk, added up over workers.", Unit.BYTES, "spilled"),
+    ] = None
+    transferred_bytes: Annotated[
+        float | None,
+        Metric(
+            "Results that a worker needed and another one had computed, each once for every worker that needed it. "
+            "What tasks exchange among themselves, as p2p shuffles do, is not in it.",
+            Unit.BYTES,
+            "transferred",
+        ),
+    ] = None
+    scheduler_cpu: Annotated[
+        float | None,
+        Metric("Cores that the scheduler's process kept busy, on average.", Unit.CORES, "scheduler cores"),
+    ] = None
+    recovery_s: Annotated[
+        float | None,
+        Metric(
+            "After a fault on purpose (the axis `fault`): from there until threads are 90 % as busy as before; 0 where "
+            "they never were less. None where there was no fault, or that was never reached.",
+            Unit.SECONDS,
+            "recovery s",
+        ),
+    ] = None
 
 
 METRICS: Mapping[str, Metric] = {

@@ -88,6 +88,9 @@ CLIENT: dict[str, str] = {
 IMPORT = "import"
 """In the column `what`: modules were imported."""
 
+FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}
+"""What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker where it was one."""
+
 TABLES: dict[str, dict[str, str]] = {
     "tasks": TASKS,
     "dependencies": DEPENDENCIES,
@@ -98,6 +101,7 @@ TABLES: dict[str, dict[str, str]] = {
     "events": EVENTS,
     "logs": LOGS,
     "client": CLIENT,
+    "faults": FAULTS,
 }
 """Columns per table; a type is an `array.array` type code, or `str`."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UnknownName
-from scalescope.model import axis, fields, parameters
+from scalescope.model import axis, fault, fields, parameters
 from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
@@ -20,7 +20,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
-CLUSTER, ENVIRONMENT, GROUPS = "cluster", "environment", "groups"
+CLUSTER, ENVIRONMENT, GROUPS, FAULT = "cluster", "environment", "groups", "fault"
 OF_GROUP = f"{WORKERS}@"
 """In front of the name of a worker group: an axis."""
 MAX_TRIALS = 100_000
@@ -45,6 +45,7 @@ class Point:
         environment: Software to run with, as `Environment.parse` reads it; empty, like `present`, is the present one.
         cluster: Kind of cluster; empty is the sweep's.
         groups: How many of the workers are in which of the cluster's further worker groups.
+        fault: What is broken on purpose (`scalescope.model.fault`); empty is nothing.
     """
 
     workers: int
@@ -54,6 +55,7 @@ class Point:
     environment: str = ""
     cluster: str = ""
     groups: Mapping[str, int] = field(default_factory=dict)
+    fault: str = ""
 
     @property
     def threads(self) -> int:
@@ -79,7 +81,7 @@ class Point:
     @property
     def values(self) -> dict[str, Scalar]:
         """The values of axes that give this point."""
-        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment}
+        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment, FAULT: self.fault}
         return {
             WORKERS: self.workers,
             THREADS: self.threads_per_worker,
@@ -91,7 +93,12 @@ class Point:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment, GROUPS: dict(self.groups)}
+        place = {
+            CLUSTER: self.cluster,
+            ENVIRONMENT: self.environment,
+            GROUPS: dict(self.groups),
+            FAULT: self.fault,
+        }
         return {
             "workers": self.workers,
             "threads_per_worker": self.threads_per_worker,
@@ -197,8 +204,8 @@ class SweepParameters:
         Parameter(
             "Values per axis: a list, or a range such as 1..8 or 50..300:50. All combinations are run. Axes are "
             "workers, workers@NAME (how many of them are in a cluster's worker group), threads_per_worker, items, "
-            "items_per_worker, environment, cluster (a kind), any parameter of the workload, or any Dask configuration "
-            "key.",
+            "items_per_worker, environment, cluster (a kind), fault (what is broken on purpose: none, kill-worker, "
+            "pause-worker, steal-cpu), any parameter of the workload, or any Dask configuration key.",
             examples=({"workers": "1..4,8,16", "items": [100, 200]},),
             schema=AXES_SCHEMA,
             option=("--axis", "-a"),
@@ -382,7 +389,7 @@ class Sweep:
         groups: dict[str, int] = {}
         cluster = _cluster(f"{where}.{CLUSTER}", values.get(CLUSTER, ""))
         environment = _environment(f"{where}.{ENVIRONMENT}", values.get(ENVIRONMENT, self.environment))
-        known = [WORKERS, THREADS, CLUSTER, ENVIRONMENT, *(parameter.name for parameter in workload.parameters)]
+        known = [WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT, *(parameter.name for parameter in workload.parameters)]
         if workload.parameter(ITEMS):
             known.append(ITEMS_PER_WORKER)
         spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)
@@ -390,7 +397,7 @@ class Sweep:
         for name, value in values.items():
             if name.startswith(OF_GROUP) and not spec.group_names:
                 raise InvalidField(f"{where}.{name}", value, f"no worker groups: this {spec.kind} cluster has none")
-            if name in (WORKERS, THREADS, CLUSTER, ENVIRONMENT, ITEMS_PER_WORKER):
+            if name in (WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT, ITEMS_PER_WORKER):
                 if name not in known:
                     raise InvalidField(
                         f"{where}.{name}",
@@ -411,6 +418,8 @@ class Sweep:
         workers = fields.integer(f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=spec.max_workers)
         threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=1024)
         spec.check_size(workers, threads)
+        broken = str(values.get(FAULT, fault.NONE))
+        nothing = fault.parse(f"{where}.{FAULT}", broken, spec.faults, spec.kind) is None
         if sum(groups.values()) > workers:
             raise InvalidField(f"{where}.{WORKERS}", workers, f"at least {sum(groups.values())}, those of all groups")
         if ITEMS_PER_WORKER in values:
@@ -424,7 +433,16 @@ class Sweep:
         for name in values:
             if name in params and name not in self.params:
                 section = where
-        return Point(workers, threads, workload.bind(params, section=section), config, environment, cluster, groups)
+        return Point(
+            workers,
+            threads,
+            workload.bind(params, section=section),
+            config,
+            environment,
+            cluster,
+            groups,
+            "" if nothing else broken,
+        )
 
 
 def _cluster(where: str, kind: object) -> str:

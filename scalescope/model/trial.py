@@ -15,6 +15,9 @@ from scalescope.model.sweep import Point
 BLAMED = "blamed"
 """The fact for what the threads waited most: thread-seconds by text."""
 
+STOOD_STILL = "stood_still"
+"""The fact that says which process of a trial stood still, where that is why it is invalid."""
+
 
 class TrialState(StrEnum):
     """What a trial is worth.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from scalescope.model import fields
 from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import Point, digest
-from scalescope.nightly import record
+from scalescope.nightly import record, script
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Record
@@ -23,6 +24,9 @@ from scalescope.studies.comparison.judge import change
 
 CONFIRMED = "scalescope.regression.confirmed"
 """Name of the event; automations match it."""
+
+WHOLE = 20_000
+"""Characters up to which a script is part of the text for a bug tracker; a longer one is a file to attach."""
 
 ONGOING = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
 
@@ -42,7 +46,7 @@ def known(past: Sequence[Night], alert: str) -> Alert | None:
 def new(
     asked: NightlyParameters, night: str, found: Culprit, changes: Sequence[Judged], locks: tuple[Lock, Lock]
 ) -> Alert:
-    """An alert of a cause; the command repeats the comparison of its largest change.
+    """An alert of a cause; command and script show its largest change again.
 
     Args:
         asked: Of the night.
@@ -51,8 +55,10 @@ def new(
         changes: Of the series that it concerns.
         locks: The last good night's software, and tonight's.
     """
-    ordered = tuple(sorted(changes, key=lambda each: -(each.ratio or 0)))
-    return Alert(cause(asked.history, found), night, found, ordered, command(ordered[0], locks))
+    ordered = tuple(sorted(changes, key=lambda each: -each.size))
+    alert = Alert(cause(asked.history, found), night, found, ordered, command(ordered[0], locks))
+    text, problem = script.write(line(alert), ordered[0].series, *locks)
+    return replace(alert, script=text, shown=problem)
 
 
 def command(worst: Judged, locks: tuple[Lock, Lock]) -> str:
@@ -102,6 +108,7 @@ def event(alert: Alert, history: str) -> Event:
             for each in alert.changes
         ],
         "command": alert.command,
+        "script": alert.script,
         "issue": issue(alert),
         "show": f"scalescope show {alert.night}",
     }
@@ -128,9 +135,21 @@ def issue(alert: Alert) -> str:
                 f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
                 f"All that changed between the two environments: {markdown_text(culprit.changed)}",
                 f"**To see it again**\n\n```sh\n{alert.command}\n```",
+                *_script(alert),
             ],
         )
     )
+
+
+def _script(alert: Alert) -> list[str]:
+    if not alert.script:
+        return [f"There is no script without Scalescope: {markdown_text(alert.shown)}"]
+    if len(alert.script) > WHOLE:
+        where = f"`scalescope alerts {alert.id} --script > slower.py` writes it: attach that."
+        return [f"**Without Scalescope**, by a script of its own: {where} {markdown_text(alert.shown)}"]
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", alert.script))]))
+    shown = markdown_text(alert.shown)
+    return [f"**Without Scalescope**: {shown}\n\n{fence}python\n{alert.script}{fence}"]
 
 
 def _interval(each: Judged) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from scalescope import environments
 from scalescope.errors import ScalescopeError, StoreError
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import Point
+from scalescope.nightly import script
 from scalescope.nightly.parameters import NightlyParameters
-from scalescope.nightly.record import Culprit, Judged, Lock, Night, Outcome
+from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Outcome
 from scalescope.nightly.series import Candidate, machine
-from scalescope.run.runner import Runner
+from scalescope.run.progress import Progress
+from scalescope.run.runner import Runner, Step
 from scalescope.studies.comparison.judge import Decision
 from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
@@ -27,12 +29,8 @@ from scalescope.studies.running import StudyResult, run_study
 GOOD, TONIGHT = "last-good", "tonight"
 """What the two environments are called."""
 
-_OUTCOMES = {
-    Decision.SLOWER: Outcome.CONFIRMED,
-    Decision.SAME: Outcome.REFUTED,
-    Decision.FASTER: Outcome.REFUTED,
-    Decision.UNDECIDED: Outcome.UNDECIDED,
-}
+_CONFIRMED = {Decision.SLOWER: Outcome.CONFIRMED, Decision.FASTER: Outcome.FASTER}
+"""What a rerun makes of a change in the same direction."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +104,6 @@ def judge(bench: Bench, found: Candidate) -> Judged:
         StoreError: The store refuses.
     """
     good = found.good.record.lock
-    if not found.worse:
-        text = "Better than before; improvements are told and not rerun."
-        return _judged(found, Outcome.FASTER, text)
     if good.pins == bench.lock.pins:
         text = "The environment is equal: look at the machine. " + _machine(found)
         return _judged(found, Outcome.MACHINE, text)
@@ -120,11 +115,14 @@ def judge(bench: Bench, found: Candidate) -> Judged:
         raise
     except ScalescopeError as error:
         return _judged(found, Outcome.UNTESTABLE, f"The rerun could not be made: {error.line}")
-    outcome = _OUTCOMES[Decision(result.result["decision"])]
-    reason = result.line
-    if outcome is Outcome.REFUTED:
-        reason = f"Rerun now, tonight's environment is not slower: the machine was. {_machine(found)} {result.line}"
-    return _judged(found, outcome, reason, result)
+    decision = Decision(result.result["decision"])
+    expected = Decision.SLOWER if found.worse else Decision.FASTER
+    if decision is expected:
+        return _judged(found, _CONFIRMED[decision], result.line, result)
+    if decision is Decision.UNDECIDED:
+        return _judged(found, Outcome.UNDECIDED, result.line, result)
+    said = f"Rerun now, tonight's environment is not {expected}: the machine was. {_machine(found)} {result.line}"
+    return _judged(found, Outcome.REFUTED, said, result)
 
 
 def _machine(found: Candidate) -> str:
@@ -252,8 +250,28 @@ def explains(bench: Bench, found: Culprit, change: Judged, good: Night) -> bool:
     if not found.good or not bench.minutes:
         return False
     try:
-        return bench.compare(change, Lock(pins={**without, found.package: found.good}).pinned).alarm
+        result = bench.compare(change, Lock(pins={**without, found.package: found.good}).pinned).result
+        return _CONFIRMED.get(Decision(result["decision"])) is change.outcome
     except StoreError:
         raise
     except ScalescopeError:  # such an environment cannot be: each is searched for itself
         return False
+
+
+# ------------------------------------------------------------------ the script
+
+
+def tried(bench: Bench, alert: Alert) -> Alert:
+    """An alert whose script was run, where the time for reruns is not used up."""
+    if not alert.script:
+        return alert
+    if not bench.minutes:
+        return replace(alert, shown="Not run: the time for reruns was used up.")
+    bench.runner.tell(Progress(0, 0, "Running the script that shows it", notable=True))
+    shows, words = bench.runner.do(SHOW, alert.script, 60 * bench.minutes)
+    said = f"{'It was run, and shows it' if shows else 'It was run, and does not show it'}: {words}"
+    bench.runner.tell(Progress(0, 0, said, notable=True))
+    return replace(alert, shown=said)
+
+
+SHOW = Step("script", script.show, timeout_s=lambda text, seconds: min(seconds, script.LONGEST_S) + 60)

@@ -1,6 +1,6 @@
 """What the history site shows: nights, series and alerts. The site's pages are made of these alone.
 
-Whoever reads a store fills them in; links are addresses relative to the site's folder, or absolute.
+Whoever reads a store fills them in.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Night:
         invalid: Those that the machine spoilt.
         complete: Whether all that was planned ran within the budget.
         note: What went wrong or was left out, in a sentence; empty where nothing.
-        facts: What else there is to say: the environment's lock, the cluster, the cost.
+        facts: What else there is to say, by name: what changed of the packages.
     """
 
     id: str
@@ -58,12 +58,12 @@ class Value:
     Attributes:
         night: Id of the night.
         value: In the unit of the series.
-        report: Link to the report of its trial; empty where there is none.
+        runs: Ids of the runs that measured it.
     """
 
     night: str
     value: float
-    report: str = ""
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Alert:
         series: Ids of the series concerned.
         line: What changed, in one sentence.
         culprit: Package and release, or why there is none, in one sentence.
-        links: Text and address: the comparison that confirmed it, the search for the culprit, the script.
+        script: Text of the script that shows it; empty where there is none.
     """
 
     id: str
@@ -86,7 +86,7 @@ class Alert:
     series: tuple[str, ...]
     line: str
     culprit: str = ""
-    links: tuple[tuple[str, str], ...] = ()
+    script: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ class Series:
         metric: Name of a metric (`scalescope.model.metrics.METRICS`).
         values: In the order of the nights; nights without a result are left out.
         changes: Its change points: `find_changes` of the values.
+        drift: Its slow change over the last weeks (`find_drift`).
         smallest: The smallest change that it could show (`smallest_change`).
         stresses: What the workload stresses, in one line.
     """
@@ -110,6 +111,7 @@ class Series:
     metric: str
     values: tuple[Value, ...]
     changes: tuple[Change, ...] = ()
+    drift: Change | None = None
     smallest: float = float("inf")
     stresses: str = ""
 

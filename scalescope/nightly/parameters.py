@@ -41,6 +41,14 @@ class NightlyParameters:
             metavar="KIND",
             syntax="names",
             examples=(["simulated", {"kind": "local", "memory_limit_mb": 2048}],),
+            schema={
+                "items": {
+                    "anyOf": [
+                        {"title": "Kind or saved block", "type": "string"},
+                        {"title": "Kind with fields", "type": "object", "allOf": [{"required": ["kind"]}]},
+                    ]
+                }
+            },
         ),
     ] = field(default_factory=lambda: ["simulated"])
     axes: Annotated[

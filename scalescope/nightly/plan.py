@@ -65,28 +65,40 @@ class Job:
         )
 
 
-def check(given: Mapping[str, Any], store: str = "") -> NightlyParameters:
+def check(given: Mapping[str, Any], store: str = "") -> None:
     """Check what can be checked without saved clusters, the store and the package index.
 
     Raises:
         ScalescopeError: The first thing that is wrong.
+    """
+    asked = read(given)
+    if not any(names_block(each) for each in asked.clusters):
+        jobs(asked, store)
+
+
+def read(given: Mapping[str, Any]) -> NightlyParameters:
+    """The parameters of a night.
+
+    Raises:
+        ScalescopeError: The first that is wrong by itself.
     """
     asked = parameters.check(NightlyParameters, given)
     fields.text("history", asked.history)
     if asked.metric not in METRICS:
         raise UnknownName("metric", asked.metric, fields.suggest(asked.metric, METRICS))
     Environment.parse(asked.environment)
-    if not any(names_block(each) for each in asked.clusters):
-        for job in jobs(asked):
-            job.request(Lock(), 0, {}, store, "")
     return asked
 
 
-def jobs(asked: NightlyParameters) -> list[Job]:
+def jobs(asked: NightlyParameters, store: str = "") -> list[Job]:
     """All of the suite on all clusters; what means nothing on a kind of cluster is left out, unless it is asked for.
 
+    Args:
+        asked: Of the night.
+        store: Address of the store.
+
     Raises:
-        InvalidField: A cluster or a workload is not known, or there is nothing to run.
+        ScalescopeError: A cluster or a workload is not known, has no such sizes, or there is nothing to run.
     """
     known = {entry.workload: entry for entry in SUITE}
     names = [fields.text("workloads", each) for each in asked.workloads]
@@ -100,6 +112,8 @@ def jobs(asked: NightlyParameters) -> list[Job]:
                 found.append(Job(entry, with_fields, asked))
     if not found:
         raise InvalidField("clusters", asked.clusters, "a cluster on which a workload of the suite means something")
+    for job in found:
+        job.request(Lock(), 0, {}, store, "")
     return found
 
 

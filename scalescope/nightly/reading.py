@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from scalescope import workloads
+from scalescope.analysis.summary import plural
 from scalescope.model.trial import TrialState
 from scalescope.nightly import alerts, history, record
-from scalescope.nightly.changes import find_changes, smallest_change
+from scalescope.nightly.changes import find_changes, find_drift, smallest_change
 from scalescope.nightly.record import Measured
 from scalescope.run import titles
 from scalescope.store.store import Store
+from scalescope.studies.release.mixtures import difference
 from scalescope.workloads.suite import SUITE
 
 
@@ -27,13 +29,13 @@ def read(store: Store, name: str) -> history.History:
             found.setdefault(each.series.id, []).append((night.id, each))
     return history.History(
         name,
-        tuple(map(_night, nights)),
+        tuple(_night(night, before) for night, before in zip(nights, [None, *nights], strict=False)),
         tuple(_series(values) for values in found.values()),
         tuple(_alert(each) for night in nights for each in night.record.alerts),
     )
 
 
-def _night(night: record.Night) -> history.Night:
+def _night(night: record.Night, before: record.Night | None) -> history.Night:
     began, ended = (datetime.fromisoformat(each) for each in (night.study.created_at, night.study.finished_at))
     kept = night.record
     return history.Night(
@@ -46,8 +48,15 @@ def _night(night: record.Night) -> history.Night:
         invalid=kept.trials.get(TrialState.INVALID, 0),
         complete=not kept.ended_early,
         note=" ".join(filter(None, [night.study.line, *kept.problems])),
-        facts={"lock": kept.lock.pinned},
+        facts={"packages": _packages(kept.lock, before.record.lock if before else None)},
     )
+
+
+def _packages(now: record.Lock, before: record.Lock | None) -> str:
+    """What changed since the night before: all of them would hide everything else."""
+    if before is None:
+        return plural(len(now.pins), "package")
+    return difference(before.pins, now.pins) if now.pins != before.pins else "as the night before"
 
 
 def _series(values: list[tuple[str, Measured]]) -> history.Series:
@@ -59,8 +68,9 @@ def _series(values: list[tuple[str, Measured]]) -> history.Series:
         workload=titles.workload(series.workload),
         settings={**settings, "hardware": series.hardware},
         metric=series.metric,
-        values=tuple(history.Value(night, each.value) for night, each in values),
+        values=tuple(history.Value(night, each.value, each.runs) for night, each in values),
         changes=tuple(find_changes(numbers)),
+        drift=find_drift(numbers),
         smallest=smallest_change(numbers),
         stresses=_stresses(series.workload),
     )
@@ -81,4 +91,5 @@ def _alert(alert: record.Alert) -> history.Alert:
         series=tuple(sorted(alert.series)),
         line=alerts.line(alert),
         culprit=alert.culprit.line,
+        script=alert.script,
     )

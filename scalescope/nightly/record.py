@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from math import log
 from typing import Any
 
 from scalescope.analysis.summary import label
@@ -99,10 +100,10 @@ class Measured(Mapped):
 class Outcome(StrEnum):
     """What came of a change that was looked into.
 
-    `confirmed`: the rerun shows it, too. `refuted`: it does not: that night the machine was slower. `machine`: the
-    environments are equal, so that nothing but the machine can have changed. `undecided`: the pairs do not tell.
-    `untestable`: the rerun could not be made. `faster`: an improvement, which is told and not rerun. `waiting`: the
-    time for reruns was used up; the next night goes on.
+    `confirmed`: the rerun is slower, too. `faster`: an improvement, and the rerun is faster, too. `refuted`: the rerun
+    does not show it: the machine was different that night. `machine`: the environments are equal, so that nothing but
+    the machine can have changed. `undecided`: the pairs do not tell. `untestable`: the rerun could not be made.
+    `waiting`: the time for reruns was used up; the next night goes on.
     """
 
     CONFIRMED = "confirmed"
@@ -129,6 +130,7 @@ class Judged(Mapped):
         low: Lower end of its interval.
         high: Upper end.
         study: Id of the comparison; may be empty.
+        since: What brought an improvement, in words; an alert says what brought a regression.
     """
 
     series: Series
@@ -141,6 +143,33 @@ class Judged(Mapped):
     low: float | None = None
     high: float | None = None
     study: str = ""
+    since: str = ""
+
+    @property
+    def size(self) -> float:
+        """How large the rerun shows it, whichever way; 0 where there was none."""
+        return abs(log(self.ratio)) if self.ratio else 0.0
+
+
+@dataclass(frozen=True)
+class Drift(Mapped):
+    """A slow change of a series over its last nights that is no step; it is told, and not rerun.
+
+    Attributes:
+        series: Of which.
+        nights: Over how many.
+        before: Begin of the line through them, in the unit of the series.
+        after: Its end.
+        low: Lower end of the 95 % interval of the change, as a share.
+        high: Upper end.
+    """
+
+    series: Series
+    nights: int
+    before: float
+    after: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -178,6 +207,8 @@ class Alert(Mapped):
         command: Shows the largest of them again.
         state: What became of it.
         told: Whether the orchestrator was told.
+        script: Text of a script that shows it without Scalescope; empty where there is none.
+        shown: What came of running the script, or why there is none.
     """
 
     id: str
@@ -187,6 +218,8 @@ class Alert(Mapped):
     command: str
     state: AlertState = AlertState.OPEN
     told: bool = False
+    script: str = ""
+    shown: str = ""
 
     @property
     def series(self) -> frozenset[str]:
@@ -202,6 +235,7 @@ class Record(Mapped):
         lock: The software.
         measured: In the order in which they ran.
         judged: Changes that were looked into.
+        drifts: Of the series that were measured.
         alerts: Those that this night raised.
         trials: How many were planned, and how many of each state there are; without warm-ups.
         problems: What could not be measured, and why.
@@ -211,6 +245,7 @@ class Record(Mapped):
     lock: Lock = field(default_factory=Lock)
     measured: tuple[Measured, ...] = ()
     judged: tuple[Judged, ...] = ()
+    drifts: tuple[Drift, ...] = ()
     alerts: tuple[Alert, ...] = ()
     trials: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

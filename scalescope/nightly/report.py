@@ -10,8 +10,8 @@ from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.nightly import alerts
 from scalescope.nightly.history import AlertState
-from scalescope.nightly.record import Judged, Measured, Outcome, Record
-from scalescope.nightly.series import YOUNG
+from scalescope.nightly.record import Drift, Judged, Measured, Outcome, Record
+from scalescope.nightly.series import SETTLED
 from scalescope.report.table import MISSING, Row, Table, Tone
 from scalescope.run import titles
 from scalescope.store.store import SweepRun
@@ -41,7 +41,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         sure=(
             (
                 "Changes",
-                f"change points of series of {YOUNG} nights and more; on younger ones every night that differs from "
+                f"change points of series of {SETTLED} nights and more; on younger ones nights that differ from "
                 f"the median of the earlier by more than {share(study.question['smallest_effect'])}",
             ),
             (
@@ -78,9 +78,27 @@ def _row(each: Measured, judged: Judged | None) -> Row:
 def _notes(record: Record) -> list[Note]:
     notes = [Note(f"{_state(each.state)} {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
     notes += [Note(f"To see it again: {each.command}") for each in record.alerts]
-    notes += [Note(f"{each.series.words}: {each.reason}") for each in record.judged]
+    notes += [
+        Note(f"Without Scalescope, by a script: scalescope alerts {each.id} --script. {each.shown}")
+        for each in record.alerts
+        if each.script
+    ]
+    notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged]
+    notes += [Note(f"{each.series.words}: {_drift(each)}", Tone.DOUBT) for each in record.drifts]
     notes += [Note(f"Not measured: {each}", Tone.DOUBT) for each in record.problems]
     return notes
+
+
+def _reason(each: Judged) -> str:
+    return f"{each.outcome} since {each.since}. {each.reason}" if each.since else each.reason
+
+
+def _drift(each: Drift) -> str:
+    low, high = (change(1 + end) for end in (each.low, each.high))
+    return (
+        f"{each.series.metric} drifts: {number(each.before)} → {number(each.after)} over {each.nights} nights, without "
+        f"a step ({change(each.after / each.before)}; from {low} to {high}). Drifts are told, and not rerun."
+    )
 
 
 def _state(state: AlertState) -> str:

@@ -28,9 +28,10 @@ from scalescope.nightly.history import AlertState
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.reading import read
 from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Outcome, Record
-from scalescope.nightly.series import candidates, measured
+from scalescope.nightly.series import Candidate, candidates, drifts, measured
 from scalescope.nightly.site import write_site
 from scalescope.run import orchestrator, prices
+from scalescope.run.bar import shown
 from scalescope.run.parameters import Reported
 from scalescope.run.places import Place, Written
 from scalescope.run.progress import Progress
@@ -66,7 +67,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
 
     Args:
         given: Parameters of the night and of `Reported` by name.
-        runner: Carries out the steps; by default this process.
+        runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
 
     Raises:
         InvalidField: A parameter is not allowed; nothing was started.
@@ -74,11 +75,11 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         InfrastructureError: Not one cluster could be opened, or the environment could not be had.
         StoreError: Results could not be kept.
     """
-    runner = runner or Runner()
     rest, kept = _split(given)
-    asked = plan.check(rest, kept.store)
+    asked = plan.read(rest)
+    jobs = plan.jobs(asked, kept.store)
     address, records = orchestrator.saved_store(kept.store)
-    with Store.open(address, records) as store:
+    with shown(runner) as runner, Store.open(address, records) as store:
         place = Place.of_report(kept.report, store, runner)
         site = Place.of("site", asked.site, store, runner) if asked.site else None
         question = {name: value for name, value in asdict(asked).items() if name != "site"}
@@ -86,12 +87,15 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         runner.label([f"study:{StudyKind.NIGHTLY}", f"history:{asked.history}", f"study:{night.id}"])
         past = [each for each in record.nights(store, asked.history) if each.study.created_at < night.created_at]
         tonight = _locked(store, night, past, asked, runner)
-        jobs = plan.ordered(plan.jobs(asked), past)
-        tonight, runs = _measure(store, (address, records), night, jobs, tonight, runner)
+        tonight, runs = _measure(store, (address, records), night, plan.ordered(jobs, past), tonight, runner)
         until = time.monotonic() + 60 * asked.minutes
         bench = confirm.Bench(asked, night.id, tonight.lock, kept.store, runner, until)
-        tonight = _judge(store, bench, past, tonight)
+        tonight = record.amend(store, night.id, drifts=tuple(drifts(tonight, past)))
+        changed = candidates(tonight, past, asked.smallest_effect)
+        tonight = _judge(store, bench, [each for each in changed if each.worse], tonight)
         tonight = _raise(store, bench, past, tonight)
+        tonight = _judge(store, bench, [each for each in changed if not each.worse], tonight)
+        tonight = _trace_improvements(store, bench, past, tonight)
         resolved = alerts.resolve(store, past, tonight, asked)
         tonight = _tell(store, night, tonight, asked, runner)
         alarm = any(each.state in alerts.ONGOING for each in tonight.alerts)
@@ -158,11 +162,11 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
 
 def _begin(store: Store, question: Mapping[str, Any], *, fresh: bool) -> Study:
     """A new night, or the one that was stopped not long ago."""
-    same = (each for each in store.studies.newest(limit=record.MANY, kind=StudyKind.NIGHTLY))
-    newest = next((each for each in same if digest(each.question) == digest(question)), None)
-    old = datetime.now(UTC) - timedelta(hours=RESUMED_H)
-    stale = newest is not None and datetime.fromisoformat(newest.created_at) < old
-    return store.studies.begin(StudyKind.NIGHTLY, question, fresh=fresh or stale)
+    night = store.studies.begin(StudyKind.NIGHTLY, question, fresh=fresh)
+    age = datetime.now(UTC) - datetime.fromisoformat(night.created_at)
+    if age > timedelta(hours=RESUMED_H):
+        night = store.studies.begin(StudyKind.NIGHTLY, question, fresh=True)
+    return night
 
 
 def _locked(store: Store, night: Study, past: Sequence[Night], asked: NightlyParameters, runner: Runner) -> Record:
@@ -238,9 +242,9 @@ def _measure(
 # ------------------------------------------------------------------ judging
 
 
-def _judge(store: Store, bench: confirm.Bench, past: Sequence[Night], tonight: Record) -> Record:
-    """Look into every change, the largest first; what an earlier attempt has answered stays."""
-    for found in candidates(tonight, past, bench.asked.smallest_effect):
+def _judge(store: Store, bench: confirm.Bench, changed: Sequence[Candidate], tonight: Record) -> Record:
+    """Look into changes, in their order; what an earlier attempt has answered stays."""
+    for found in changed:
         if any(each.series.id == found.series.id for each in tonight.judged):
             continue
         words = f"{found.series.words}: {found.series.metric} {found.before:.4g} → {found.after:.4g}"
@@ -259,10 +263,21 @@ def _raise(store: Store, bench: confirm.Bench, past: Sequence[Night], tonight: R
         known = alerts.known(past, alerts.cause(bench.asked.history, found))
         if known is None:
             alert = alerts.new(bench.asked, bench.night, found, changes, (good.record.lock, tonight.lock))
-            tonight = record.amend(store, bench.night, alerts=[alert])
+            tonight = record.amend(store, bench.night, alerts=[confirm.tried(bench, alert)])
         elif known.state is not AlertState.FALSE:
             others = tuple(each for each in changes if each.series.id not in known.series)
             record.amend(store, known.night, alerts=[replace(known, changes=(*known.changes, *others))])
+    return tonight
+
+
+def _trace_improvements(store: Store, bench: confirm.Bench, past: Sequence[Night], tonight: Record) -> Record:
+    """Search what brought each improvement that was confirmed."""
+    confirmed = [each for each in tonight.judged if each.outcome is Outcome.FASTER and not each.since]
+    for found, _, changes in _causes(bench, past, confirmed):
+        since = found.line if found.package else found.changed
+        ids = {each.series.id for each in changes}
+        told = tuple(replace(each, since=since) if each.series.id in ids else each for each in tonight.judged)
+        tonight = record.amend(store, bench.night, judged=told)
     return tonight
 
 
@@ -272,7 +287,7 @@ def _causes(
     """What brought confirmed changes, each with the last good night and the changes that it explains."""
     nights = {night.id: night for night in past}
     found: list[tuple[Culprit, Night, list[Judged]]] = []
-    for change in sorted(confirmed, key=lambda each: -(each.ratio or 0)):
+    for change in sorted(confirmed, key=lambda each: -each.size):
         good = nights[change.good]
         bench.runner.tell(Progress(0, 0, f"Searching what brought it to {change.series.words}", notable=True))
         for culprit, other, changes in found:
@@ -308,6 +323,7 @@ def _line(tonight: Record, resolved: Sequence[Alert]) -> str:
     counts = {each: sum(judged.outcome is each for judged in tonight.judged) for each in Outcome}
     parts = [f"{len(tonight.measured):,} series measured"]
     parts += [f"{counts[each]} {each}" for each in Outcome if counts[each] and each is not Outcome.CONFIRMED]
+    parts += [plural(len(tonight.drifts), "slow drift")] if tonight.drifts else []
     parts += [f"{plural(len(resolved), 'alert')} resolved"] if resolved else []
     parts += [plural(len(tonight.problems), "problem")] if tonight.problems else []
     parts += [tonight.ended_early] if tonight.ended_early else []

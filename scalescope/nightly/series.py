@@ -1,9 +1,10 @@
 """Series: what nights measured of the same thing, and which changes of it deserve a rerun. Pure functions.
 
 A change is a change point of the series (`changes.find_changes`) that began within the last nights. That needs some
-nights on either side. On a young series, which has too few of them, every difference of the newest night from the
-median of the earlier ones (of two in the middle, the better) that exceeds the smallest effect is one: the rerun
-decides, which costs minutes and no nights. Good is then the last night that was nearer to that median than to tonight.
+nights on either side. On a series that has too few of them, every difference of the newest night from the median of
+the earlier ones (of two in the middle, the better) that exceeds the smallest effect is one; as soon as these show
+their scatter, only once, and if tonight lies beyond all of the nights before the change. The rerun decides, which costs
+minutes and no nights. Good is then the last night that was nearer to that median than to tonight.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from statistics import median, median_high, median_low
 from typing import Any
 
 from scalescope.model.trial import Trial
-from scalescope.nightly.changes import LEAST, find_changes
+from scalescope.nightly.changes import BASELINE, LEAST, find_changes, find_drift
 from scalescope.nightly.history import AlertState
-from scalescope.nightly.record import Measured, Night, Outcome, Record, Series
+from scalescope.nightly.record import Drift, Measured, Night, Outcome, Record, Series
 from scalescope.store.store import SweepRun
 from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
 
-YOUNG = 2 * LEAST
-"""Nights below which a series is young: a change point needs `LEAST` on either side."""
+SETTLED = BASELINE + LEAST
+"""Nights from which on a series can have change points."""
+YOUNG = SETTLED // 2
+"""Nights below which too few are known to show its scatter."""
 RECENT = LEAST + 2
 """Nights in which a change point can still be asked about; found in the fifth night, it leaves one for a bad one."""
 
@@ -124,10 +127,13 @@ def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Can
     if not nights:
         return None
     values = [*(each.value for _, each in nights), tonight.value]
-    if len(values) < YOUNG:
+    if len(values) < SETTLED:
         better = median_high if tonight.series.metric in LARGER_IS_BETTER else median_low
         before, after = better(values[:-1]), values[-1]
         index = max(i for i, value in enumerate(values[:-1], 1) if abs(value - before) <= abs(after - before) / 2)
+        within = min(values[:index]) <= tonight.value <= max(values[:index])
+        if len(values) >= YOUNG and (within or _asked(tonight.series, [night for night, _ in nights[index:]])):
+            return None
     else:
         recent = [each for each in find_changes(values) if len(values) - each.index <= RECENT]
         if not recent or _asked(tonight.series, [night for night, _ in nights[recent[-1].index :]]):
@@ -139,11 +145,33 @@ def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Can
     return Candidate(tonight, *nights[index - 1], before, after, worse)
 
 
+def drifts(tonight: Record, past: Sequence[Night]) -> list[Drift]:
+    """Slow changes of the series that a night measured, over the last weeks.
+
+    Args:
+        tonight: With what was measured.
+        past: The nights before, oldest first.
+    """
+    values: dict[str, list[float]] = {each.series.id: [] for each in tonight.measured}
+    for kept in (*(night.record for night in past), tonight):
+        for each in kept.measured:
+            values.get(each.series.id, []).append(each.value)
+    found = []
+    for each in tonight.measured:
+        numbers = values[each.series.id]
+        if drift := find_drift(numbers):
+            nights = len(numbers) - drift.index
+            found.append(Drift(each.series, nights, drift.before, drift.after, drift.low, drift.high))
+    return found
+
+
 def _since_baseline(series: Series, past: Sequence[Night]) -> list[tuple[Night, Measured]]:
-    """The nights that measured a series, since the newest alert of it that still holds: that began a new level."""
+    """The nights that measured a series, since its newest level that a rerun has confirmed and no person denied."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
-        if any(series.id in alert.series for alert in night.record.alerts if alert.state not in OVER):
+        alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
+        faster = (each.series.id == series.id for each in night.record.judged if each.outcome is Outcome.FASTER)
+        if any(alerts) or any(faster):
             found = []
         found += [(night, each) for each in night.record.measured if each.series.id == series.id]
     return found

@@ -1,7 +1,7 @@
 """The history of a suite as a folder of pages: no server, and each page complete in itself.
 
 `index.html` says what changed, and how the nights themselves went; each series has a page with its change points and
-links to the reports of its trials; `compare.html` puts any two nights side by side.
+the runs of its nights; `compare.html` puts any two nights side by side; each alert has the script that shows it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scalescope.analysis.summary import plural
 from scalescope.errors import UsageError
 from scalescope.model.metrics import METRICS
 from scalescope.nightly.changes import Change
@@ -32,8 +31,6 @@ HEALTH_NIGHTS = 30
 RECENT_NIGHTS = 14
 """Nights for which a change point is new."""
 UNSETTLED = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
-RELATIVE = re.compile(r"(?!//)[^:\\\s]+")
-"""An address without a scheme, and so of a page beside these."""
 WIDTH, HEIGHT = 150, 26
 """Of a line of the overview."""
 
@@ -61,6 +58,7 @@ def write_site(folder: str | Path, history: History) -> str:
         **{page_name(series): _series_page(history, series) for series in history.series},
         "compare.html": _compare_page(history),
         "index.html": _overview(history),
+        **{script_name(alert): alert.script for alert in history.alerts if alert.script},
     }.items():
         files.write(f"{place}/{name}", text, "history")
     return f"{place}/index.html"
@@ -70,6 +68,11 @@ def page_name(series: Series) -> str:
     """The file of a series: the same every night."""
     readable = re.sub(r"[^a-z0-9]+", "-", series.workload.lower()).strip("-")[:40]
     return f"{readable}-{hashlib.sha256(series.id.encode()).hexdigest()[:10]}.html"
+
+
+def script_name(alert: Alert) -> str:
+    """The file of the script of an alert."""
+    return f"slower-{hashlib.sha256(alert.id.encode()).hexdigest()[:10]}.py"
 
 
 def title(series: Series) -> str:
@@ -120,6 +123,7 @@ def _overview(history: History) -> str:
         unsettled=[_alert(history, alert) for alert in reversed(unsettled)],
         settled=[_alert(history, alert) for alert in reversed(history.alerts) if alert.state not in UNSETTLED],
         recent=_recent(history),
+        drifting=_drifting(history),
         series=_series_table(history),
         durations=spark([night.elapsed_s for night in history.nights]),
         health=_health(history),
@@ -151,7 +155,7 @@ def _series_page(history: History, series: Series) -> str:
         (
             each.night,
             moment(nights[each.night].began),
-            _link(each.report, "report") if each.report else MISSING,
+            ", ".join(each.runs) or MISSING,
             _written(series, each.value),
         )
         for each in reversed(series.values)
@@ -163,9 +167,10 @@ def _series_page(history: History, series: Series) -> str:
         series=series,
         title=title(series),
         help=METRICS[series.metric].help if series.metric in METRICS else "",
+        drift=_drift(series),
         smallest=_smallest(series),
         changes=Table.of("Change points, the last first", heads, cells),
-        values=Table.of("All nights, the last first", ("night", "began", "report", "value"), values, 3),
+        values=Table.of("All nights, the last first", ("night", "began", "runs", "value"), values, 3),
         alerts=[_alert(history, alert) for alert in reversed(history.alerts) if series.id in alert.series],
     )
 
@@ -209,7 +214,7 @@ def _alert(history: History, alert: Alert) -> dict[str, Any]:
         "line": alert.line,
         "culprit": alert.culprit,
         "series": [(page_name(by_id[each]), title(by_id[each])) for each in alert.series if each in by_id],
-        "links": [_link(address, text) for text, address in alert.links],
+        "script": script_name(alert) if alert.script else "",
     }
 
 
@@ -239,6 +244,19 @@ def _recent(history: History) -> Table:
     return Table(f"Change points of the last {RECENT_NIGHTS} nights", heads, rows, frozenset({2}))
 
 
+def _drifting(history: History) -> Table:
+    """Series that change slowly, without a step."""
+    rows = tuple(
+        Row(
+            (_link(page_name(series), title(series)), share(series.drift.relative), _word(series, series.drift)),
+            Tone.DOUBT if series.drift.worse(larger_is_better=_larger(series)) else Tone.GOOD,
+        )
+        for series in history.series
+        if series.drift
+    )
+    return Table("Slow drifts of the last four weeks", ("series", "change", ""), rows, frozenset({1}))
+
+
 def _series_table(history: History) -> Table:
     cells = [
         (
@@ -252,7 +270,7 @@ def _series_table(history: History) -> Table:
         for series in history.series
     ]
     heads = ("series", f"last {SPARK_NIGHTS} nights", "last value", "last change", "since", "smallest change")
-    return Table.of("All series", heads, cells, 2)
+    return Table.of("Last values and changes", heads, cells, 2)
 
 
 def _health(history: History) -> Table:
@@ -272,7 +290,7 @@ def _health(history: History) -> Table:
         for night in reversed(history.nights[-HEALTH_NIGHTS:])
     )
     heads = ("night", "began", "minutes", "valid trials", "failed", "invalid", "")
-    return Table(f"The last {plural(len(rows), 'night')}", heads, rows, frozenset({2, 3, 4, 5}))
+    return Table("The last nights, the newest first", heads, rows, frozenset({2, 3, 4, 5}))
 
 
 def _larger(series: Series) -> bool:
@@ -288,17 +306,23 @@ def _written(series: Series, value: float) -> str:
     return WRITTEN.get(metric.unit, count)(value) if metric else f"{value:,.4g}"
 
 
+def _drift(series: Series) -> str:
+    found = series.drift
+    if found is None:
+        return ""
+    since = f"since {series.values[found.index].night}, without a step"
+    return f"{share(found.relative)} {since}; 95 % interval {share(found.low)} to {share(found.high)}"
+
+
 def _smallest(series: Series) -> str:
     return "too few nights" if math.isinf(series.smallest) else f"{100 * series.smallest:.2g} %"
 
 
-def _link(address: str, text: str) -> Any:
-    """A link to another page or to the web; the text alone where the address is anything else, as a script would be."""
+def _link(page: str, text: str) -> Any:
+    """A link to another page."""
     from markupsafe import Markup
 
-    if not (embed.safe_link(address) or RELATIVE.fullmatch(address)):
-        return text
-    return Markup('<a href="{}" rel="noopener noreferrer">{}</a>').format(address, text)
+    return Markup('<a href="{}">{}</a>').format(page, text)
 
 
 def _check(history: History) -> None:

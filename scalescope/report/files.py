@@ -142,11 +142,11 @@ def replacing(place: str | Path, what: str) -> Iterator[Path]:
 def _explained(what: str, place: str) -> Iterator[None]:
     try:
         yield
+    except ImportError as error:
+        raise _failure(what, place, str(error), 'Install it: pip install "scalescope[s3]" for s3://.') from error
     except Exception as error:  # every kind of file system has errors of its own
         raise _failure(what, place, getattr(error, "strerror", None) or f"{type(error).__name__}: {error}") from error
 
 
-def _failure(what: str, place: str, why: str) -> StoreError:
-    return StoreError(
-        f"The {what} could not be written: {redact(why)}", where=redact(place), next_step="Give another place for it."
-    )
+def _failure(what: str, place: str, why: str, next_step: str = "Give another place for it.") -> StoreError:
+    return StoreError(f"The {what} could not be written: {redact(why)}", where=redact(place), next_step=next_step)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS, MOST_SERIES = 60, 6
 """Points in the table of a notebook, and series in its chart."""
+FAINT, GREY = "#88888855", "#808890"
+"""Lines, and text, which can be seen on white and on black: a notebook does not say which it is."""
 
 
 class Shown(ABC):
@@ -122,6 +124,9 @@ class Plot:
         for number, each in enumerate(found):
             charts.scaling(canvas, f"series-{number}", each)
         self.figures: list[Any] = list(canvas.figures.values())
+        for figure in self.figures:
+            figure.grid.grid_line_color = figure.axis.axis_line_color = figure.axis.major_tick_line_color = FAINT
+            figure.axis.axis_label_text_color = figure.axis.major_label_text_color = GREY
         self._titles = [f"{each.title[:1].upper()}{each.title[1:]}: {each.line}" for each in found]
 
     def _repr_html_(self) -> str:
@@ -176,17 +181,20 @@ def _bar(worst: PointSummary | None) -> str:
     if worst is None or not whole:
         return "<p>Nothing was measured.</p>"
     shown = [(part, part.seconds / whole) for part in parts if part.seconds / whole >= 0.005]
-    bar = "".join(
-        f'<span style="display:inline-block;height:1.2em;width:{100 * share:.2f}%;background:{theme.LIGHT[part.name]}" '
-        f'title="{html.escape(part.title)}: {100 * share:.0f} %"></span>'
-        for part, share in shown
+    bar = "".join(_swatch(part.name, f"{100 * share / sum(each for _, each in shown):.2f}%") for part, share in shown)
+    legend = ", ".join(
+        f"{_swatch(part.name, '0.8em')} {html.escape(part.title)} {100 * share:.0f} %" for part, share in shown
     )
-    legend = ", ".join(f"{html.escape(part.title)} {100 * share:.0f} %" for part, share in shown)
     where = plural(worst.point.workers, "worker")
     return (
-        f'<div style="white-space:nowrap;width:100%">{bar}</div>'
+        f'<div style="white-space:nowrap;width:100%;font-size:1.4em">{bar}</div>'
         f"<p>Worker time at {where}, {rows.seconds(whole)} thread-seconds: {legend}.</p>"
     )
+
+
+def _swatch(part: str, width: str) -> str:
+    colour = FAINT if part == "no_runnable_task" else theme.LIGHT[part]
+    return f'<span style="display:inline-block;height:0.8em;width:{width};background:{colour}"></span>'
 
 
 def _table(summaries: tuple[PointSummary, ...]) -> str:

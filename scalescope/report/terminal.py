@@ -41,6 +41,7 @@ INKS = {
 }
 """A character and a colour for each part of worker time: the bar can be read without colours."""
 REASONS_SHOWN = 10
+POINTS_SHOWN = 100
 KNEES_SHOWN = 6
 COMPARED = {"makespan_s": 0, "workers_used": 0, "efficiency": 1}
 """Metrics that are shown of two runs side by side, with their ranks (`Column.rank`)."""
@@ -70,11 +71,11 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
     return Group(*_spaced(block for block in blocks if block))
 
 
-def print_run(console: Console, run: rows.Run) -> None:
-    """Print a run; of one without a verdict, what can be said so far."""
+def print_run(console: Console, run: rows.Run, verdict: Verdict | None = None) -> None:
+    """Print a run; of one without a verdict, what can be said so far, unless that is given."""
     if run.verdict is None:
         console.print(Text("This run has not finished: what follows is what is known so far.\n", style="yellow"))
-    verdict = run.verdict or diagnose(run.sweep, run.trials)
+    verdict = verdict or run.verdict or diagnose(run.sweep, run.trials)
     console.print(render(run.sweep, run.trials, verdict, width=console.width))
 
 
@@ -143,8 +144,10 @@ def _finding(finding: Finding) -> list[RenderableType]:
 def _points(summaries: Sequence[PointSummary], width: int) -> list[RenderableType]:
     if not summaries:
         return []
-    table, legend = rows.points_table(summaries, width=width)
+    table, legend = rows.points_table(summaries[:POINTS_SHOWN], width=width)
     notes = [legend]
+    if len(summaries) > POINTS_SHOWN:
+        notes.insert(0, f"and {len(summaries) - POINTS_SHOWN:,} more points (--json has all)")
     repeated = [mean for summary in summaries if summary.valid > 1 for mean in summary.intervals.values()]
     if repeated:
         exact = all(mean.exact for mean in repeated)

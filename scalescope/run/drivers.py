@@ -6,11 +6,14 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from scalescope import environments
+from scalescope.analysis.cost import Spending
 from scalescope.driver.process import Driver
 from scalescope.errors import DriverError
 from scalescope.leases import PREFIX
@@ -43,6 +46,9 @@ class _Opened:
 class Drivers:
     """Drivers with their clusters, one for each cluster and environment, and the store where trials are saved.
 
+    Attributes:
+        spending: What trials of the run have cost, as far as a budget has asked.
+
     Args:
         request: The sweep.
         run_id: Run of the sweep in the store.
@@ -64,9 +70,11 @@ class Drivers:
         self.run_id = run_id
         self.store = store
         self.stopped = False
+        self.spending = Spending()
         self._says = says
         self._cores = list(cores)
         self._opened: dict[tuple[str, str], _Opened] = {}  # the last used last
+        self._changes = threading.Lock()
 
     @property
     def pids(self) -> list[int]:
@@ -109,8 +117,13 @@ class Drivers:
         except BaseException:
             folder.cleanup()
             raise
-        self._opened[place] = _Opened(driver, folder)
-        return driver
+        opened = _Opened(driver, folder)
+        with self._changes:
+            if not self.stopped:
+                self._opened[place] = opened
+                return driver
+        opened.close()  # whoever stopped the run meanwhile did not see it
+        raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:
         """Remember that the driver of a point was used last."""
@@ -118,19 +131,18 @@ class Drivers:
         self._opened[place] = self._opened.pop(place)
 
     def close(self) -> None:
-        """End all drivers with their clusters; may be called again."""
-        with ExitStack() as stack:
-            for place in list(self._opened):
-                stack.callback(self._close, place)
+        """End all drivers with their clusters, side by side; may be called again."""
+        _together([partial(self._close, place) for place in list(self._opened)])
 
     def stop(self) -> None:
         """End the drivers, from any thread, for good: the trial that this interrupts is not recorded.
 
         The folders are left to the thread that runs the trials, which may be reading them.
         """
-        self.stopped = True
-        for opened in list(self._opened.values()):
-            opened.driver.close(timeout_s=CLOSE_TIMEOUT_S)
+        with self._changes:
+            self.stopped = True
+            opened = list(self._opened.values())
+        _together([partial(each.driver.close, timeout_s=CLOSE_TIMEOUT_S) for each in opened])
 
     def _place(self, point: Point) -> tuple[str, str]:
         """What a driver is for: cluster and environment."""
@@ -147,14 +159,22 @@ _stopped: set[str] = set()
 _changes = threading.Lock()
 
 
+def _together(ends: Sequence[Callable[[], None]]) -> None:
+    """Call all at the same time, for each may wait for one that is stuck; the first error is raised in the end."""
+    if ends:
+        with ThreadPoolExecutor(len(ends), thread_name_prefix="scalescope-close") as pool:
+            futures = [pool.submit(end) for end in ends]
+        for future in futures:
+            future.result()
+
+
 def stop(run_id: str) -> None:
     """End all drivers of a run in this process, those that other threads are busy with too, and let none start."""
     with _changes:
         _stopped.add(run_id)
         found = list(_running.get(run_id, ()))
     with shielded():
-        for drivers in found:
-            drivers.stop()
+        _together([drivers.stop for drivers in found])
 
 
 @contextmanager

@@ -18,7 +18,7 @@ AGAIN_S = 300.0
 
 
 WORTH_WAITING_S = 30.0
-"""Seconds that a run still takes, from which on it is said: as long for each trial as those before took on average."""
+"""Seconds that a run still takes, from which on it is said."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Progress:
         text: The trial that has just finished, in a few words, or else what happens now.
         trial: The one that has just finished, if one has.
         notable: Whether its text deserves a line of its own, without a trial.
+        left_s: Seconds that the others take, each as long as those before took on average; 0 where none has ended.
     """
 
     done: int
@@ -38,6 +39,19 @@ class Progress:
     text: str
     trial: Trial | None = None
     notable: bool = False
+    left_s: float = 0.0
+
+    @property
+    def left(self) -> str:
+        """How long it still takes, in words; empty where that is no time, or unknown."""
+        if self.left_s < WORTH_WAITING_S:
+            return ""
+        return f"about {self.left_s / 60:.0f} min left" if self.left_s >= 90 else f"about {self.left_s:.0f} s left"
+
+    @property
+    def line(self) -> str:
+        """The text, and after a trial how long it still takes."""
+        return f"{self.text} ({self.left})" if self.trial and self.left else self.text
 
 
 Listener = Callable[[Progress], None]
@@ -65,6 +79,7 @@ class Meter:
         self._said = self._noted = ""
         self._noted_at = 0.0
         self._began, self._before = time.monotonic(), done
+        self._ends = 0.0
         self.titles: dict[str, str] = {}
         self.add(())
 
@@ -81,27 +96,23 @@ class Meter:
         notable = again and (text != self._noted or now - self._noted_at > AGAIN_S)
         if notable:
             self._noted, self._noted_at = text, now
-        self._tell(Progress(self._done, len(self._plan), text, notable=notable))
+        self._tell(Progress(self._done, len(self._plan), text, notable=notable, left_s=max(self._ends - now, 0.0)))
 
     def finished(self, trial: Trial) -> None:
         """A trial has ended, and is saved."""
         with self._lock:
             self._done += 1
-            done = self._done
-        left_s = (time.monotonic() - self._began) / (done - self._before) * (len(self._plan) - done)
-        left = f" (about {_minutes(left_s)} left)" if left_s >= WORTH_WAITING_S else ""
-        text = f"{self.titles[trial.key]}: {outcome(trial)}{left}"
-        self._tell(Progress(done, len(self._plan), text, trial))
+            done, now = self._done, time.monotonic()
+            left_s = (now - self._began) / (done - self._before) * (len(self._plan) - done)
+            self._ends = now + left_s
+        text = f"{self.titles[trial.key]}: {outcome(trial)}"
+        self._tell(Progress(done, len(self._plan), text, trial, left_s=left_s))
 
     def _turn(self, planned: PlannedTrial) -> str:
         repeats = self._sweep.repeats
         if planned.warmup:
             return f"warm-up {planned.repeat + 1}/{self._sweep.warmups}"
         return f"{planned.repeat + 1}/{repeats}" if planned.repeat < repeats else f"repeat {planned.repeat + 1}"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 current_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default=None)

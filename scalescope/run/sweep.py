@@ -26,6 +26,7 @@ from scalescope.model.trial import TrialState
 from scalescope.report import export, html, links
 from scalescope.report.notebook import Shown
 from scalescope.run import prices, quiet, titles
+from scalescope.run.bar import shown
 from scalescope.run.drivers import Drivers, may_start, shielded, stop
 from scalescope.run.functions import named
 from scalescope.run.parameters import Reported
@@ -101,19 +102,19 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
 
     Args:
         given: Parameters of a run (`RunParameters`) by name; the workload can be a function.
-        runner: Carries out the steps; by default this process.
+        runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
 
     Raises:
         InvalidField: A parameter is not allowed; nothing was started.
         InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
-    runner, given = runner or Runner(), named(given)
+    given = named(given)
     report = parameters.check(Reported, {"report": given.get("report", "")}).report
     request = resolve(given)
     sweep = request.sweep
-    runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
-    with request.open_store() as store:
+    with shown(runner) as runner, request.open_store() as store:
+        runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
         place = Place.of_report(report, store, runner)
         done = carry_out(request, store, runner)
         run, written = done.run, None
@@ -227,7 +228,7 @@ def begin(
         study=request.study,
     )
     may_start(run.id)
-    done = store.finished(run.id)
+    done = run.done
     plan = whole_plan(request, done)
     if len(plan) > len(request.plan):
         store.extend(run.id, len(plan))
@@ -313,11 +314,23 @@ def carry_out(request: Request, store: Store, runner: Runner) -> Done:
     def says(text: str) -> None:
         runner.tell(Progress(0, 0, text))
 
+    def waits(text: str) -> None:
+        """It is said again and again, and worth one line."""
+        runner.tell(Progress(0, 0, text, notable=text not in told))
+        told.add(text)
+
+    told: set[str] = set()
     if any(planned.point.environment for planned in request.plan):
         runner.do(PREPARE, request, says)
+    points = [planned.point for planned in request.plan]
+    clusters = request.sweep.clusters(points)
+    for cluster in clusters:
+        sizes = [
+            (each.workers, each.threads_per_worker) for each in points if request.sweep.cluster_of(each) == cluster
+        ]
+        cluster.check_room(sizes, waits)
     run, waiting = begin(request, store)
-    plan = whole_plan(request, store.finished(run.id))
-    clusters = request.sweep.clusters(planned.point for planned in request.plan)
+    plan = whole_plan(request, run.done)
     if waiting and (request.budget is not None or not all(cluster.here for cluster in clusters)):
         runner.tell(Progress(0, 0, f"Estimate: {expected_cost(request, waiting, store)}", notable=True))
     ended_early = ""

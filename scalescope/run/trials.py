@@ -8,12 +8,14 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.measure import measure as metrics_of
+from scalescope.analysis.summary import plural
 from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.driver.process import Driver, Outcome
@@ -29,7 +31,7 @@ from scalescope.model import spool
 from scalescope.model.environment import Environment
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
-from scalescope.model.trial import Trial, TrialState
+from scalescope.model.trial import STOOD_STILL, Trial, TrialState
 from scalescope.run import quiet, titles
 from scalescope.run.drivers import Drivers, registered, shielded
 from scalescope.run.progress import current_meter
@@ -80,7 +82,8 @@ def _provision_limit_s(drivers: Drivers, point: Point) -> float:
 def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     """Run one trial, compute its metrics and save it: when this returns, nothing short of a lost disk loses it.
 
-    Where the time limit of its jobs ended it, it is run once more on fresh ones, within the budget.
+    Where the time limit of its jobs ended it, or a process stood still in it, it is run once more, within the budget:
+    neither depends on what it would have measured.
 
     Raises:
         DriverError: The driver was gone before the trial began, or the drivers was stopped.
@@ -91,12 +94,15 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
         raise DriverError("there is no driver to run the trial", next_step="provision one")
     drivers.use(planned.point)
     trial, outcome = _attempt(drivers, driver, planned)
-    if trial.facts["cluster"].get(WALLTIME_REACHED) and driver.alive and not _refusal(drivers, planned, trial):
+    reached = trial.facts["cluster"].get(WALLTIME_REACHED) and "the time limit of its jobs was reached"
+    why = reached or trial.facts.get(STOOD_STILL)
+    if why and driver.alive and not _refusal(drivers, planned, trial):
         if meter := current_meter.get():
-            meter.says("the time limit of its jobs was reached: the trial is repeated on fresh workers")
+            meter.says(f"{why}; the trial is repeated")
         shutil.rmtree(outcome.spool, ignore_errors=True)
         first, (trial, outcome) = trial, _attempt(drivers, driver, planned)
         trial = _charged(trial, first)
+        trial = replace(trial, warnings=(*trial.warnings, f"this is the second attempt; in the first, {why}"))
     trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
     saved = drivers.store.save(drivers.run_id, trial, tables)
     shutil.rmtree(outcome.spool, ignore_errors=True)  # else they fill the disk; what resists goes with the driver
@@ -144,10 +150,11 @@ def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[T
 
 def _charged(trial: Trial, first: Trial) -> Trial:
     """The trial, with what workers cost in the attempt before it."""
-    cluster, before = trial.facts["cluster"], first.facts["cluster"]
+    unknown = {"waited_for_workers_s": 0.0, "held_worker_s": 0.0}
+    cluster, before = ({**unknown, **each.facts["cluster"]} for each in (trial, first))
     worked_s = first.point.workers * (first.real_s - before["waited_for_workers_s"])
-    held_s = cluster.get("held_worker_s", 0.0) + before["held_worker_s"] + worked_s
-    return replace(trial, facts={**trial.facts, "cluster": {**cluster, "held_worker_s": held_s, "repeated": True}})
+    cluster |= {"held_worker_s": cluster["held_worker_s"] + before["held_worker_s"] + worked_s, "repeated": True}
+    return replace(trial, facts={**trial.facts, "cluster": cluster})
 
 
 def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
@@ -192,8 +199,7 @@ def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
 def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     sweep = drivers.request.sweep
     cluster = sweep.cluster_of(planned.point)
-    attempts = 1 if cluster.walltime_s is None else 2
-    return attempts * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
+    return 2 * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
 
 
 PROVISION = Step("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)
@@ -254,6 +260,8 @@ def run_trials(
                     losses += 1
                     continue
                 point = waiting.pop().point
+                if budget := drivers.request.budget:
+                    drivers.spending.add(drivers.request.sweep, trial, budget.prices)
                 finished(trial)
                 losses = 0 if drivers.driver(point) or _unavailable(trial) else losses + 1
                 if losses >= MAX_LOSSES:
@@ -284,10 +292,9 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
         StoreError: What was spent could not be read.
     """
     if reason := _refusal(drivers, planned):
-        done = len(drivers.store.finished(drivers.run_id))
         raise BudgetSpent(
             f"the budget ends the sweep: {reason}",
-            where=f"run {drivers.run_id}, {done} trials finished",
+            where=f"run {drivers.run_id}, {plural(len(drivers.spending.keys), 'trial')} finished",
             next_step="they are kept and shown by `scalescope show`; the same sweep with a larger budget continues",
         )
 
@@ -297,8 +304,14 @@ def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
     budget = drivers.request.budget
     if budget is None:
         return ""
-    done = [*drivers.store.finished(drivers.run_id).values(), *more]
-    return budget.stops(drivers.request.sweep, done, planned)
+    sweep, spending = drivers.request.sweep, drivers.spending
+    for trial in drivers.store.finished(drivers.run_id, besides=spending.keys).values():  # of all who share the run
+        spending.add(sweep, trial, budget.prices)
+    if more:
+        spending = deepcopy(spending)
+        for trial in more:
+            spending.add(sweep, trial, budget.prices)
+    return budget.stops(sweep, spending, planned)
 
 
 def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:

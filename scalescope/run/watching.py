@@ -9,24 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalescope.capture import glance
+from scalescope.capture import glance, standing
 from scalescope.capture.asking import Asker
-from scalescope.capture.client import is_library
 from scalescope.capture.shipping import Shipment
-from scalescope.clusters.waiting import root_cause
+from scalescope.capture.standing import Hang, described, states
+from scalescope.clusters.waiting import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
+from scalescope.model.standstill import STILL_S
 
 INTERVAL_S = 2.0
 """Seconds between two looks; more where a look takes the scheduler more than `SHARE` of that."""
 SHARE = 0.005
-STILL_S = 10.0
-"""Seconds without the beginning or end of a task, after which call stacks are asked for."""
-ANSWER_S, CALL_S = 2.0, 10.0
-"""Seconds in which a worker, and in which the scheduler must answer."""
+CALL_S = 10.0
+"""Seconds in which the scheduler must answer."""
 RATE_S = 30.0
 """Seconds over which the speed of a group is taken."""
-BUSY_CORES = 0.5
-"""Cores in use from which on a worker computes, whatever its call stacks show."""
 OLDEST = (2024, 8)
 
 WAITS = {
@@ -39,10 +36,6 @@ WAITS = {
 """What idle threads wait for."""
 DOES = {"working": "working", "standing": "held by tasks that do not move"}
 DOES |= {reason: f"idle, {words}" for reason, words in WAITS.items()}
-SAYS = "processing, says the scheduler; its worker"
-
-_FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
-_LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,29 +49,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-class StandingTask:
-    """A task that has neither ended nor moved."""
-
-    key: str
-    worker: str  # its address; empty where the scheduler has given it to none
-    since: float | None  # when it went there, in seconds since the epoch
-    where: str  # the line of the user's code, as `my_job.py:14 in load`
-    call: str  # what is called there
-    problem: str  # where scheduler and worker disagree, or why it has not begun
-
-
-@dataclass(frozen=True)
-class Standstill:
-    """What is found when nothing moves."""
-
-    since: float  # when a task last began or ended, in seconds since the epoch
-    tasks: tuple[StandingTask, ...]
-    beyond: int  # tasks that are not listed
-    computing: tuple[str, ...]  # workers that use the processor: it may be no standstill
-    hints: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Look:
     """A cluster at one moment."""
 
@@ -87,7 +57,7 @@ class Look:
     groups: tuple[Group, ...]
     tasks_per_s: float | None  # ended since the look before
     left: tuple[str, ...]  # workers that have left since watching began
-    standstill: Standstill | None
+    standstill: Hang | None
 
     @property
     def idle(self) -> int:
@@ -215,12 +185,12 @@ class Watch:
                 cause=str(error),
                 next_step="have `distributed.scheduler.pickle: true` where it runs, as it is by default",
             ) from error
-        except (OSError, TimeoutError, TypeError) as error:  # TypeError: no files for an address with TLS
+        except (OSError, TypeError, MemoryError) as error:  # TypeError: no files for an address with TLS
             raise ClusterError(
                 f"the scheduler cannot be reached, or does not answer within {limit_s:g} s",
                 where=self.asker.address,
                 cause=str(error) and root_cause(error),
-                next_step="check that it runs and can be reached from here; with tls:// give the three files of TLS",
+                next_step=CHECK_SCHEDULER,
             ) from error
 
     def _groups(self, now: float, groups: Sequence[tuple[str, int, int]]) -> tuple[Group, ...]:
@@ -238,7 +208,7 @@ class Watch:
 
         return tuple(Group(name, done, total, remaining(name, done, total)) for name, done, total in groups)
 
-    def _standstill(self, now: float, seen: Mapping[str, Any]) -> Standstill | None:
+    def _standstill(self, now: float, seen: Mapping[str, Any]) -> Hang | None:
         counters = (seen["began"], seen["ended"])
         if counters != self._moved[0]:
             self._moved = (counters, float((seen["moved_at"] if self.looks == 1 else None) or now))
@@ -246,38 +216,12 @@ class Watch:
         if now - since < STILL_S or not any(seen["left"].values()):
             self._stacks = None
             return None
-        found = self._ask(Shipment(glance, "standing"), ANSWER_S, limit_s=CALL_S + ANSWER_S)
+        found = self._ask(Shipment(glance, "standing"), standing.ANSWER_S, limit_s=CALL_S + standing.ANSWER_S)
         stacks = ([task["key"] for task in found["tasks"]], found["stacks"])
         before, self._stacks = self._stacks, stacks
         if before != stacks:
             return None
-        return _described(since, found, self._states(found))
-
-    def _states(self, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
-        """What workers with free threads say of the tasks that they should have begun; None from one that is silent."""
-        answers: dict[str, Mapping[str, str] | None] = {}
-        given: dict[str, list[str]] = {}
-        for task in found["tasks"]:
-            given.setdefault(task["worker"], []).append(task["key"])
-        for worker, keys in given.items():
-            stacks = found["stacks"].get(worker)
-            missing = [] if stacks is None else [key for key in keys if key not in stacks]
-            if missing and _holding(found, worker) < found["workers"][worker][0]:
-                answers[worker] = self._states_on(worker, missing)
-        return answers
-
-    def _states_on(self, worker: str, keys: list[str]) -> Mapping[str, str] | None:
-        try:
-            answer: Mapping[str, str] = self.asker.worker(worker, Shipment(glance, "states"), keys, limit_s=ANSWER_S)
-        except (OSError, TimeoutError, ValueError, RuntimeError):
-            return None
-        return answer
-
-
-def _holding(found: Mapping[str, Any], worker: str) -> int:
-    """Threads of a worker that tasks hold."""
-    seceded = {task["key"] for task in found["tasks"] if task["seceded"]}
-    return sum(key not in seceded for key in found["stacks"].get(worker) or ())
+        return described(since, found, states(self.asker, found))
 
 
 def check_release(version: str, address: str) -> None:
@@ -293,74 +237,3 @@ def check_release(version: str, address: str) -> None:
             where=address,
             next_step="`scalescope.diagnose(client)` records a block of code on clusters from 2023.5 on",
         )
-
-
-def _described(since: float, found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None]) -> Standstill:
-    tasks, hints = [], []
-    full: list[StandingTask] = []
-    for each in found["tasks"]:
-        key, worker = each["key"], each["worker"]
-        stacks = found["stacks"].get(worker, {})
-        where, call, file = _line((stacks or {}).get(key, ()))
-        task = StandingTask(key, worker, each["since"], where, call, _problem(each, found, states))
-        tasks.append(task)
-        if (
-            file.endswith("client.py")
-            and not each["seceded"]
-            and _holding(found, worker) >= found["workers"][worker][0]
-        ):
-            full.append(task)
-        if file.endswith(("semaphore.py", "lock.py")) and found["held"]:
-            held = ", ".join(f"`{name}`" for name in found["held"][:5])
-            hints.append(f"Held: {held}; by a dead process until `distributed.scheduler.locks.lease-timeout` is over.")
-    if any(stacks is None for stacks in found["stacks"].values()):
-        hints.append("A worker does not answer: it was stopped, swaps, or its host is gone. Look there.")
-    if full:
-        hints.append("Tasks wait for results and hold all threads: use `with worker_client()`, or `secede()` before.")
-    if any("does not have it" in task.problem for task in tasks):
-        hints.append("A message was lost: `client.retire_workers`, or a restart of that worker, sends its tasks again.")
-    if any(task.worker == "" for task in tasks):
-        hints.append("No worker meets the restrictions of a task: look at its `workers=` and `resources=`.")
-    computing = tuple(
-        worker
-        for worker, (_, cores, _) in found["workers"].items()
-        if cores >= BUSY_CORES and found["stacks"].get(worker) and _holding(found, worker)
-    )
-    return Standstill(since, tuple(tasks), found["beyond"], computing, tuple(dict.fromkeys(hints)))
-
-
-def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None]) -> str:
-    worker, key = task["worker"], task["key"]
-    stacks = found["stacks"].get(worker, {})
-    if not worker:
-        return "no worker may run it"
-    if stacks is None:
-        heard = time.strftime("%H:%M:%S", time.localtime(found["workers"][worker][2]))
-        return f"{SAYS} is silent since {heard}"
-    if key in stacks:
-        return ""
-    if worker not in states:
-        return "waits for a thread there"
-    answer = states[worker]
-    if answer is None:
-        return f"{SAYS} does not answer"
-    if key not in answer:
-        return f"{SAYS} does not have it"
-    return f"its worker has free threads and says: {answer[key]}"
-
-
-def _line(stack: Sequence[str]) -> tuple[str, str, str]:
-    """The innermost line outside of libraries, what is called there, and the file of that; or else the innermost."""
-    frames = [match.groups() for match in map(_FRAME.search, stack) if match]
-    own = [n for n, (file, _, _) in enumerate(frames) if not (is_library(file) or _LIBRARY.search(file))]
-    at = own[-1] if own else len(frames) - 1
-    if at < 0:
-        return "", "", ""
-    file, line, name = frames[at]
-    called = frames[at + 1] if at + 1 < len(frames) else ("", "", "")
-    base = _base(called[0])
-    return f"{_base(file)}:{line} in {name}", called[2] and f"{called[2]} ({base})", base
-
-
-def _base(file: str) -> str:
-    return re.split(r"[/\\]", file)[-1]

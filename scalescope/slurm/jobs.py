@@ -6,19 +6,22 @@ those of Slurm 20.11 and later.
 
 from __future__ import annotations
 
-import getpass
+import math
 import os
 import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
+from scalescope import owner
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.leases import MARK
 from scalescope.slurm import PATIENCE_S
@@ -243,9 +246,34 @@ def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[Job]:
     wanted = sorted(set(labels))
     if not wanted:
         return []
-    user = user or getpass.getuser()
+    user = user or owner.user()
     text = answer(run, "squeue", "-h", "-t", "all", "-u", user, "-n", ",".join(wanted), "-o", _FORMAT)
     return [job for job in parse_squeue(text) if job.name in wanted and job.user == user]
+
+
+def ours(
+    found: Iterable[Job], label: str, numbers: Collection[str], folder: str | os.PathLike[str], *, run: Run
+) -> list[Job]:
+    """Jobs of a label's name that are surely of its cluster: their comment is the label, or their number is known.
+
+    Where a site rewrites comments and the number never came, the job's log is in the folder of the cluster.
+
+    Args:
+        found: Jobs of that name and of this user.
+        label: Of the cluster.
+        numbers: Of jobs that are known.
+        folder: Of the cluster.
+        run: Runs Slurm's commands.
+
+    Raises:
+        CommandSilent: Slurm does not answer.
+        ClusterError: There is no Slurm here.
+    """
+
+    def logs_here(job: Job) -> bool:
+        return Path(folder) in Path(details(job.id, run=run).get("StdErr", "")).parents
+
+    return [job for job in found if job.comment == label or job.id in numbers or logs_here(job)]
 
 
 def parse_squeue(text: str) -> list[Job]:
@@ -339,52 +367,116 @@ def is_closed(state: str) -> bool:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a job asks for.
+    """What a job asks for, or a node has.
 
     Attributes:
         cores: Cores.
         memory_mb: Memory in MB; 0 is what the partition gives.
         gpus: GPUs.
+        threads: Of each real core, where jobs get whole ones; a job that asks for less gets all of them.
     """
 
     cores: int
     memory_mb: int = 0
     gpus: int = 0
+    threads: int = 1
 
     def __str__(self) -> str:
-        parts = (f"{self.cores} cores", f"{self.memory_mb} MB", f"{self.gpus} GPUs")
-        return ", ".join(part for part in parts if not part.startswith("0 "))
+        parts = ((self.cores, "core"), (self.memory_mb, "MB"), (self.gpus, "GPU"))
+        return ", ".join(f"{count} {unit}{'s' if count > 1 and unit != 'MB' else ''}" for count, unit in parts if count)
+
+    def holds(self, asked: Shape) -> int:
+        """How many jobs that ask for this run on such a node at the same time."""
+        pairs = ((self.cores, self._whole(asked)), (self.memory_mb, asked.memory_mb), (self.gpus, asked.gpus))
+        return max(min(has // wants for has, wants in pairs if wants), 0)
+
+    def less(self, number: int, asked: Shape) -> Shape:
+        """What is left beside so many of them."""
+        return Shape(
+            self.cores - number * self._whole(asked),
+            self.memory_mb - number * asked.memory_mb,
+            self.gpus - number * asked.gpus,
+            self.threads,
+        )
+
+    def _whole(self, asked: Shape) -> int:
+        return math.ceil(asked.cores / self.threads) * self.threads
 
 
-def room(partition: str, asked: Shape, *, run: Run) -> int | None:
-    """How many such jobs run at the same time at most, when nobody else is there; None where cores can be shared.
+@dataclass(frozen=True)
+class Place:
+    """Where jobs may run.
 
-    This process, where it is a job itself, keeps its cores.
+    Attributes:
+        partition: Or several, separated by commas; empty is the default one.
+        exclude: Nodes to leave out, as Slurm abbreviates them.
+        constraint: Features that nodes must have. Only names joined by `&` are understood, and others ignored.
+        gpu: The generic resource that is a GPU, with its type if it matters: `gpu` or `gpu:h200`.
+        whole_nodes: Whether no two jobs share a node.
+    """
+
+    partition: str = ""
+    exclude: str = ""
+    constraint: str = ""
+    gpu: str = "gpu"
+    whole_nodes: bool = False
+
+
+def room(place: Place, asked: Callable[[int], Shape], full: int, *, run: Run) -> int | None:
+    """Most workers that run at the same time, in full jobs and one with the rest, when nobody else is there.
+
+    Nodes that are down or drained count: they may come back. This process, where it is a job itself, keeps its cores.
 
     Args:
-        partition: Or several, separated by commas; empty is the default one.
-        asked: What each asks for.
+        place: Where.
+        asked: What a job of so many workers asks for.
+        full: Workers of a full job.
         run: Runs Slurm's commands.
+
+    Returns:
+        None where cores can be shared, and where not even one full job fits: sbatch says why.
 
     Raises:
         CommandSilent: Slurm does not answer.
         ClusterError: There is no Slurm here.
     """
-    asked_of = ("-p", partition) if partition else ()
-    text = answer(run, "sinfo", "-h", "-N", *asked_of, "-o", "%N|%c|%m|%G|%h|%P")
-    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 6]
-    nodes = {row[0]: row for row in rows if partition or row[5].endswith("*")}
-    if not nodes or any(row[4].startswith(("YES", "FORCE")) for row in nodes.values()):
+    nodes = _nodes(place, run)
+    if nodes is None:
         return None
+    jobs, rest = 0, 0
+    for (node, alone), number in Counter(nodes).items():
+        fits = min(node.holds(asked(full)), 1 if alone else node.cores)
+        jobs += number * fits
+        left = Shape(0) if alone and fits else node.less(fits, asked(full))
+        rest = max(rest, next((n for n in range(full - 1, 0, -1) if left.holds(asked(n))), 0))
+    return jobs * full + rest if jobs else None
+
+
+def _nodes(place: Place, run: Run) -> list[tuple[Shape, bool]] | None:
+    """What each node has for such jobs, and whether a job has it alone; None where its cores can be shared."""
+    asked_of = ("-p", place.partition) if place.partition else ()
+    text = answer(run, "sinfo", "-h", "-N", *asked_of, "-o", "%N|%c|%X %Y %Z|%m|%B|%h|%P|%f|%G")
+    rows = [row for line in text.splitlines() if len(row := line.split("|", 8)) == 9]
+    left_out = answer(run, "scontrol", "show", "hostnames", place.exclude).split() if place.exclude else []
+    wanted = set(place.constraint.split("&")) if re.fullmatch(r"[\w.&-]+", place.constraint) else set()
+    config = answer(run, "scontrol", "show", "config")
+    linear = re.search(r"^SelectType\s*=\s*select/linear", config, re.MULTILINE) is not None
     own = {os.environ.get("SLURMD_NODENAME", ""): _count(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
-    found = 0
-    for name, cpus, memory, gres, _, _ in nodes.values():
-        gpus = sum(int(number) for number in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", gres))
-        fits = [(_count(cpus) - own.get(name, 0)) // asked.cores]
-        fits += [_count(memory) // asked.memory_mb] if asked.memory_mb else []
-        fits += [gpus // asked.gpus] if asked.gpus else []
-        found += max(min(fits), 0)
-    return found
+    found: dict[str, tuple[Shape, bool]] = {}
+    for name, cpus, topology, memory, most, shared, partition, features, gres in rows:
+        if name in left_out or not wanted <= set(features.split(",")) or not (place.partition or partition[-1:] == "*"):
+            continue
+        if shared.startswith(("YES", "FORCE")):
+            return None
+        has = _count(cpus) - own.get(name, 0)
+        most_here = _count(most) if most[:1].isdigit() else has
+        before = found.get(name, (Shape(0),))[0].cores  # as one of another of the partitions
+        gpus = sum(int(number) for number in re.findall(rf"{re.escape(place.gpu)}(?::[^:,(]+)?:(\d+)", gres))
+        alone = place.whole_nodes or linear or shared.startswith("EXCLUSIVE")
+        whole = "CR_CPU" not in config and math.prod(map(int, topology.split())) == _count(cpus)
+        threads = int(topology.split()[2]) if whole else 1
+        found[name] = Shape(min(has, before + most_here), _count(memory), gpus, threads), alone
+    return list(found.values())
 
 
 def default_partition(*, run: Run) -> str:
@@ -435,7 +527,7 @@ def cancel(job_ids: Iterable[str], label: str, *, run: Run) -> None:
     wanted = list(job_ids)
     if not wanted:
         return
-    done = run(("scancel", "--name", label, "--user", getpass.getuser(), *wanted), "")
+    done = run(("scancel", "--name", label, "--user", owner.user(), *wanted), "")
     trouble = [line for line in done.stderr.splitlines() if not _is_over(line)]
     if done.returncode and trouble:
         raise silent(("scancel",), plain("\n".join(trouble)))
@@ -448,7 +540,7 @@ def lease_details(*, run: Run) -> dict[str, str]:
         CommandSilent: Slurm does not answer.
         ClusterError: There is no Slurm here.
     """
-    found = {"user": getpass.getuser(), "cluster": cluster_name(run=run)}
+    found = {"user": owner.user(), "cluster": cluster_name(run=run)}
     if conf := os.environ.get("SLURM_CONF"):
         found["slurm_conf"] = conf
     return found

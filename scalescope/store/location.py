@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from scalescope.errors import InvalidField
+from scalescope.owner import home
+from scalescope.store import network
 
 VARIABLE = "SCALESCOPE_STORE"
 _ALLOWED = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
@@ -29,6 +32,11 @@ class Location:
     url: URL = field(repr=False)
     path: Path | None
     default_records: Path
+
+    @cached_property
+    def network(self) -> str:
+        """The type of the network file system on which the SQLite file is; empty where it is on none."""
+        return network.file_system(self.path) if self.path else ""
 
     @property
     def shown(self) -> str:
@@ -74,7 +82,7 @@ def locate(address: str) -> Location:
 def data_folder() -> Path:
     """The user's data folder of Scalescope, by the XDG base directory specification."""
     base = os.environ.get("XDG_DATA_HOME", "")
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share"
+    root = Path(base) if os.path.isabs(base) else home() / ".local" / "share"
     return root / "scalescope"
 
 
@@ -90,5 +98,7 @@ def holds_password(address: str) -> bool:
 
 
 def _sqlite(path: Path) -> Location:
-    path = Path(os.path.abspath(path.expanduser()))
+    if path.parts[:1] == ("~",):
+        path = home().joinpath(*path.parts[1:])
+    path = Path(os.path.abspath(os.path.expanduser(path)))
     return Location(URL.create("sqlite", database=str(path)), path, path.parent / "records")

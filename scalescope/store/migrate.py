@@ -12,6 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from scalescope.errors import StoreError
+from scalescope.store.location import Location
 from scalescope.store.schema import REVISION, VERSION_TABLE
 
 WAIT_S = 60.0
@@ -23,23 +24,24 @@ ADVISORY_LOCK = 0x7363616C6573636F
 _IN_PROCESS = threading.Lock()  # Alembic keeps its context in module globals
 
 
-def upgrade(engine: Engine, path: Path | None, where: str) -> None:
+def upgrade(engine: Engine, location: Location) -> None:
     """Create or upgrade the tables, unless they are up to date.
 
     Args:
         engine: With `execution_options(scalescope_write=True)` its transactions lock the database at once.
-        path: The SQLite file, or None for a server.
-        where: Address shown in errors.
+        location: Of the database.
 
     Raises:
         StoreError: A newer Scalescope, or another application, made the database; or the lock could not be taken.
     """
+    path, where, journal = location.path, location.shown, "DELETE" if location.network else "WAL"
     with engine.connect() as connection:
-        if _revision(connection) == REVISION:
+        kept = path is None or journal == "WAL" or _journal(connection) == journal
+        if _revision(connection) == REVISION and kept:
             return
     with _IN_PROCESS, _file_lock(path, where) if path else nullcontext():
         if path:
-            _write_ahead_log(engine)
+            _set_journal(engine, journal)
         with engine.execution_options(scalescope_write=True).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
@@ -80,15 +82,20 @@ def _migrate(connection: Connection, found: str | None, where: str) -> None:
     command.upgrade(config, "head")
 
 
-def _write_ahead_log(engine: Engine) -> None:
+def _journal(connection: Connection) -> str:
+    return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()).upper()
+
+
+def _set_journal(engine: Engine, journal: str) -> None:
     """Switch to WAL, in which readers and the writer do not wait for each other. It is a property of the file.
 
     It cannot be done in a transaction, and fails at once if another process has the file open: hence under the lock.
-    A file system without shared memory stays with the rollback journal, which is as durable.
+    WAL is for one host alone, since its processes share memory: on a network file system, the rollback journal, which
+    is as durable, takes its place.
     """
     connection = engine.raw_connection()
     try:
-        connection.cursor().execute("PRAGMA journal_mode=WAL")
+        connection.cursor().execute(f"PRAGMA journal_mode={journal}")
     finally:
         connection.close()
 

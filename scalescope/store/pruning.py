@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import fsspec
 from sqlalchemy import delete, exists, select
@@ -14,7 +14,8 @@ from scalescope.owner import Owner
 from scalescope.store.failures import explained
 from scalescope.store.location import redact
 from scalescope.store.schema import EnvironmentRow, PointRow, RunRow, RunState, StudyRow, TrialRow
-from scalescope.store.store import Store, is_abandoned
+from scalescope.store.store import Store, is_abandoned, is_silent
+from scalescope.store.studies import now_of
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ def find(store: Store, *, older_than_days: float, keep_bytes: float | None = Non
     Raises:
         StoreError: The database or the file system refuses.
     """
-    now = datetime.now(UTC)
     runs: dict[str, list[str]] = defaultdict(list)
     running = set()
     with store.reading("read the runs") as session:
+        now = now_of(session)
         begun = dict(session.execute(select(StudyRow.id, StudyRow.created_at)).tuples().all())
         columns = (RunRow.id, RunRow.study_id, RunRow.started_at, RunRow.state, RunRow.heartbeat_at)
         owners = (RunRow.host, RunRow.pid, RunRow.process_started)
@@ -51,7 +52,7 @@ def find(store: Store, *, older_than_days: float, keep_bytes: float | None = Non
             whole = study or run
             runs[whole].append(run)
             begun[whole] = max(since, begun.get(whole, since))
-            if state == RunState.RUNNING and not is_abandoned(Owner(*owner), heard_at, now):
+            if state == RunState.RUNNING and not is_abandoned(Owner(*owner), silent=is_silent(heard_at, now)):
                 running.add(whole)
     found, kept = [], 0
     for whole, since in sorted(begun.items(), key=lambda item: item[1], reverse=True):

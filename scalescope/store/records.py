@@ -49,7 +49,15 @@ def write(address: str, tables: Mapping[str, Columns]) -> None:
     Raises:
         StoreError: A table is not as declared, or the file system refuses.
     """
-    encoded = {name: _encode(name, columns, address) for name, columns in tables.items()}
+    try:
+        encoded = {name: _encode(name, columns, address) for name, columns in tables.items()}
+    except (pa.ArrowException, OverflowError) as error:
+        raise StoreError(
+            f"Could not encode the records: {error}",
+            where=redact(address),
+            cause="A value is not of its column's type, or memory ran out.",
+            next_step="If there was memory enough, report this with the text above.",
+        ) from error
     with _explained("write the records", address):
         fs, root = fsspec.core.url_to_fs(address)
         if isinstance(fs, LocalFileSystem):
@@ -84,7 +92,20 @@ def read(address: str, table: str) -> dict[str, NDArray[Any] | list[str]]:
     """
     with _explained(f"read the records of {table!r}", address):
         fs, root = fsspec.core.url_to_fs(address)
-        content = pq.read_table(io.BytesIO(fs.cat_file(f"{root}/{table}{SUFFIX}")))
+        data = fs.cat_file(f"{root}/{table}{SUFFIX}")
+    try:
+        return _decode(table, data, address)
+    except (pa.ArrowException, OSError, ValueError) as error:  # OSError: a checksum is not that of its page
+        raise StoreError(
+            f"Could not read the records of {table!r}: {error}",
+            where=redact(address),
+            cause="The file is damaged.",
+            next_step="Restore it from a backup; the metrics of the trial are in the database.",
+        ) from error
+
+
+def _decode(table: str, data: bytes, address: str) -> dict[str, NDArray[Any] | list[str]]:
+    content = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
     if missing := [name for name in REQUIRED.get(table, ()) if name not in content.column_names]:
         raise StoreError(
             f"The records of {table!r} have no column {', '.join(missing)}",
@@ -124,6 +145,7 @@ def _encode(name: str, columns: Columns, address: str) -> bytes:
         pa.table(arrays),
         buffer,
         compression="zstd",
+        write_page_checksum=True,
         compression_level=1,  # higher ones gained nothing on random keys, and 3 % on others
         use_dictionary=[column for column in declared if column not in encodings],
         column_encoding=encodings,
@@ -184,13 +206,6 @@ def _explained(doing: str, address: str) -> Iterator[None]:
     except ImportError as error:
         raise StoreError(
             f"Could not {doing}: {redact(str(error))}", where=where, next_step="Install the package that it names."
-        ) from error
-    except pa.ArrowInvalid as error:
-        raise StoreError(
-            f"Could not {doing}: {error}",
-            where=where,
-            cause="The file is damaged.",
-            next_step="Restore it from a backup; the metrics of the trial are in the database.",
         ) from error
     except ValueError as error:  # fsspec: unknown protocol
         raise StoreError(

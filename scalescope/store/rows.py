@@ -28,12 +28,18 @@ INTERRUPTED = "interrupted"
 STEP_OF = "step_of"
 """A fact of a run that is a step of something larger, such as an isolation: its id. `latest` passes such runs over."""
 
+USER = "user"
+"""A fact of a run: the user who began it, by the name that the host has for them."""
+
 CODE, INSTEAD_OF = "code", "instead_of"
 """Facts of a run: digest of the user's function and of what it imports beside it; and the id of the run that would have
 been continued, had that digest been the same."""
 
 PACKAGES = "packages"
 """A fact that, where it is a whole list of packages, is kept once for all trials that share it."""
+
+LARGEST = 2**63
+"""Databases keep smaller whole numbers than this in a column; in JSON they keep any."""
 
 METRIC_COLUMNS = tuple(name for name in METRICS if name in TrialRow.__table__.columns)
 
@@ -58,7 +64,7 @@ def point_row(point: Point) -> PointRow:
         id=point.id,
         workers=point.workers,
         threads_per_worker=point.threads_per_worker,
-        items=point.items,
+        items=point.items if point.items is not None and point.items < LARGEST else None,
         spec=point.to_mapping(),
     )
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Select, create_engine, delete, event, select, update
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, delete, event, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session, object_session, selectinload
 
 from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model import fields
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial
-from scalescope.owner import Owner
+from scalescope.owner import Owner, user
 from scalescope.store import records as record_files
 from scalescope.store import rows
 from scalescope.store.codec import clean, dumps, loads_any
@@ -36,9 +38,14 @@ from scalescope.store.studies import Studies, now_of
 HEARTBEAT_LIMIT_S = 120.0
 """A run whose owner, on another host, has not been heard of for so long is taken to be dead."""
 
+WATCH_INTERVAL_S = 5.0
+"""Between two looks for a sign of life."""
+
 LOCK_TIMEOUT_S = 60.0
 """How long a writer waits for SQLite's lock."""
 
+
+logger = logging.getLogger(__name__)
 
 ENDED = "ended"
 """The fact of a run that says why it ended before its time."""
@@ -54,7 +61,7 @@ class SweepRun:
         workload_version: Of the workload, when the run began.
         state: Where it stands; `stopped` as well where the process that ran it is dead.
         planned: Trials that it was to run.
-        trials: Those that were saved, in that order; interrupted ones too.
+        trials: Those that were saved, in that order; interrupted ones too. A list of runs may be without them.
         verdict: None until it has finished with one.
         created_at: When it first began; UTC, ISO 8601.
         started_at: When it last began or resumed.
@@ -62,6 +69,7 @@ class SweepRun:
         facts: What was known of it when it began, such as its packages.
         study: Id of the study that it was made for; empty where there is none.
         where: Address of the store, without password.
+        saved: How many trials were saved.
     """
 
     id: str
@@ -77,6 +85,12 @@ class SweepRun:
     facts: Mapping[str, Any] = field(default_factory=dict)
     study: str = ""
     where: str = ""
+    saved: int = 0
+
+    @property
+    def done(self) -> dict[str, Trial]:
+        """Trials that need not be repeated, by key, as `Store.finished` has them."""
+        return {trial.key: trial for trial in self.trials if trial.facts.get(rows.INTERRUPTED) is not True}
 
 
 class Store:
@@ -95,6 +109,8 @@ class Store:
         self._writer = engine.execution_options(scalescope_write=True)
         self._default_root = str(location.default_records)
         self.records = record_root
+        self._path = location.path
+        self._without_clock = bool(location.network)
         self._owned: dict[str, str] = {}
         self._before: dict[str, _Before] = {}
         self.where = location.shown
@@ -126,10 +142,17 @@ class Store:
             records = str(location.default_records)
         elif "://" not in records:
             records = os.path.abspath(Path(records).expanduser())
+        if location.network:
+            logger.warning(
+                "%s is on a network file system (%s), where SQLite is slow and depends on its locks. For more than one "
+                "host, use PostgreSQL: SCALESCOPE_STORE=postgresql://USER@HOST/DATABASE",
+                location.shown,
+                location.network,
+            )
         with explained("open the store", location.shown):
             engine = _engine(location)
             try:
-                upgrade(engine, location.path, location.shown)
+                upgrade(engine, location)
             except BaseException:
                 engine.dispose()
                 raise
@@ -182,8 +205,18 @@ class Store:
         Raises:
             StoreError: The database refuses.
         """
-        rest, environment = rows.split_packages(facts or {})
+        rest, environment = rows.split_packages({**(facts or {}), rows.USER: user()})
         owner, token = Owner.current(), secrets.token_hex(8)
+        same = [
+            RunRow.sweep_id == sweep.id,
+            RunRow.workload_version == workload_version,
+            RunRow.study_id == (study or None),
+            RunRow.environment_hash == (environment.hash if environment else None),
+        ]
+        of_code = RunRow.facts[rows.CODE].as_string()
+        code = rest.get(rows.CODE, "")
+        of_same_code = of_code == code if code else of_code.is_(None)
+        watched = self._watch([*same, of_same_code]) if self._without_clock and not fresh else None
         with self.writing("begin a run") as session:
             now = now_of(session)
             if environment:
@@ -198,16 +231,11 @@ class Store:
                 "pid": owner.pid,
                 "process_started": owner.process_started,
             }
-            same = [
-                RunRow.sweep_id == sweep.id,
-                RunRow.workload_version == workload_version,
-                RunRow.study_id == (study or None),
-                RunRow.environment_hash == (environment.hash if environment else None),
-            ]
-            of_code = RunRow.facts[rows.CODE].as_string()
-            code = rest.get(rows.CODE, "")
-            of_same_code = of_code == code if code else of_code.is_(None)
-            taken = None if fresh else _take_over(session, [*same, of_same_code], ownership, owner)
+            taken = None
+            if not fresh and (run := _newest_of(session, [*same, of_same_code])):
+                told = (run.owner, run.heartbeat_at)
+                silent = told == watched if self._without_clock else is_silent(run.heartbeat_at, now)
+                taken = _take_over(session, run, ownership, owner, silent=silent)
             if taken is None and not fresh:
                 newest = select(RunRow.id, RunRow.state, of_code).where(*same).order_by(*_NEWEST).limit(1)
                 last = session.execute(newest).one_or_none()
@@ -234,11 +262,42 @@ class Store:
         self._owned[run_id] = token
         return self.run(run_id)
 
-    def finished(self, run_id: str) -> dict[str, Trial]:
+    def _watch(self, same: list[Any]) -> tuple[str, datetime] | None:
+        """Watch the newest run of some kind, if another host has it, until that is heard of or was silent for too long.
+
+        For SQLite on a network file system, where times were written by the clocks of several hosts.
+
+        Returns:
+            Its owner and last sign of life, if it was silent.
+        """
+        first = None
+        deadline = time.monotonic() + HEARTBEAT_LIMIT_S
+        while True:
+            with self.reading("read the runs") as session:
+                run = _newest_of(session, same)
+            if run is None or run.state != RunState.RUNNING or _owner(run).is_here:
+                return None
+            found = (run.owner, run.heartbeat_at)
+            if first is None:
+                host = run.host.split()[0]
+                text = "run %s may still run on %s: it is continued if nothing is heard of that for %g s"
+                logger.warning(text, run.id, host, HEARTBEAT_LIMIT_S)
+                first = found
+            if found != first:
+                return None
+            if time.monotonic() > deadline:
+                return found
+            time.sleep(WATCH_INTERVAL_S)
+
+    def finished(self, run_id: str, *, besides: Collection[str] = ()) -> dict[str, Trial]:
         """Trials that a resumed run need not repeat, by key.
 
         Invalid and failed trials are among them: running them again would choose results by their outcome. Only
         trials with the fact `interrupted` are not.
+
+        Args:
+            run_id: As `begin` gave it.
+            besides: Keys of trials that are not wanted again.
 
         Raises:
             StoreError: The database refuses.
@@ -250,6 +309,11 @@ class Store:
             .options(selectinload(TrialRow.point), selectinload(TrialRow.environment))
         )
         with self.reading("read the trials") as session:
+            if besides:
+                if session.scalar(select(func.count()).where(TrialRow.run_id == run_id)) == len(besides):
+                    return {}
+                keys = session.scalars(select(TrialRow.key).where(TrialRow.run_id == run_id))
+                statement = statement.where(TrialRow.key.in_([key for key in keys if key not in besides]))
             return {trial.key: trial for trial in rows.readable(session.scalars(statement), self._trial)}
 
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
@@ -326,24 +390,32 @@ class Store:
         with self.writing("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 
-    def runs(self, *, limit: int = 50, sweep: str | None = None, own: bool = False) -> list[SweepRun]:
+    def runs(
+        self, *, limit: int = 50, sweep: str | None = None, own: bool = False, trials: bool = True
+    ) -> list[SweepRun]:
         """The newest runs, newest first, with all their trials.
 
         Args:
             limit: At most so many.
             sweep: Only of the sweep with this id.
             own: Only those that were not made for a study.
+            trials: Whether their trials are read, and not only counted.
 
         Raises:
             StoreError: The database refuses.
         """
-        statement = _newest_runs().limit(limit)
+        statement = _newest_runs(trials=trials).limit(limit)
         if sweep is not None:
             statement = statement.where(RunRow.sweep_id == sweep)
         if own:
             statement = statement.where(RunRow.study_id.is_(None))
         with self.reading("read the runs") as session:
-            return rows.readable(session.scalars(statement), self._run)
+            found = session.scalars(statement).all()
+            if trials:
+                return rows.readable(found, self._run)
+            of_run = select(TrialRow.run_id, func.count()).where(TrialRow.run_id.in_([row.id for row in found]))
+            counts = dict(session.execute(of_run.group_by(TrialRow.run_id)).tuples().all())
+            return rows.readable(found, lambda row: self._run(row, saved=counts.get(row.id, 0)))
 
     def run(self, reference: str = "latest") -> SweepRun:
         """One run.
@@ -433,9 +505,12 @@ class Store:
             row.heartbeat_at = now_of(session)
         return row
 
-    def _run(self, row: RunRow) -> SweepRun:
+    def _run(self, row: RunRow, *, saved: int | None = None) -> SweepRun:
         owner = Owner(row.host, row.pid, row.process_started)
-        killed = row.state == RunState.RUNNING and is_abandoned(owner, row.heartbeat_at, datetime.now(UTC))
+        session = object_session(row)
+        assert session is not None
+        silent = row.state == RunState.RUNNING and is_silent(row.heartbeat_at, now_of(session))
+        killed = row.state == RunState.RUNNING and is_abandoned(owner, silent=silent)
         with rows.reading(f"run {row.id}", row, row.environment):
             return SweepRun(
                 id=row.id,
@@ -443,7 +518,8 @@ class Store:
                 workload_version=row.workload_version,
                 state=RunState.STOPPED if killed else RunState(row.state),
                 planned=row.planned,
-                trials=tuple(rows.readable(row.trials, self._trial)),
+                trials=tuple(rows.readable(row.trials, self._trial)) if saved is None else (),
+                saved=len(row.trials) if saved is None else saved,
                 verdict=rows.verdict(row),
                 created_at=row.created_at.isoformat(),
                 started_at=row.started_at.isoformat(),
@@ -472,6 +548,13 @@ class Store:
     @contextmanager
     def writing(self, doing: str) -> Iterator[Session]:
         """A transaction that may write, likewise."""
+        if self._path and not self._path.exists():  # SQLite would write on into a file that nobody finds
+            raise StoreError(
+                f"Could not {doing}: the store is gone",
+                where=self.where,
+                cause="It, or its folder, was moved or removed while it was in use.",
+                next_step="Put it back and start the same command again.",
+            )
         with explained(doing, self.where), Session(self._writer) as session, session.begin():
             yield session
 
@@ -490,24 +573,14 @@ def _restore(row: RunRow, before: _Before) -> None:
 
 
 def _take_over(
-    session: Session, same: list[Any], ownership: Mapping[str, Any], taker: Owner
+    session: Session, run: Row[Any], ownership: Mapping[str, Any], taker: Owner, *, silent: bool
 ) -> tuple[str, _Before] | None:
-    """Take the newest run if it may be resumed, and return its id, and what it was."""
-    newest = (
-        select(
-            RunRow.id, RunRow.state, RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started, RunRow.heartbeat_at
-        )
-        .where(*same)
-        .order_by(*_NEWEST)
-        .limit(1)
-    )
-    run = session.execute(newest).one_or_none()
-    if run is None or run.state == RunState.COMPLETE:
+    """Take a run if it may be resumed, and return its id, and what it was."""
+    if run.state == RunState.COMPLETE:
         return None
-    owner = Owner(run.host, run.pid, run.process_started)
+    owner = _owner(run)
     ours = (owner.host, owner.pid) == (taker.host, taker.pid)
-    abandoned = ours or is_abandoned(owner, run.heartbeat_at, ownership["heartbeat_at"])
-    if run.state == RunState.RUNNING and not abandoned:
+    if run.state == RunState.RUNNING and not (ours or is_abandoned(owner, silent=silent)):
         return None
     changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
     before = session.execute(select(*changed).where(RunRow.id == run.id)).mappings().one()
@@ -526,9 +599,25 @@ def _take_over(
     return taken, (dict(before), [dict(each) for each in findings])
 
 
-def is_abandoned(owner: Owner, heard_at: datetime, now: datetime) -> bool:
-    """Whether whoever began or resumed a run is dead, or was not heard of for too long from another host."""
-    return not owner.is_alive() if owner.is_here else now - heard_at >= timedelta(seconds=HEARTBEAT_LIMIT_S)
+def _newest_of(session: Session, same: list[Any]) -> Row[Any] | None:
+    """Who has the newest run of some kind, and where that stands."""
+    owner = (RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started)
+    newest = select(RunRow.id, RunRow.state, *owner, RunRow.heartbeat_at).where(*same).order_by(*_NEWEST).limit(1)
+    return session.execute(newest).one_or_none()
+
+
+def _owner(run: Row[Any]) -> Owner:
+    return Owner(run.host, run.pid, run.process_started)
+
+
+def is_silent(heard_at: datetime, now: datetime) -> bool:
+    """Whether a run was not heard of for too long, by one clock."""
+    return now - heard_at >= timedelta(seconds=HEARTBEAT_LIMIT_S)
+
+
+def is_abandoned(owner: Owner, *, silent: bool) -> bool:
+    """Whether whoever began or resumed a run is dead; of one on another host, only silence tells."""
+    return not owner.is_alive() if owner.is_here else silent
 
 
 def _insert_missing(session: Session, row: EnvironmentRow | PointRow) -> None:
@@ -538,18 +627,11 @@ def _insert_missing(session: Session, row: EnvironmentRow | PointRow) -> None:
     session.execute(insert(type(row)).values(**values).on_conflict_do_nothing())
 
 
-def _newest_runs() -> Select[Any]:
-    trials = selectinload(RunRow.trials)
-    return (
-        select(RunRow)
-        .order_by(*_NEWEST)
-        .options(
-            trials.selectinload(TrialRow.point),
-            trials.selectinload(TrialRow.environment),
-            selectinload(RunRow.findings),
-            selectinload(RunRow.environment),
-        )
-    )
+def _newest_runs(*, trials: bool = True) -> Select[Any]:
+    of_run = selectinload(RunRow.trials)
+    with_trials = (of_run.selectinload(TrialRow.point), of_run.selectinload(TrialRow.environment)) if trials else ()
+    options = (*with_trials, selectinload(RunRow.findings), selectinload(RunRow.environment))
+    return select(RunRow).order_by(*_NEWEST).options(*options)
 
 
 def _engine(location: Location) -> Engine:

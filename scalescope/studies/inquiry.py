@@ -21,6 +21,7 @@ from scalescope.run import request
 from scalescope.run.request import Growth, Request
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import Store, SweepRun
+from scalescope.studies import trust
 from scalescope.studies.parameters import StudyParameters
 
 
@@ -122,6 +123,7 @@ def base(given: Mapping[str, Any], asked: StudyParameters, store: str = "", reco
     if asked.run:
         with Store.open(store, records) as opened:
             found = opened.run(asked.run)
+        trust.check(found, others_code=asked.others_code)
         taken = found.sweep.to_mapping()
         if sweep.get("workload", taken["workload"]) == taken["workload"]:
             values = {**_worst_values(found, {*values, *asked.params}), **values}

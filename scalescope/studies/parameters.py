@@ -26,6 +26,11 @@ RUN = Parameter(
     metavar="[RUN]",
     syntax="argument",
 )
+OTHERS_CODE = Parameter(
+    "Run what a run of another user names: a workload that is no built-in one, an interpreter, a cluster. Without it "
+    "you are asked, or it is refused where nobody can be asked.",
+    title="Run another user's code",
+)
 METRIC = Parameter(
     "A number that is measured (tasks, workers_used, makespan_s, efficiency, ...), or a term such as workers_used / "
     "workers.",
@@ -101,6 +106,7 @@ class StudyParameters:
     ] = ""
     environment: Annotated[str, ENVIRONMENT] = ""
     run: Annotated[str, RUN] = ""
+    others_code: Annotated[bool, OTHERS_CODE] = False
     minutes: Annotated[float, MINUTES] = 60.0
     seed: Seed = 0
     trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S

@@ -14,6 +14,7 @@ from scalescope.model import parameters
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
 from scalescope.run import orchestrator, titles
+from scalescope.run.bar import shown
 from scalescope.run.parameters import Reported
 from scalescope.run.places import Place, Written
 from scalescope.run.request import Request
@@ -70,7 +71,7 @@ def run_study(
     Args:
         kind: What is asked.
         given: Parameters of the study and of `Reported` by name.
-        runner: Carries out the steps; by default this process.
+        runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
         follows: Id of the study that led to it, unless a run did.
 
     Raises:
@@ -78,14 +79,13 @@ def run_study(
         InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
-    runner = runner or Runner()
     rest, kept = _split(given)
     address, records = orchestrator.saved_store(kept.store)
     if "cluster" in rest:
         rest["cluster"] = orchestrator.saved_cluster(rest["cluster"])
     inquiry = STUDIES[kind].ask(rest, address, records)
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
-    with Store.open(address, records) as store:
+    with shown(runner) as runner, Store.open(address, records) as store:
         place = Place.of_report(kept.report, store, runner)
         study = store.studies.begin(
             inquiry.kind, inquiry.question, follows=inquiry.follows or follows, fresh=kept.fresh

@@ -100,7 +100,7 @@ def dataframe_broadcast_join(
     return {"rows": count}
 
 
-@made("dataframe-set-index", stresses="quantiles, a shuffle, and sorting")
+@made("dataframe-set-index", version=2, stresses="quantiles, a shuffle, and sorting")
 def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 50_000) -> dict[str, Any]:
     """Order a data frame by a column, with dask.dataframe.
 
@@ -111,20 +111,22 @@ def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 
     with client.as_current():
         data = frame(name, range(items), rows=rows, groups=1_000)
         ordered = data.assign(place=data["value"] * FACTOR % count).set_index("place")
-        parts = client.gather(client.compute(ordered.map_partitions(_edges, meta=_edges(ordered._meta))))
+        edges = ordered.map_partitions(_edges, count=count, meta=_edges(ordered._meta, count))
+        parts = client.gather(client.compute(edges))
     if not parts["in_order"].all() or not parts["low"].iloc[1:].gt(parts["high"].iloc[:-1].to_numpy()).all():
-        raise wrong(name, "the rows are not in order")
+        raise wrong(name, "the rows are not in order, or are not what they were")
     check_same(name, parts[["rows", "total"]].sum(), [count, count * (count - 1) // 2])
     return {"rows": count, "partitions": len(parts)}
 
 
-def _edges(part: Any) -> Any:
-    """Rows of an ordered partition, the sum of its index, its first and its last entry, and whether it is in order."""
+def _edges(part: Any, count: int) -> Any:
+    """Rows of an ordered partition, the sum of its index, its first and its last entry, and whether all is right."""
     import pandas as pd
 
     low, high = (part.index[0], part.index[-1]) if len(part) else (0, 0)
     facts = {"rows": len(part), "total": int(part.index.to_numpy().sum()), "low": int(low), "high": int(high)}
-    return pd.DataFrame([{**facts, "in_order": bool(part.index.is_monotonic_increasing)}])
+    right = part.index.is_monotonic_increasing and (part["value"] * FACTOR % count == part.index).all()
+    return pd.DataFrame([{**facts, "in_order": bool(right)}])
 
 
 @made("csv-to-parquet", stresses="text that is read and written, and the disk")

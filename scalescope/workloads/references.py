@@ -10,7 +10,9 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -106,7 +108,7 @@ class _SourceOnly(SourceFileLoader):
 
 
 def _from_file(place: str, reference: str) -> ModuleType:
-    path = Path(place).expanduser().resolve()
+    path = Path(os.path.expanduser(place)).resolve()
     if not path.is_file():
         raise _bad(
             reference,
@@ -148,7 +150,8 @@ def _imported_modules(module: ModuleType) -> tuple[str, ...]:
         return ()
 
 
-def _imports(text: str) -> dict[str, None]:
+@lru_cache(maxsize=256)
+def _imports(text: str) -> tuple[str, ...]:
     """What a text imports, in its order; with dots in front where that is relative."""
     with _PARSING:
         tree = ast.parse(text)
@@ -160,7 +163,7 @@ def _imports(text: str) -> dict[str, None]:
             base = "." * node.level + (node.module or "")
             names |= dict.fromkeys(filter(None, [base.rstrip(".") and base]))
             names |= dict.fromkeys(f"{base}{'.' if node.module else ''}{alias.name}" for alias in node.names)
-    return names
+    return tuple(names)
 
 
 def _code(module: ModuleType) -> str:
@@ -171,6 +174,19 @@ def _code(module: ModuleType) -> str:
     path = Path(module.__file__ or "")
     if not path.is_file() or {"site-packages", "dist-packages"} & set(path.parts):
         return ""
+    found = sources(module, path.parent)
+    return digest(sorted((str(file.relative_to(path.parent)), text) for file, text in found.items()))
+
+
+def sources(module: ModuleType, within: Path, known: Mapping[Path, str] | None = None) -> dict[Path, str]:
+    """The texts of a module's file and of all that it imports, by however many steps, from a folder.
+
+    Args:
+        module: One that has a file.
+        within: The folder.
+        known: Texts to take in place of those of files.
+    """
+    path, known = Path(module.__file__ or ""), known or {}
     depth = 0 if path.name == "__init__.py" else 1
     package = [] if module.__name__.startswith("__main__") else module.__name__.split(".")
     roots = {path.parent, path.parents[max(len(package) - depth, 0)]}  # where its imports begin
@@ -181,7 +197,7 @@ def _code(module: ModuleType) -> str:
         if each in found:
             continue
         try:
-            text = each.read_text(encoding="utf-8", errors="surrogateescape")
+            text = known[each] if each in known else each.read_text(encoding="utf-8", errors="surrogateescape")
             names = _imports(text)
         except (OSError, SyntaxError, ValueError):
             continue
@@ -192,8 +208,8 @@ def _code(module: ModuleType) -> str:
             words = name.lstrip(".").split(".")
             places = [base.joinpath(*words[:upto]) for base in bases for upto in range(1, len(words) + 1)]
             files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
-            waiting += [file for file in files if file.is_relative_to(path.parent) and file.is_file()]
-    return digest(sorted((str(file.relative_to(path.parent)), text) for file, text in found.items()))
+            waiting += [file for file in files if file.is_relative_to(within) and file.is_file()]
+    return found
 
 
 def _import_failed(reference: str, error: BaseException) -> InvalidField:

@@ -188,8 +188,9 @@ def main() -> None:
     sets += [(shape, [simulated(shape, rng) for _ in range(40)]) for shape in SHAPES]
     heads = ("false", "later", "5", "20", "alert", "missed")
     print(f"{'series':<14}{'number':>7}  {'rule':<18}" + "".join(f"{head:>8}" for head in heads))
+    compared = rules()
     for name, series in sets:
-        for called, rule in rules().items():
+        for called, rule in compared.items():
             found = rates(rule, series)
             figures = (found.false, found.later, found.within_5, found.within_20, found.alert, found.missed)
             row = f"{name:<14}{len(series):>7}  {called:<18}" + "".join(f"{each:>8.2f}" for each in figures)

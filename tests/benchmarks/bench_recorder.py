@@ -20,6 +20,10 @@ of a full collection (0.2 to 0.5 s) would be chance. CPU is that of the schedule
 to the end of the last, and until the records have been collected; wall is the client's over the batches. The interval
 is that of order statistics with at least 95 % confidence, or the whole range of too few rounds. The client decodes and
 writes records while the batches run, on the same two cores.
+
+`--instructions` counts those of the scheduler process by valgrind's callgrind instead of its seconds: the same on a
+busy host, to within 1 %, but without the kernel's part and without what caches cost. The process is some 40 times as
+slow then, so what happens by the clock (draining, looks at the event loop, heartbeats) is made as much rarer.
 """
 
 from __future__ import annotations
@@ -30,8 +34,10 @@ import gc
 import json
 import logging
 import math
+import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -43,19 +49,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import dask
 import distributed
 from distributed import Client, Scheduler, Worker, protocol
 
+from scalescope.capture import recorder
 from scalescope.capture.asking import Asker
-from scalescope.capture.recording import Capture
+from scalescope.capture.recording import DRAIN_INTERVAL_S, Capture
 from scalescope.model import spool
 from scalescope.run import watching
 from scalescope.run.watching import Watch
 
 BATCH = 10_000
 OFTENER = 20
+SLOWER = 40
+"""How many times as long a process takes under callgrind."""
+STILL = {"distributed.admin.tick.interval": "1h", "distributed.admin.system-monitor.interval": "1h"}
+"""What happens by the clock on a scheduler beside all that."""
 SAME = 0.01
 """How far two equal halves of a pair may differ, all in all, for the other ratios to mean anything."""
 REPORT_TASKS = 100_000
@@ -136,17 +148,19 @@ class Again(Nothing):
 
 
 class Recorder(Nothing):
-    """This package."""
+    """This package; what it does by the clock, so many times rarer."""
 
     name = "recorder"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rarer: int = 1) -> None:
         self.path = folder / "trial.spool"
+        self.rarer = rarer
 
     @contextmanager
     def installed(self, client: Client) -> Iterator[None]:
         """Have the plugins on scheduler and workers."""
-        self.capture = Capture(client)
+        with patch.object(recorder, "LAG_INTERVAL_S", self.rarer * recorder.LAG_INTERVAL_S):
+            self.capture = Capture(client, drain_interval_s=self.rarer * DRAIN_INTERVAL_S)
         try:
             yield
         finally:
@@ -324,9 +338,9 @@ def show(rows: list[dict[str, Any]]) -> str:
 
 
 @contextmanager
-def role(name: str, saturation: float, *arguments: str) -> Iterator[str]:
-    """Run this file as another process; gives the first line that it prints."""
-    command = [sys.executable, __file__, "--role", name, "--saturation", str(saturation), *arguments]
+def role(name: str, saturation: float, *arguments: str, under: Sequence[str] = ()) -> Iterator[str]:
+    """Run this file as another process, perhaps under a program; gives the first line that it prints."""
+    command = [*under, sys.executable, __file__, "--role", name, "--saturation", str(saturation), *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -342,11 +356,13 @@ async def serve_scheduler() -> None:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
-async def serve_workers(address: str, count: int) -> None:
-    """The process of the workers; ends with its standard input."""
+async def serve_workers(address: str, count: int, *, still: bool) -> None:
+    """The process of the workers, perhaps without heartbeats; ends with its standard input."""
     where = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     workers = [InstantWorker(address, nthreads=1, **where) for _ in range(count)]
     await asyncio.gather(*workers)
+    for callback in [each for worker in workers for each in worker.periodic_callbacks.values()] if still else ():
+        callback.stop()
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
@@ -383,6 +399,59 @@ def bench(
         return summarise(costs, tasks)
 
 
+class Instructions:
+    """Those of a process under callgrind: each call returns how many since the call before."""
+
+    def __init__(self, pid: int, folder: Path) -> None:
+        self._pid, self._folder, self._calls = pid, folder, 0
+
+    def __call__(self) -> int:
+        self._calls += 1
+        subprocess.run(["callgrind_control", "--dump", str(self._pid)], check=True, capture_output=True)
+        path = self._folder / f"callgrind.{self._calls}"
+        while not (path.exists() and (found := re.search(r"^totals: (\d+)", path.read_text(), re.MULTILINE))):
+            time.sleep(0.05)
+        return int(found[1])
+
+
+def count(tasks: int, pairs: int, workers: int, saturation: float, tell: Callable[[str], None]) -> bool:
+    """Print instructions per task, and ratios; whether nothing beside nothing is the same."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        dask.config.set({"distributed.comm.timeouts.connect": "120s", "distributed.comm.timeouts.tcp": "300s"}),
+        role(
+            "scheduler",
+            saturation,
+            "--still",
+            under=["valgrind", "--tool=callgrind", f"--callgrind-out-file={name}/callgrind", f"--log-file={name}/log"],
+        ) as address,
+        role("workers", saturation, "--still", "--scheduler", address, "--workers", str(workers)) as ready,
+        Client(address) as client,
+    ):
+        assert ready == "ready"
+        counted = Instructions(client.run_on_scheduler(os.getpid), Path(name))
+        run_tasks(client, min(tasks, BATCH))  # warm up
+        found: dict[str, list[tuple[float, float]]] = {}
+        for number in range(pairs):
+            for mode in (Nothing(), Recorder(Path(name), SLOWER), Again()):
+                with mode.installed(client):
+                    scheduler_cpu(client)
+                    client.run_on_scheduler(settle)
+                    counted()
+                    with mode.recording(client):
+                        run_tasks(client, tasks)
+                        running = counted()
+                    scheduler_cpu(client)
+                    found.setdefault(mode.name, []).append((running / tasks, (running + counted()) / tasks))
+                tell(f"round {number + 1} of {pairs}, {mode.name}: {running / tasks:,.0f} a task while they run")
+    print("| mode | instructions a task | ratio, run | ratio, all |\n| --- | --- | --- | --- |")
+    ratios = {}
+    for called, each in found.items():
+        ratios[called] = [median(a[i] / b[i] for a, b in zip(each, found["nothing"], strict=True)) for i in (0, 1)]
+        print(f"| {called} | {median(a[1] for a in each):,.0f} | {ratios[called][0]:.3f} | {ratios[called][1]:.3f} |")
+    return abs(ratios["nothing again"][0] - 1) <= SAME
+
+
 def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -392,17 +461,24 @@ def main() -> None:
     parser.add_argument("--saturation", type=float, default=1.1, help="`worker-saturation` of the scheduler")
     parser.add_argument("--only", nargs="*", default=[], help="modes besides `nothing`")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count them by valgrind (try --pairs 3 --workers 16)"
+    )
+    parser.add_argument("--still", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--role", choices=["scheduler", "workers"], help=argparse.SUPPRESS)
     parser.add_argument("--scheduler", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    dask.config.set({**_QUIET, "distributed.scheduler.worker-saturation": options.saturation})
+    still = STILL if options.still else {}
+    dask.config.set({**_QUIET, **still, "distributed.scheduler.worker-saturation": options.saturation})
     logging.getLogger("distributed").setLevel(logging.ERROR)
     if options.role == "scheduler":
         asyncio.run(serve_scheduler())
     elif options.role == "workers":
-        asyncio.run(serve_workers(options.scheduler, options.workers))
+        asyncio.run(serve_workers(options.scheduler, options.workers, still=options.still))
     else:
         tell = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
+        if options.instructions:
+            sys.exit(not count(options.tasks, options.pairs, options.workers, options.saturation, tell))
         rows = bench(options.tasks, options.pairs, options.workers, options.saturation, options.only, tell)
         print(json.dumps(rows, indent=2) if options.json else show(rows))
         if abs((ratio := rows[1]["running_cpu_ratio"]) - 1) > SAME:

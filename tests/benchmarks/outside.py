@@ -2,6 +2,11 @@
 
 `--prove` runs each of them mended, too: a label stands only if its remedy makes the work as much faster as the case
 says. A run of the whole set writes `docs/outside-set.md`.
+
+`--diagnose` runs the cases on local and virtual clusters a second time, at their last size and each in a process of its
+own, within `with scalescope.diagnose(client)`: it must name the cause first that the sweep names first. Left out are
+cases that one run cannot tell: the sweep's own last trial, judged alone and without the parameters (such as the number
+of items), says something else than the sweep.
 """
 
 from __future__ import annotations
@@ -10,10 +15,12 @@ import argparse
 import fnmatch
 import json
 import pickle
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -26,16 +33,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "outside"))
 import confusion
 import declare
 import matrix
-from declare import HEALTHY, WORDS
+from declare import HEALTHY
 from matrix import Result
+from support.requests import asked
 
+from scalescope.diagnosis import verdict
 from scalescope.model.finding import Severity
+from scalescope.model.sweep import Point, Sweep
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "outside-set.md"
 NEAR_IDEAL = 1.25
 """Times the best possible time that the call of a healthy workload may take."""
 FAILING = {"worker-died", "worker-killing-task", "failed-trials", "invalid-trials"}
 """Labels that show by a trial that is no measurement."""
+AGREEMENT = 0.95
+"""Share of the cases in which a block must name the same cause first as the sweep."""
+BLOCK_LIMIT_S = 180.0
+"""Seconds in which a block must be over, with the start of its cluster."""
 BANDS = (0.0, 0.5, 0.7, 0.9, 1.01)
 HEAD = """# Workloads that others wrote
 
@@ -102,15 +116,22 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="names of cases, with * and ?")
     parser.add_argument("--kind", default="*", help="kind of cluster: simulated ones need no quiet host")
     parser.add_argument("--prove", action="store_true", help="run each with its remedy, too")
+    parser.add_argument("--diagnose", action="store_true", help="compare what a block says with what the sweep says")
+    parser.add_argument("--block", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print results as JSON")
     parser.add_argument("--save", type=Path, help="keep the records in this file")
     parser.add_argument("--load", type=Path, nargs="+", help="judge the records in these files, instead of running")
     arguments = parser.parse_args()
+    if arguments.block:
+        run_block(next(case for case in declare.all_cases() if case.name == arguments.block))
+        return 0
     began = time.monotonic()
     chosen = {
         case.name: case
         for case in declare.all_cases()
-        if fnmatch.fnmatch(case.name, arguments.only) and fnmatch.fnmatch(case.cluster["kind"], arguments.kind)
+        if fnmatch.fnmatch(case.name, arguments.only)
+        and fnmatch.fnmatch(case.cluster["kind"], arguments.kind)
+        and (case.real or not arguments.diagnose)
     }
     if arguments.load:
         kept = {pair[0].case.name: pair for file in arguments.load for pair in pickle.loads(file.read_bytes())}
@@ -124,6 +145,8 @@ def main() -> int:
     if arguments.save:
         pairs = [(each.written, each.mended and replace(each.mended, tables=())) for each in outcomes]
         arguments.save.write_bytes(pickle.dumps(pairs))
+    if arguments.diagnose:
+        return compare(outcomes)
     proven = arguments.prove or arguments.load
     print(json.dumps([as_json(each) for each in outcomes], indent=1) if arguments.json else text(outcomes))
     if proven and arguments.only == arguments.kind == "*":
@@ -144,6 +167,83 @@ def run(cases: Sequence[declare.Outside], *, prove: bool) -> list[Outcome]:
     return [Outcome(written[case.name], mended.get(case.name)) for case in cases]
 
 
+# ------------------------------------------------------------------ a block beside the sweep
+
+
+def compare(outcomes: Sequence[Outcome]) -> int:
+    """Run the cases as blocks, and print where these differ from the sweeps; 1 where they differ too often."""
+    same, differ, left_out = [], [], []
+    for written in (each.written for each in outcomes):
+        name, alone = written.case.name, judged_alone(written)
+        busy = written.spoilt or (written.host_was_busy and not written.trials[-1].counts)
+        if busy or alone.named != written.named:
+            why = (
+                "the host was busy" if busy else f"{written.named} of the sweep, {alone.named} of its last trial alone"
+            )
+            left_out.append(f"left out {name}: {why}")
+            continue
+        codes = block_codes(name)
+        named = next((code for code in codes if code != "host-overloaded" or not written.host_was_busy), HEALTHY)
+        text = f"{name}: {', '.join(written.codes[:3])} of the sweep, {', '.join(codes[:3])} of the block"
+        (same if named == written.named else differ).append(text)
+        print(f"{'same' if named == written.named else 'DIFFERENT'} {text}", file=sys.stderr, flush=True)
+    compared = len(same) + len(differ)
+    print("\n".join([*left_out, *(f"different {text}" for text in differ)]))
+    print(f"{len(outcomes)} cases, {compared} compared, {len(same)} the same ({len(same) / max(compared, 1):.1%})")
+    return int(len(same) < AGREEMENT * compared)
+
+
+def judged_alone(result: Result) -> Result:
+    """What the last trial says without the others, and without the parameters, which a block does not have."""
+    trial = result.trials[-1]
+    point = Point(trial.point.workers, trial.point.threads_per_worker)
+    alone = Sweep.from_mapping({**result.case.sweep(), "points": [{"workers": point.workers}]})
+    trials = (replace(trial, point=point),)
+    return replace(result, trials=trials, verdict=verdict.diagnose(alone, trials))
+
+
+def block_codes(name: str) -> list[str]:
+    """Codes of all findings of a case that is run as a block, worst first; what went wrong where there are none."""
+    command = [sys.executable, __file__, "--block", name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BLOCK_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return [f"not over in {BLOCK_LIMIT_S:g} s"]
+    if done.returncode:
+        return [f"ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"]
+    codes: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return codes
+
+
+def run_block(case: declare.Outside) -> None:
+    """Run a case at its last size as its author would, and print the codes of the findings as JSON."""
+    import dask
+    import distributed
+
+    import scalescope
+    from scalescope import clusters, workloads
+
+    request = asked(case.sweep())
+    point, workload = request.plan[-1].point, workloads.load(case.function)
+    cluster, found = clusters.build(request.sweep.cluster), None
+    with dask.config.set({**cluster.dask_config, **point.dask_config}), redirect_stdout(sys.stderr):
+        cluster.open()
+        try:
+            cluster.scale(point.workers, point.threads_per_worker)
+            with cluster.client() as client, cluster.running(workload, point):
+                distributed.client._set_global_client(client)  # as in a script
+                try:
+                    with scalescope.diagnose(client) as found:
+                        workload.run(client, **point.params)
+                except Exception:  # what the workload raises is judged, too
+                    if found is None:
+                        raise
+        finally:
+            cluster.close()
+    assert found is not None
+    print(json.dumps([finding.code for finding in found.findings]))
+
+
 # ------------------------------------------------------------------ what came out
 
 
@@ -161,11 +261,13 @@ def counts(outcomes: Sequence[Outcome]) -> dict[str, tuple[int, int]]:
         return len(answers), sum(answers)
 
     sick = [each for each in judged if each.case.expect != HEALTHY]
+    well = [each for each in judged if each.case.expect == HEALTHY]
     return {
-        "named first, of those with a code": of(each for each in sick if not set(each.case.labels) <= set(WORDS)),
-        "named first, of those with words alone": of(each for each in sick if set(each.case.labels) <= set(WORDS)),
-        "healthy, and left alone": of(each for each in judged if each.case.expect == HEALTHY),
         "labels proven": (len(outcomes), sum(each.proof[0] for each in outcomes)),
+        "cause named first": of(sick),
+        "the same, where the label is proven": of(each for each in sick if each.proof[0]),
+        "healthy, and left alone": of(well),
+        "the same, where the label is proven ": of(each for each in well if each.proof[0]),
     }
 
 

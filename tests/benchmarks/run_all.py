@@ -14,6 +14,7 @@ COMMANDS = (
     ("bench_probes.py",),
     ("bench_analysis.py",),
     ("bench_report.py",),
+    ("bench_scale.py", "--tasks", "100000"),  # a million take most of an hour
     ("bench_knee.py",),
     ("bench_comparison.py",),
     ("bench_suite.py",),

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 from prefect.settings import Settings
+from support import prefect_home
 
 from scalescope_flows import serving
 from scalescope_flows.orchestrator import PREFECT
@@ -184,8 +185,8 @@ def owned(home: Path) -> Iterator[Owned]:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Owned]]:
-    """Two, of two processes of one user; the second finds a database that is migrated."""
-    home = tmp_path_factory.mktemp("home")
+    """Two, of two processes of one user."""
+    home = prefect_home.fill(tmp_path_factory.mktemp("home"))
     with ExitStack() as stack:
         yield [stack.enter_context(owned(home)) for _ in range(2)]
 

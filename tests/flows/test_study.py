@@ -60,6 +60,7 @@ def test_a_study_that_was_stopped_continues(fake: Any, address: str) -> None:
     assert again.study_id != result.study_id
 
 
+@pytest.mark.thorough
 def test_of_several_workloads_finished_ones_are_not_repeated(fake: Any, address: str) -> None:
     given = {**ARMS, "workloads": ["futures-map", "bag-map"]}
     fake.script = {16: KeyboardInterrupt()}

@@ -5,10 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import socket
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from prefect import flow
@@ -16,6 +20,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, TaskRun
 from prefect.flow_engine import run_flow
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Pending, State
 from prefect.task_engine import SyncTaskRunEngine
 from support import leaky
@@ -376,6 +381,18 @@ def test_a_signal_that_meets_prefect_between_two_steps_is_no_crash(
     assert states == {"Running": ["Measured", "Cancelled"], "Measured": ["Measured"]}[met]
 
 
+def test_a_run_that_is_stopped_while_it_publishes_does_not_complete(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("scalescope_flows.runner.create_markdown_artifact", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        scale_sweep(**SWEEP, store=address)
+    assert [run.state.name for run in task_runs() if run.state][-1] == "Cancelled"
+
+
 def test_a_workload_that_raises_is_shown_and_not_repeated(fake: Any, address: str) -> None:
     fake.script = {0: "fail", 1: "invalid"}
     result = scale_sweep(**SWEEP, store=address)
@@ -419,12 +436,56 @@ def test_a_dead_driver_is_provisioned_anew(fake: Any, address: str) -> None:
 def test_a_result_that_cannot_be_published_is_still_a_result(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*args: object) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
         raise KeyError("a defect")
 
     monkeypatch.setattr("scalescope_flows.runner.create_markdown_artifact", broken)
     assert scale_sweep(**SWEEP, store=address).valid == 3
     assert task_runs()[-1].run_count == 1
+
+
+class Door:
+    """A way to the server of the session, which can be shut: then nobody listens there, as where a server is killed."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._open = port, [socket.create_server(("127.0.0.1", 0))]
+        self.address = f"http://127.0.0.1:{self._open[0].getsockname()[1]}/api"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def shut(self) -> None:
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                near = self._open[0].accept()[0]
+                far = socket.create_connection(("127.0.0.1", self._port))
+                self._open += [near, far]
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    @staticmethod
+    def _carry(source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("trial", [0, pytest.param(2, marks=pytest.mark.thorough)])
+def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
+    fake: Any, address: str, trial: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    door = Door(urlsplit(PREFECT_API_URL.value()).port or 0)
+    fake.script = {trial: lambda driver: door.shut() or "measure"}
+    with temporary_settings({PREFECT_API_URL: door.address, PREFECT_CLIENT_MAX_RETRIES: 0}):
+        assert scale_sweep(**SWEEP, store=address).valid == 3
+    assert "The Prefect server does not answer" in caplog.text
+    with Store.open(address) as store:
+        assert store.run("latest").state == "complete"
 
 
 # ------------------------------------------------------------------ with a driver and a cluster

@@ -89,6 +89,7 @@ def test_a_report_outlives_the_run_and_is_linked(site: Site) -> None:
     wait_for(lambda: f"Report: {url}" in log(ended), "the log does not say where the report is")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("pulled")
 def test_what_a_pull_step_brings_is_found_and_isolated(site: Site) -> None:
     """Also replayed, in a driver that reads the recorded graph from beside the records."""

@@ -121,7 +121,14 @@ def run(place: Place, workload: str, workers: int = 2, **params: Any) -> tuple[P
     return point, outcome, read_records(outcome.spool)
 
 
-everywhere = pytest.mark.parametrize("place", PLACES, indirect=True, ids="-".join)
+def variant(place: tuple[str, str]) -> Any:
+    """2023.9 and what runs on virtual clusters is left out of `make check`: 2023.5 and simulated ones show the same."""
+    return [pytest.mark.thorough] if "2023.9" in place or "virtual" in place else []
+
+
+everywhere = pytest.mark.parametrize(
+    "place", [pytest.param(each, marks=variant(each), id="-".join(each)) for each in PLACES], indirect=True
+)
 
 
 @everywhere
@@ -135,7 +142,12 @@ def test_the_driver_runs_in_that_environment(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("place", "name"),
-    [(place, name) for place in PLACES for name in PARAMS if name != "beam-pardo" or place[0] in WITH_BEAM],
+    [
+        pytest.param(place, name, marks=variant(place), id=f"{'-'.join(place)}-{name}")
+        for place in PLACES
+        for name in PARAMS
+        if name != "beam-pardo" or place[0] in WITH_BEAM
+    ],
     indirect=["place"],
 )
 def test_runs_and_is_measured(place: Place, name: str) -> None:
@@ -206,9 +218,9 @@ def test_simulated_trials_of_old_releases_repeat_to_the_last_bit(place: Place) -
         (("2023.5", "simulated"), "beam-pardo", 200, 404, 100),
         (("2023.5", "simulated"), "bag-map", 200, 201, 100),
         # the first mend: a sawtooth
-        (("2023.9", "simulated"), "beam-pardo", 100, 404, 100),
-        (("2023.9", "simulated"), "beam-pardo", 101, 208, 51),
-        (("2023.9", "simulated"), "bag-map", 101, 103, 51),
+        pytest.param(("2023.9", "simulated"), "beam-pardo", 100, 404, 100, marks=pytest.mark.thorough),
+        pytest.param(("2023.9", "simulated"), "beam-pardo", 101, 208, 51, marks=pytest.mark.thorough),
+        pytest.param(("2023.9", "simulated"), "bag-map", 101, 103, 51, marks=pytest.mark.thorough),
     ],
     indirect=["place"],
 )

@@ -248,6 +248,7 @@ def worker(project: Project, api: str) -> Iterator[subprocess.Popen[str]]:
     process.wait(30)
 
 
+@pytest.mark.thorough
 def test_a_worker_runs_flows_of_the_user_and_ours(project: Project, worker: subprocess.Popen[str]) -> None:
     from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment

@@ -112,8 +112,12 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     assert alert.state is AlertState.OPEN
     culprit = alert.culprit
     assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
-    [event] = [each for each in events(alerts.CONFIRMED) if each["payload"]["night"] == third.study_id]
+    assert alert.shown.startswith("It was run, and shows it: A "), alert.shown
+    told = wait_for(lambda: events(alerts.CONFIRMED), "no event has arrived")  # the server takes them in later
+    [event] = [each for each in told if each["payload"]["night"] == third.study_id]
     assert event["payload"]["culprit"]["bad"] == "1.2"
+    assert event["payload"]["script"] == alert.script
+    assert alert.script in event["payload"]["issue"]
     assert [each["before"] < each["after"] for each in event["payload"]["series"]] == [True]
 
 
@@ -178,6 +182,7 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
     assert "taken by others" in judged.reason
 
 
+@pytest.mark.thorough
 def test_a_night_that_was_killed_continues(tmp_path: Path, address: str) -> None:
     command = [
         sys.executable,

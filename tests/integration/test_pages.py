@@ -1,11 +1,19 @@
-"""What README.md and docs/in-your-code.md show: each block is run, or checked as far as nothing is started."""
+"""What README.md and the pages of docs/ show: each block is run, or checked as far as nothing is started.
+
+Those of Kubernetes, Slurm and Prefect are run by the tests of these.
+"""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +22,28 @@ import pytest
 import typer.main
 import yaml
 
+from scalescope import clusters
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
+from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.run.request import check
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/in-your-code.md")
+NAMES = ("in-your-code", "tutorial", "cli", "clusters", "studies", "nightly", "isolate", "adding-a-workload")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES))
+CLUSTER, METRIC = "docs/adding-a-cluster.md", "docs/adding-a-metric.md"
+"""What these add is added to the package; tests/unit/diagnosis/test_registry.py has docs/adding-a-cause.md."""
 ELSEWHERE = {
     "$ scalescope watch tcp://10.0.0.7:8786 --for 60s": "tests/integration/test_watch.py",
     "NOTHING MOVES": "tests/integration/test_watch.py",
     "$ scalescope run my_script.py its arguments": "tests/integration/test_script.py",
     "16 workers are 1.00 times as fast as 4": "tests/integration/test_pytest_plugin.py",
     "pip install": "tests/integration/test_installed.py",
+    "$ scalescope serve": "tests/unit/cli/test_serve.py",
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
+TUTORIAL = (pytest.mark.thorough, pytest.mark.timeout(1200))
+"""Its environments are built first, and `find-release` builds six."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CLOSE = 0.1
 """Numbers may differ by this part: even simulated workers are charged for the time that Python takes."""
@@ -50,18 +66,22 @@ class Block:
     @property
     def command(self) -> str:
         """The command whose output it shows; empty for others."""
-        first = self.text.partition("\n")[0]
-        return first.removeprefix("$ ") if first.startswith("$ ") and not self.is_elsewhere else ""
+        shown = re.match(r"\$ ((?:.*\\\n)*.*)\n", self.text)
+        return shown[1].replace("\\\n", " ") if shown and not self.is_elsewhere else ""
+
+    @property
+    def output(self) -> str:
+        """What the page says that the command prints."""
+        return re.sub(r"\A\$ (?:.*\\\n)*.*\n", "", self.text)
 
 
-def blocks() -> Iterator[Block]:
-    for page in PAGES:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
-            yield Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2])
+def blocks(page: str) -> Iterator[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
+        yield Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2])
 
 
-BLOCKS = list(blocks())
+BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 
 @pytest.fixture(autouse=True)
@@ -107,15 +127,23 @@ def plain(line: str) -> str:
 # ------------------------------------------------------------------ what is fine
 
 
-@pytest.mark.parametrize("block", [each for each in BLOCKS if each.command], ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(each, marks=TUTORIAL if "tutorial" in each.page else (), id=str(each))
+        for each in BLOCKS
+        if each.command
+    ],
+)
 def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     if "beam" in block.command:
         pytest.importorskip("apache_beam")
     command = shlex.split(block.command)
     assert command[0] == "scalescope"
-    assert cli.run(command[1:]) in (ExitStatus.OK, ExitStatus.FINDING)
-    shown = capsys.readouterr().out
-    assert not [*differences(block.text.partition("\n")[2], shown)], shown
+    wrong = block.output.startswith("error: ")
+    assert cli.run(command[1:]) in ((ExitStatus.USAGE,) if wrong else (ExitStatus.OK, ExitStatus.FINDING))
+    shown = capsys.readouterr()[wrong]
+    assert not [*differences(block.output, shown)], shown
 
 
 @pytest.mark.parametrize("block", [each for each in BLOCKS if each.language == "python"], ids=str)
@@ -140,13 +168,54 @@ def test_python_runs(block: Block, request: pytest.FixtureRequest, capsys: pytes
         assert names["result"].valid == len(names["result"].points)
 
 
+def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = folder / "kinds" / "threads"
+    kind.mkdir(parents=True)
+    for name, block in zip(("spec", "cluster"), blocks(CLUSTER), strict=True):
+        (kind / f"{name}.py").write_text(block.text)
+    (kind / "__init__.py").touch()
+    monkeypatch.setattr(clusters, "__path__", [*clusters.__path__, str(kind.parent)])
+    kinds.cache_clear()
+    try:  # a limit that this process itself does not reach
+        with closing(clusters.build(cluster_spec({"kind": "threads", "memory_limit_mb": 2**16}))) as cluster:
+            cluster.open()
+            cluster.scale(2, 1)
+            with cluster.client() as client:
+                assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+                assert len(client.nthreads()) == 2
+            assert cluster.facts()["layout"]
+    finally:
+        kinds.cache_clear()
+        for name in [name for name in sys.modules if name.startswith("scalescope.clusters.threads")]:
+            del sys.modules[name]
+
+
+@pytest.mark.thorough
+def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
+    declared, computed, shown = blocks(METRIC)
+    shutil.copytree(ROOT / "scalescope", folder / "copy" / "scalescope", ignore=shutil.ignore_patterns("__pycache__"))
+    metrics, measure = (folder / "copy" / "scalescope" / name for name in ("model/metrics.py", "analysis/measure.py"))
+    text = metrics.read_text()
+    [last] = (node.body[-1].end_lineno for node in ast.parse(text).body if getattr(node, "name", "") == "Metrics")
+    lines = text.splitlines(keepends=True)
+    metrics.write_text("".join([*lines[:last], declared.text, *lines[last:]]))
+    [argument] = re.findall(r"    (task_p95_s=.*),", computed.text)
+    measure.write_text(measure.read_text().replace("return Metrics(\n", f"return Metrics(\n        {argument},\n", 1))
+    for command, output in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", shown.text, re.M):
+        environ = {**os.environ, "PYTHONPATH": str(folder / "copy")}
+        run = [sys.executable, "-c", "from scalescope.cli.main import main; main()", *shlex.split(command)[1:]]
+        printed = subprocess.run(run, capture_output=True, text=True, env=environ, check=False).stdout
+        texts = [re.sub(r"p = [\d.e-]+", "p = 0", text) for text in (output, printed)]  # of next to no noise
+        assert not [*differences(*texts)], printed
+
+
 def test_commands_without_output_are_there() -> None:
     """Sweeps are checked whole, of other commands the options."""
     group, seen = typer.main.get_command(cli.app), 0
     for block in BLOCKS:
         if block.language or block.text.startswith("$"):
             continue
-        for line in filter(lambda line: line.startswith("scalescope "), block.text.splitlines()):
+        for line in re.findall(r"^scalescope .*", block.text.replace("\\\n", " "), re.M):
             _, name, *options = shlex.split(line, comments=True)
             seen += 1
             if name == "sweep":

@@ -21,6 +21,8 @@ from support.browser import chromium
 from support.prefect_ui import Ui
 from support.site import DEPLOY, PATIENCE_S, POOL, WORKER, Site, drivers, wait_for
 
+from scalescope.nightly.record import nights
+
 pytestmark = pytest.mark.quiet
 
 SCREENSHOTS = "SCALESCOPE_SCREENSHOTS"
@@ -37,11 +39,13 @@ class Place:
         ui: The browser.
         api: A client of the server.
         worker: Its process.
+        site: All of them.
     """
 
     ui: Ui
     api: httpx.Client
     worker: psutil.Process
+    site: Site
 
     def get(self, path: str) -> Any:
         return self.api.get(path).raise_for_status().json()
@@ -88,9 +92,11 @@ class Place:
         """The run, once it has ended and its page says so."""
         wait_for(lambda: self.run(id)["state"]["type"] in ENDED, f"the run {id} has not ended")
         run = self.run(id)
-        assert run["state"]["type"] == kind, run["state"]
+        assert run["state"]["type"] == kind, run["state"]["message"]
         self.ui.open(f"v2/runs/flow-run/{id}")
-        self.ui.see(run["state"]["name"], "submitted to infrastructure")
+        self.ui.see(run["state"]["name"])
+        log = ("submitted to infrastructure", "Finished in state")  # its first and last lines: a long log shows some
+        self.ui.wait(lambda: any(line in self.ui.text for line in log), "the log")
         return run
 
     def logged(self, id: str) -> list[str]:
@@ -120,7 +126,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[Pl
         for command in ("prefect block register -m scalescope_blocks", POOL, DEPLOY):
             site.give(command)
         site.serve()
-        yield Place(Ui(driver, address, pictures), api, site.stay(WORKER))
+        yield Place(Ui(driver, address, pictures), api, site.stay(WORKER), site)
 
 
 # ------------------------------------------------------------------ a sweep, from the form to its verdict
@@ -295,6 +301,34 @@ def test_retry_goes_on_where_the_run_was_cancelled(place: Place, cancelled: str)
     assert 2 <= len(before) < 6
     assert any(f"6 trials, {len(before)} finished before" in line for line in place.logged(cancelled))
     assert len(measured) == len(set(measured)) == 6
+
+
+# ------------------------------------------------------------------ a night
+
+
+def test_a_night_runs_with_what_was_changed_in_its_form(place: Place) -> None:
+    deployment = place.get("deployments/name/nightly/nightly-local")["id"]
+    place.ui.open(f"v2/deployments/deployment/{deployment}/run")
+    place.ui.see('"workers"', '"hours"')
+    changed = {"Sizes": {"workers": [2]}, "Environment": "present", "Rounds": "1", "Budget": {"hours": 0.01}}
+    fill(place.ui, {**changed, "Time limit of a trial, s": "20"})  # a trial that may take longer is not begun
+    place.ui.picture("night-form")
+    run = place.ended(place.submit())
+    place.ui.picture("night-ended")
+    assert run["name"] == "night of local"
+    given = run["parameters"]
+    assert (given["axes"], given["clusters"], given["rounds"]) == ({"workers": [2]}, ["local"], 1)
+    assert "the budget" in run["state"]["message"]
+    with place.site.store() as store:
+        [night] = nights(store, "local")
+        assert {store.run(each).sweep.axes["workers"] for each in night.study.runs} == {(2,)}
+    open_artifact(place, run["id"])
+    place.ui.see("No regression")
+    place.ui.picture("night-artifact")
+    [link] = place.ui.wait(lambda: place.ui.find("//a[contains(@href, 'index.html')]"), "the link to the history")
+    place.ui.driver.get(link.get_attribute("href"))
+    place.ui.see("Nothing has changed that is not known")
+    place.ui.picture("night-history")
 
 
 # ------------------------------------------------------------------ schedules

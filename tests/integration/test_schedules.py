@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import FlowRun
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import RelatedResource, Resource
-from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.site import ROOT, WORKER, Site, header, runs_of, wait_for
 
 from scalescope.model.trial import TrialState
@@ -53,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def client(site: Site) -> Iterator[SyncPrefectClient]:
-    with temporary_settings({PREFECT_API_URL: site.environ["PREFECT_API_URL"]}), get_client(sync_client=True) as made:
+    with site.client() as made:
         yield made
 
 
@@ -141,6 +140,7 @@ def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: S
     wait_for(lambda: site.leases() == [], "reap did not remove the lease")
 
 
+@pytest.mark.thorough
 def test_schedules_fire_while_a_retried_run_lives_longer_than_the_limit(
     site: Site, client: SyncPrefectClient, killed: UUID
 ) -> None:

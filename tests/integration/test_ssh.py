@@ -2,99 +2,35 @@
 
 from __future__ import annotations
 
-import getpass
-import importlib.util
-import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dask
 import distributed
 import psutil
 import pytest
+from support.sshd import Server, serving
 
 from scalescope import clusters
 from scalescope.clusters.ssh.cluster import SshCluster
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import ClusterError
 
-SSHD = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
-
 BY_ADDRESS = "(lambda client: (len(client.nthreads()), client.close())[0])(__import__('distributed').Client(address))"
 """What a task may do: open a client by the address alone."""
 
 
-@dataclass
-class Server:
-    port: int
-    key_file: str
-    known_hosts: str
-
-    def spec(self, **given: Any) -> SshSpec:
-        return SshSpec(
-            **{
-                "hosts": ("127.0.0.1",),
-                "port": self.port,
-                "username": getpass.getuser(),
-                "key_file": self.key_file,
-                "known_hosts": self.known_hosts,
-                "start_timeout_s": 40.0,
-                **given,
-            }
-        )
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[Server]:
-    """A real server, or a skip (a failure if SCALESCOPE_REQUIRE names ssh)."""
-    if SSHD is None:
-        missing("ssh", "no sshd on this machine (apt-get install openssh-server)")
-    if importlib.util.find_spec("asyncssh") is None:
-        missing("ssh", 'no SSH client: pip install "scalescope[ssh]"')
-    folder = tmp_path_factory.mktemp("sshd")
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
-    if os.getuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # which the service would have made
-    options = {
-        "HostKey": folder / "host",
-        "AuthorizedKeysFile": folder / "user.pub",
-        "ListenAddress": "127.0.0.1",
-        "Port": port,
-        "PidFile": "none",
-        "StrictModes": "no",
-        "UsePAM": "no",
-        "PasswordAuthentication": "no",
-        "PermitRootLogin": "prohibit-password",
-        "MaxStartups": "100",
-    }
-    arguments = [f"-o{name}={value}" for name, value in options.items()]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", "/dev/null", *arguments], stderr=log)
-    deadline = time.monotonic() + 10
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            break
-        except OSError:
-            time.sleep(0.05)
-    else:
-        pytest.skip(f"sshd does not start here: {(folder / 'log').read_text().strip()}")
-    yield Server(port, str(folder / "user"), str(folder / "known_hosts"))
-    process.terminate()
-    process.wait(10)
+    with serving(tmp_path_factory.mktemp("sshd"), missing) as made:
+        yield made
+
+
+def spec(server: Server, **given: Any) -> SshSpec:
+    return SshSpec(**{**server.fields(), **given})
 
 
 def remote() -> set[psutil.Process]:
@@ -111,7 +47,7 @@ def remote() -> set[psutil.Process]:
 
 def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None:
     before = remote()
-    cluster = clusters.build(server.spec())
+    cluster = clusters.build(spec(server))
     assert isinstance(cluster, SshCluster)
     try:
         with dask.config.set({"jobqueue.password": "s3cret"}):
@@ -154,7 +90,7 @@ def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None
 
 def test_it_ends_with_the_driver_even_when_that_is_killed(server: Server) -> None:
     before = remote()
-    given = {name: value for name, value in server.spec().to_mapping().items() if name != "kind"}
+    given = {name: value for name, value in spec(server).to_mapping().items() if name != "kind"}
     program = f"""
 import time
 from scalescope import clusters
@@ -185,7 +121,7 @@ time.sleep(60)
     ],
 )
 def test_what_goes_wrong_is_said(server: Server, given: dict[str, Any], cause: str) -> None:
-    cluster = clusters.build(server.spec(**given))
+    cluster = clusters.build(spec(server, **given))
     with pytest.raises(ClusterError, match=r"the scheduler did not start on 127\.0\.0\.1") as caught:
         cluster.open()
     assert cause in caught.value.cause

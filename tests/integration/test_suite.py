@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from scalescope import workloads
+from scalescope.analysis.measure import measure
 from scalescope.driver.process import Driver
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import TrialState
+from scalescope.run.trials import read_records
 from scalescope.workloads.suite import SUITE
 
 ENTRIES = {entry.workload: entry for entry in SUITE}
@@ -22,7 +24,7 @@ SAMPLE = (
     "csv-to-parquet",
     "dataframe-join",
     "futures-window",
-    "sklearn-search",
+    pytest.param("sklearn-search", marks=pytest.mark.thorough),
     "tpch-q3",
     "xarray-climatology",
     "xgboost-train",
@@ -40,7 +42,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 
 def outcome(driver: Driver, name: str, **given: Any) -> Any:
-    asked = {"workload": name, "points": [{"workers": 2, **ENTRIES[name].small, **given}]}
+    asked = {"workload": name, "cluster": "local", "points": [{"workers": 2, **ENTRIES[name].small, **given}]}
     [point] = Sweep.from_mapping(asked).expand(workloads.load(name))
     return driver.run(PlannedTrial(0, point, 0), name, timeout_s=120)
 
@@ -58,12 +60,39 @@ def test_a_trial_of_a_workload_that_changes_workers_says_what_changed(driver: Dr
     assert found.facts["changed_workers"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "proof"),
+    [
+        ("kill-worker", "is gone"),
+        pytest.param("pause-worker", "was stopped", marks=pytest.mark.thorough),
+        pytest.param("steal-cpu", "s of CPU", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_fault_fires_while_any_workload_runs_and_is_proved(driver: Driver, kind: str, proof: str) -> None:
+    found = outcome(driver, "futures-map", items=80, seconds=0.05, fault=f"{kind}@0.5")
+    assert found.state is TrialState.VALID, found.reason
+    fault = found.facts["fault"]
+    assert proof in fault["proof"]
+    tables = read_records(found.spool)
+    assert tables["faults"]["worker"][0] == fault["worker"]
+    assert tables["client"]["time"][0] + 0.4 < tables["faults"]["begin"][0] <= tables["faults"]["end"][0]
+    recomputed = measure(tables, threads=2, elapsed_s=found.elapsed_s).recomputed_tasks
+    assert (recomputed or 0) > 0 if kind == "kill-worker" else recomputed == 0
+
+
+def test_a_fault_that_came_too_late_spoils_the_trial(driver: Driver) -> None:
+    found = outcome(driver, "futures-map", items=1, seconds=0, fault="kill-worker@60")
+    assert found.state is TrialState.INVALID
+    assert "the fault kill-worker@60 did not fire: the call ended within the 60 s" in found.reason
+
+
 def test_one_that_cannot_spill_says_what_it_needs(driver: Driver) -> None:
     found = outcome(driver, "spill", items=1, mib=1)
     assert found.state is not TrialState.VALID
     assert "spilled nothing" in str(found.error)
 
 
+@pytest.mark.thorough
 def test_one_that_spills(tmp_path: Path) -> None:
     with Driver.start(cluster_spec({"kind": "local", **ENTRIES["spill"].cluster}), folder=tmp_path) as limited:
         found = outcome(limited, "spill")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+from prefect.client.orchestration import SyncPrefectClient
 from support.postgresql import Server
 from support.site import POOL, ROOT, Site, wait_for
 
@@ -50,11 +49,7 @@ def site(postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def client(site: Site) -> Iterator[SyncPrefectClient]:
-    url = site.environ["PREFECT_API_URL"]
-    with (
-        temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: SECRET}),
-        get_client(sync_client=True) as made,
-    ):
+    with site.client() as made:
         yield made
 
 

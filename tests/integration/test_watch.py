@@ -1,9 +1,15 @@
-"""Somebody's running cluster, watched: real ones of this machine, with workers in processes of their own."""
+"""Somebody's running cluster, watched: real ones of this machine, with workers in processes of their own.
+
+    SCALESCOPE_FAULT_ROUNDS=20 pytest tests/integration/test_watch.py -k killed
+
+kills watchers at that many moments.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,7 +23,9 @@ import pytest
 from distributed import Client, Event, LocalCluster, Lock, get_client, get_worker
 from rich.console import Console
 
+from scalescope.capture import recorder, standing
 from scalescope.capture.asking import Asker
+from scalescope.capture.shipping import expression
 from scalescope.cli import main as cli
 from scalescope.cli import watching as drawing
 from scalescope.errors import ClusterError
@@ -25,6 +33,7 @@ from scalescope.run import watching
 from scalescope.run.watching import Watch
 
 WORKERS = 4
+ROUNDS = int(os.environ.get("SCALESCOPE_FAULT_ROUNDS", "1"))
 WATCH = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "watch"]
 HOLDER = """
 import sys, time, distributed
@@ -90,7 +99,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "INTERVAL_S", 0.3)
     monkeypatch.setattr(watching, "STILL_S", 1.5)
-    monkeypatch.setattr(watching, "ANSWER_S", 0.5)
+    monkeypatch.setattr(standing, "ANSWER_S", 0.5)
 
 
 # ------------------------------------------------------------------ what is fine
@@ -131,7 +140,7 @@ def test_working_and_idle_threads_and_what_these_wait_for(client: Client) -> Non
     with console.capture() as captured:
         console.print(drawing.picture("tcp://10.0.0.7:8786", look))
     assert max(map(len, captured.get().splitlines())) <= drawing.WIDTH
-    assert "?[2J" in captured.get()
+    assert r"\x1b[2J" in captured.get()
     assert "\x1b" not in captured.get() + drawing.line(look)
     assert "restrictions of the tasks" in drawing.line(look)
 
@@ -157,25 +166,31 @@ def test_with_the_recorder_it_ends_with_a_verdict(
 # ------------------------------------------------------------------ what breaks
 
 
-def test_nothing_is_left_of_a_watcher_that_is_killed(client: Client) -> None:
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_nothing_is_left_of_a_watcher_that_is_killed(
+    client: Client, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the rounds from the first look on, the others at any moment from the start of the process."""
+    sent = sys.modules[eval(expression(recorder, "__name__"))]  # as the scheduler has it, which is in this process
+    monkeypatch.setattr(sent, "ALONE_S", 0.5)
+    chance = random.Random(number)
     before = left_on(client)
     address = client.scheduler.address
     told = [subprocess.Popen([*WATCH, address, *more], stderr=subprocess.PIPE) for more in ([], ["--record"])]
     try:
-        for each in told:
-            assert each.stderr is not None
-            assert b"threads have a task" in each.stderr.readline()
-        assert "scalescope-recorder" in left_on(client)[0][0][0]
-        client.run_on_scheduler(soon_alone)
+        if number % 2:
+            time.sleep(chance.uniform(0, 6))
+        else:
+            for each in told:
+                assert each.stderr is not None
+                assert b"threads have a task" in each.stderr.readline()
+            assert "scalescope-recorder" in left_on(client)[0][0][0]
+            time.sleep(chance.uniform(0, 3) if number else 0)
     finally:
         for each in told:
             each.kill()
             each.communicate()
     wait(lambda: left_on(client) == before)
-
-
-def soon_alone(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins["scalescope-recorder"].alone_s = 0.5
 
 
 def test_where_nobody_answers_and_where_the_release_is_too_old(

@@ -99,3 +99,17 @@ def test_bags_sawtooth(driver: Driver, items: int, partitions: int) -> None:
     metrics = measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s or 0.0)
     assert metrics.widest_stage == partitions
     assert metrics.peak_runnable == partitions
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("driver", ["simulated"], indirect=True)
+def test_the_shortest_task_that_keeps_half_of_the_threads_busy(driver: Driver) -> None:
+    """The METG of docs/metrics.md."""
+    axes = {"workers": [16], "seconds": [0.004, 0.008]}
+    sweep = Sweep.from_mapping({"workload": "futures-map", "axes": axes, "params": {"items": 800}})
+    found = []
+    for point in sweep.expand(workloads.load("futures-map")):
+        outcome = driver.run(PlannedTrial(0, point, 0), "futures-map", timeout_s=200)
+        tables = spool.read(next(outcome.spool.glob("*.spool")))
+        found.append(measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s or 0.0).efficiency)
+    assert [round(each, 2) for each in found] == [0.43, 0.61]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,15 +21,13 @@ from support.kubernetes import ROLES, until, with_token
 
 from scalescope import clusters, leases
 from scalescope.clusters import reaping
-from scalescope.clusters.kubernetes import watch
 from scalescope.clusters.kubernetes.cluster import KubernetesCluster
-from scalescope.clusters.kubernetes.manifests import STAYS
+from scalescope.clusters.kubernetes.manifests import RUN, STAYS
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.reaping import Fate
-from scalescope.errors import ClusterError, ExitStatus
+from scalescope.errors import ClusterError
 from scalescope.model.sweep import Point
 from scalescope.run.sweep import run_sweep
-from scalescope.store.store import Store
 from scalescope.workloads import load
 
 PATIENCE_S = 60.0
@@ -88,7 +85,10 @@ def everything(kubernetes: Any, namespace: str) -> str:
     return str(kubernetes.kubectl("get", kinds, "-n", namespace, "-o", "name", "--ignore-not-found"))
 
 
-def test_it_opens_scales_and_leaves_nothing(build: Any, kubernetes: Any, namespace: str) -> None:
+def test_it_opens_scales_and_leaves_nothing(
+    build: Any, kubernetes: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(leases.RUN, "run-1")
     cluster = build()
     cluster.open()
     [lease] = leases.read_all()[0]
@@ -121,6 +121,7 @@ def test_it_opens_scales_and_leaves_nothing(build: Any, kubernetes: Any, namespa
         path = f"/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics"
         measured |= monitoring.exported(kubernetes.kubectl("get", "--raw", path))
         assert {"dask.org/cluster-name", "dask.org/component"} <= pod["metadata"]["labels"].keys()
+        assert pod["metadata"]["labels"][RUN] == "run-1"
         assert STAYS.items() <= pod["metadata"]["annotations"].items()
     assert monitoring.used() <= measured  # what the dashboard shows
     _, workers = yaml.safe_load_all(facts["manifest"])
@@ -134,8 +135,6 @@ def test_it_opens_scales_and_leaves_nothing(build: Any, kubernetes: Any, namespa
 # ------------------------------------------------------------------ worker groups
 
 GPU = {"gpus": 1, "gpu_product": "NVIDIA-H200"}
-FEW = {"workload": "bag-map", "params": {"items": 16, "npartitions": 4, "seconds": 1}}
-CLI = "from scalescope.cli.main import main; main()"
 ON_GPUS = """
 import time
 import dask
@@ -179,39 +178,7 @@ def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
     assert "the image lacks dask-cuda" in caught.value.cause
 
 
-@pytest.mark.timeout(900)
-def test_a_sweep_over_two_groups_says_what_it_says_elsewhere(
-    given: dict[str, Any], kubernetes: Any, namespace: str, tmp_path: Path
-) -> None:
-    elsewhere = run_sweep({**FEW, "axes": {"workers": [4, 20]}, "store": str(tmp_path / "simulated")})
-    options = {**given, "groups": json.dumps({"gpu": GPU}), "start_timeout_s": 600}
-    command = [sys.executable, "-c", CLI, "sweep", "-w", FEW["workload"], "-a", "workers=4,20", "-a", "workers@gpu=4"]
-    command += [f"--param={name}={value}" for name, value in FEW["params"].items()]
-    command += [f"--cluster-option={name}={value}" for name, value in options.items() if name != "kind"]
-    command += ["-c", "kubernetes", "--store", str(tmp_path / "store"), "--report", str(tmp_path / "report.html")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-        labelled = ["get", "pods", "-n", namespace, "-l", "scalescope/run", "-o", "json"]
-        found = until(lambda: json.loads(kubernetes.kubectl(*labelled))["items"])
-        printed = running.communicate()[0]
-    assert running.returncode == ExitStatus.FINDING, printed
-    with Store.open(str(tmp_path / "store")) as store:
-        [run] = store.runs()
-        assert run.verdict is not None
-        assert without_seconds(run.verdict.line) == without_seconds(elsewhere.verdict)
-        assert {pod["metadata"]["labels"]["scalescope/run"] for pod in found} == {run.id}
-        for trial in store.run(run.id).trials:
-            nodes = [("-gpu-" in pod["pod"], pod["node"]) for pod in trial.facts["cluster"]["pods"]]
-            number = trial.point.workers
-            assert sorted(nodes) == [(False, "cpu")] * (number - 4) + [(True, "gpu")] * 4
-            workers = {each["worker"] for each in trial.facts["cluster"]["pods"]}
-            counted = trial.facts["cluster"]["counters"]
-            assert "dask_scheduler_gc_collection_seconds_total" in counted["scheduler"]
-            assert counted["workers"]["dask_worker_transfer_outgoing_bytes_total"]["sum"] > 0
-            assert workers | {"scheduler"} <= set(store.tables(trial, "logs")["logs"]["worker"])
-    assert "workers@gpu" in (tmp_path / "report.html").read_text()
-    until(lambda: everything(kubernetes, namespace) == "")  # on a busy machine later than the lease is looked at
-
-
+@pytest.mark.thorough
 def test_a_sweep_over_the_size_of_one_group(
     given: dict[str, Any], kubernetes: Any, namespace: str, tmp_path: Path
 ) -> None:
@@ -306,11 +273,6 @@ def test_a_driver_in_a_pod_reaches_the_scheduler_directly(
 # ------------------------------------------------------------------ what goes wrong; test_failures.py has all errors
 
 
-def without_seconds(verdict: str) -> str:
-    """What a remedy would bring differs from machine to machine."""
-    return re.sub(r" \(predicted [^)]*\)", "", verdict)
-
-
 def said(cluster: KubernetesCluster) -> dict[str, str]:
     """All that the table of logs has of each worker."""
     rows = cluster.records()["logs"]
@@ -329,7 +291,8 @@ def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
     point = Point(workers=2, threads_per_worker=1, params={}, dask_config={})
     with cluster.client() as client, cluster.running(load("futures-map"), point):
         client.run(print, "1 of 2\r2 of 2\u2028as a progress bar writes", flush=True)
-        hog = client.submit(lambda: len(bytearray(2**30)), pure=False)
+        one = next(iter(client.scheduler_info()["workers"]))  # the log of the other lasts, however often this ends
+        hog = client.submit(lambda: len(bytearray(2**30)), pure=False, workers=[one])
         with pytest.raises((CancelledError, distributed.KilledWorker)):
             hog.result(timeout=PATIENCE_S)
     assert "OOMKilled" in cluster.losses()
@@ -396,11 +359,7 @@ def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kub
     until(lambda: everything(kubernetes, namespace) == "")
 
 
-def test_it_does_so_without_the_operator_too(
-    killed: str, kubernetes: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "OPERATOR_S", 5.0)
-
+def test_it_does_so_without_the_operator_too(killed: str, kubernetes: Any, namespace: str) -> None:
     def scale(number: int) -> None:
         kubernetes.kubectl("scale", "deployment", "-n", "dask-operator", "--all", f"--replicas={number}")
 

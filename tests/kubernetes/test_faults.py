@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,11 @@ class Site:
             return ()
 
     def driver(self) -> psutil.Process | None:
-        flow = psutil.Process(self.process.pid)
-        found = [each for each in flow.children(recursive=True) if "scalescope.driver" in " ".join(each.cmdline())]
-        return found[0] if found else None
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                if "scalescope.driver" in " ".join(child.cmdline()):
+                    return child
+        return None
 
     def label(self) -> str:
         """Of its cluster, by the owner that the cluster itself names; empty where there is none."""
@@ -296,6 +299,7 @@ def environment(kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_is_stopped_while_its_cluster_opens_leaves_nothing(
     shared: str, kubernetes: Kubernetes, tmp_path: Path
 ) -> None:

@@ -193,7 +193,8 @@ def left_of(folder: Path, network: int) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("end", [pytest.param("down", marks=pytest.mark.thorough), "SIGKILL"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("end", ["down", "SIGKILL"])
 def test_nothing_stays(end: str, mini_kubernetes: ModuleType, missing: Any, tmp_path: Path) -> None:
     if reason := mini_kubernetes.unmet():
         missing("kubernetes", f"no Kubernetes on this machine: {reason}")

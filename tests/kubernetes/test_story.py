@@ -126,6 +126,9 @@ def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewh
         nodes = sorted(("-gpu-" in pod["pod"], pod["node"]) for pod in pods)
         assert nodes == [(False, "cpu")] * (trial.point.workers - gpus) + [(True, "gpu")] * gpus
         assert {pod["worker"] for pod in pods} | {"scheduler"} <= done.workers_with_logs[trial.key]
+        counted = trial.facts["cluster"]["counters"]
+        assert "dask_scheduler_gc_collection_seconds_total" in counted["scheduler"]
+        assert "dask_worker_transfer_outgoing_bytes_total" in counted["workers"]
 
 
 def test_neither_counts_nor_removes_what_is_anothers(told: dict[str, Told], kubernetes: Kubernetes) -> None:

@@ -14,9 +14,8 @@ from uuid import UUID
 import dask_kubernetes
 import pytest
 import yaml
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from support import site
 from support.kubernetes import INFRA, Kubernetes, until, with_token
 from support.pool import NAMESPACE, SECRET, SMALL, TEAM, Pool
@@ -34,11 +33,7 @@ wait_for = partial(site.wait_for, seconds=480.0)
 
 @pytest.fixture(scope="module")
 def client(pool: Pool) -> Iterator[SyncPrefectClient]:
-    url = pool.site.environ["PREFECT_API_URL"]
-    with (
-        temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: SECRET}),
-        get_client(sync_client=True) as made,
-    ):
+    with pool.site.client() as made:
         yield made
 
 

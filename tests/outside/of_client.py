@@ -361,9 +361,10 @@ def data_with_every_call(client, calls: int = 16):
     client.gather([client.submit(func, data, i, pure=False) for i in range(calls)])
 
 
-@mends(data_with_every_call, "client.scatter(data, broadcast=True)")
+@mends(data_with_every_call, "client.scatter([data], broadcast=True)")
 def data_scattered(client, calls: int = 16):
-    data = client.scatter({f"key {i}": [i, str(i), {"value": i}] for i in range(50_000)}, broadcast=True)
+    # In a list: of a dict by itself, each of the 50,000 values becomes a future.
+    [data] = client.scatter([{f"key {i}": [i, str(i), {"value": i}] for i in range(50_000)}], broadcast=True)
 
     def func(data, i):
         time.sleep(0.05)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from support.opening import opening
+
+from scalescope.clusters.slurm.cluster import SlurmCluster
+from scalescope.clusters.slurm.spec import SlurmSpec
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,12 +55,14 @@ def slurm(mini: ModuleType, missing: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def strict(slurm: Any, mini: ModuleType) -> Iterator[Any]:
-    """Another one, of four nodes: each job needs an account, comments are rewritten, and its nodes differ."""
-    with (
-        tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder,
-        mini.MiniSlurm(folder, nodes=4, gpus=0, **mini.STRICT) as cluster,
-    ):
-        yield cluster
+    """Another one, of four nodes: each job needs an account, comments are rewritten, and its nodes differ.
+
+    It is for all users of this machine.
+    """
+    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o755)
+        with mini.MiniSlurm(folder, nodes=4, gpus=0, **mini.STRICT) as cluster:
+            yield cluster
 
 
 @pytest.fixture
@@ -73,6 +80,18 @@ def in_slurm(slurm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
     return slurm
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest) -> Iterator[Callable[..., SlurmCluster]]:
+    """Opens clusters of given fields, on `strict` where the test has it, and closes them."""
+    strict = "in_strict" in request.fixturenames
+    request.getfixturevalue("in_strict" if strict else "in_slurm")
+    usual: dict[str, Any] = {"start_timeout_s": 60.0}
+    if strict:  # its default of 100 MB is less than a worker takes, which Slurm sees of one that lives for long
+        usual |= {"account": "research", "memory_mb": 400}
+    with opening(lambda **given: SlurmSpec(**{**usual, **given})) as opened:
+        yield opened
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,13 @@ import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import distributed
 import pytest
 
-from scalescope import clusters, leases
+from scalescope import leases
 from scalescope.clusters.slurm.cluster import SlurmCluster
 from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.driver.process import Driver
@@ -30,22 +29,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("SCALESCOPE_LEASES", str(tmp_path / "leases"))
     return tmp_path / "state"
-
-
-@pytest.fixture
-def opened(in_slurm: Any) -> Iterator[Any]:
-    made: list[SlurmCluster] = []
-
-    def open_(**given: Any) -> SlurmCluster:
-        cluster = clusters.build(SlurmSpec(**{"start_timeout_s": 60.0, **given}))
-        assert isinstance(cluster, SlurmCluster)
-        made.append(cluster)
-        cluster.open()
-        return cluster
-
-    yield open_
-    for cluster in made:
-        cluster.close()
 
 
 def queue(slurm: Any, label: str) -> Counter[str]:
@@ -117,7 +100,7 @@ def test_label_comment_and_what_was_asked_for_reach_slurm(opened: Any, in_slurm:
 
 
 def test_every_worker_has_a_gpu_of_its_own(opened: Any) -> None:
-    cluster = opened(gpus=2)
+    cluster = opened(gpus=2, memory_mb=400)
     cluster.scale(3, 1)  # a job with two and one with one
     with cluster.client() as client:
         seen = client.run(lambda: (os.environ["SLURM_JOB_ID"], os.environ["CUDA_VISIBLE_DEVICES"], os.getpid()))

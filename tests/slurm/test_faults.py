@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from support import faults
 from support.requests import asked
 
 from scalescope.errors import UsageError
@@ -45,6 +46,8 @@ def hold(client, *, items: int = 8, seconds: float = 1.0, folder: str = ""):
 """
 COMMAND = "from scalescope.cli.main import main; main()"
 NODES_EACH = 3
+AWAY_S = 8.0
+"""How long the controller is away."""
 
 
 class Site:
@@ -165,7 +168,7 @@ class Fault:
 FAULTS = {
     "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"),
     "job cancelled": Fault(cancel_job, 20.0, "CANCELLED"),
-    "walltime reached": Fault(end_walltime, 19.0, "", repeated=True),  # in two rounds; Slurm looks every 30 s
+    "job timed-out": Fault(end_walltime, 19.0, "", repeated=True),  # in two rounds; Slurm looks every 30 s
     "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL", prefect=True),
     "flow killed": Fault(kill_flow, 5.0, "", prefect=True),
 }
@@ -173,14 +176,31 @@ FAULTS = {
 
 @dataclass
 class Seen:
-    """What came of a sweep."""
+    """What came of a sweep: `first` is how its first command ended, and the trials that were there then."""
 
     site: Site
+    first: tuple[int, tuple[Trial, ...]]
     status: int
     run: SweepRun
-    resumed: int
     seconds: float
     left: list[str]
+
+    def note(self, fault: str, process: str, stage: str = "measuring") -> None:
+        """For the page, and what holds in every cell."""
+        status, trials = self.first
+        kept = {trial.key: trial.started_at for trial in self.run.trials}
+        again = len(trials) < len(kept)
+        seen = faults.Seen(
+            ended="killed" if status == -signal.SIGKILL else f"status {status}",
+            error="",
+            trials=tuple(map(faults.became, trials)),
+            left=0,
+            leaks=tuple(self.left),
+            lost=sum(kept.get(trial.key) != trial.started_at for trial in trials),
+            finished=self.run.state is RunState.COMPLETE,
+            again=again,
+        )
+        faults.note(fault, f"{process} (Slurm)", stage, seen)
 
     @property
     def hit(self) -> Trial:
@@ -198,21 +218,24 @@ def endure(site: Site, fault: Fault) -> Seen:
         time.sleep(1.0)
         assert process.poll() is None, (site.folder / "log").read_text()
         fault.act(site, psutil.Process(process.pid))
-        resumed = 0
-        if not fault.reason and not fault.repeated:
-            process.wait(10)
-            resumed = len(site.trials())
-            process = site.sweep()
-        site.wait_for(lambda: process.poll() is not None, "the sweep does not end")
+        return ended(site, process, began, again=not fault.reason and not fault.repeated)
     finally:
         process.kill()
         process.wait()
+
+
+def ended(site: Site, process: subprocess.Popen[bytes], began: float, *, again: bool = False) -> Seen:
+    """Wait for the end of a sweep, give the same command again where that is wanted, and reap."""
+    site.wait_for(lambda: process.poll() is not None, "the sweep does not end")
+    first = process.returncode, site.trials()
+    if again:
+        process = site.sweep()
+        site.wait_for(lambda: process.poll() is not None, "the sweep does not end the second time")
     reaper = site.start("reap")
     assert reaper.wait(PATIENCE_S) == 0, (site.folder / "log").read_text()
-    run = site.run()
     leases = [path.name for path in (site.folder / "leases").iterdir()]
     jobs = sorted(site.labels())
-    return Seen(site, process.returncode, run, resumed, time.monotonic() - began, [*leases, *jobs])
+    return Seen(site, first, process.returncode, site.run(), time.monotonic() - began, [*leases, *jobs])
 
 
 @pytest.fixture(scope="module")
@@ -256,4 +279,28 @@ def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[s
             assert one.hit.facts["cluster"]["repeated"]
             assert one.hit.facts["cluster"]["held_worker_s"] > 10
         elif not fault.reason:
-            assert one.resumed == 1
+            assert len(one.first[1]) == 1
+        process, _, how = name.partition(" ")
+        one.note(how, process)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("stage", ["waiting", "measuring"])
+def test_a_controller_that_is_killed_and_starts_anew(slurm: Any, tmp_path: Path, stage: str) -> None:
+    """It may have forgotten a job that was submitted just before."""
+    began = time.monotonic()
+    site = Site(slurm, tmp_path / "site", slurm.nodes[:NODES_EACH], 5.0, "")
+    process = site.sweep()
+    try:
+        running = site.folder / "running-5"
+        site.wait_for(site.labels if stage == "waiting" else running.exists, f"{stage} is never reached")
+        slurm.stop_node("slurmctld", jobs=False)
+        time.sleep(AWAY_S)
+        slurm.resume_controller()
+        one = ended(site, process, began)
+    finally:
+        process.kill()
+        process.wait()
+    one.note(f"away for {AWAY_S:g} s", "slurmctld", stage)
+    spoilt = [trial.reason for trial in one.run.trials if trial.state is not TrialState.VALID]
+    assert len(spoilt) <= (stage == "waiting"), spoilt

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import shutil
+import sqlite3
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scalescope import clusters, leases
+from scalescope import leases
 from scalescope.analysis.cost import Prices
 from scalescope.cli import main as cli
 from scalescope.cli.doctor import _slurm
 from scalescope.clusters import reaping
+from scalescope.clusters.jobqueue import cluster as jobqueue
+from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.clusters.reaping import Fate
 from scalescope.clusters.slurm.cluster import SlurmCluster
 from scalescope.clusters.slurm.spec import SlurmSpec, _default_partition
 from scalescope.driver.process import Driver
-from scalescope.errors import ExitStatus, JobsEnded
+from scalescope.errors import ClusterError, ExitStatus, JobsEnded
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.jobs import CommandSilent
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 
@@ -37,28 +49,71 @@ def work(client, *, items: int = 4):
 BESIDE = "import time\n\ndef wait(number):\n    time.sleep(0.1)\n"
 
 
+LEAVES_A_JOB = """
+from scalescope import leases
+from scalescope.clusters.jobqueue.folder import ClusterFolder
+from scalescope.slurm import jobs
+
+run = jobs.commands()
+folder = ClusterFolder(leases.new_label())
+folder.create(tls=True)
+lease = leases.intend("slurm", folder.path.name, {"folder": str(folder.path), **jobs.lease_details(run=run)})
+options = f"-A research -J {lease.label} --comment={lease.label} -o /dev/null -e {folder.logs}/1-%j.err"
+print(jobs.submit(f"#!/bin/bash\\n#SBATCH {options}\\nsleep 600\\n", run=run), folder.path)
+"""
+MAIN = ("-c", "from scalescope.cli.main import main; main()")
+REAP = (*MAIN, "reap", "--json")
+
+
+@dataclass(frozen=True)
+class User:
+    """An ordinary user of this machine, who reaches a Slurm."""
+
+    name: str
+    home: Path
+    slurm: Any
+
+    def run(self, *command: str, check: bool = True, caps: str = "") -> subprocess.CompletedProcess[str]:
+        """What comes of a command."""
+        found = pwd.getpwnam(self.name)
+        own = {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name, "XDG_STATE_HOME": f"{self.home}/state"}
+        left = {leases.VARIABLE, "XDG_STATE_HOME"}
+        environment = {name: value for name, value in os.environ.items() if name not in left}
+        ids = (f"--reuid={found.pw_uid}", f"--regid={found.pw_gid}", "--clear-groups")
+        done = subprocess.run(
+            ["setpriv", *ids, *([f"--inh-caps={caps}", f"--ambient-caps={caps}"] if caps else []), *command],
+            env={**environment, **self.slurm.environment, **own},
+            cwd="/",
+            capture_output=True,
+            text=True,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    def python(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """What comes of our interpreter, which may lie in a home that they cannot read."""
+        return self.run(sys.executable, *arguments, check=check, caps="+dac_read_search")
+
+
+@pytest.fixture
+def users(in_strict: Any, missing: Any) -> Iterator[tuple[User, User]]:
+    """Two ordinary users; Slurm is a third one's."""
+    if os.getuid() != 0:
+        missing("users", "only root can act for other users")
+    with tempfile.TemporaryDirectory(prefix="users-") as folder:
+        os.chmod(folder, 0o777)
+        both = User("games", Path(folder, "a"), in_strict), User("news", Path(folder, "b"), in_strict)
+        for user in both:
+            user.run("mkdir", "-m", "755", str(user.home))
+        yield both
+
+
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders whose names have a blank."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "my state"))
     monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
     return tmp_path
-
-
-@pytest.fixture
-def opened(in_strict: Any) -> Iterator[Callable[..., SlurmCluster]]:
-    made: list[SlurmCluster] = []
-
-    def open_(**given: Any) -> SlurmCluster:
-        cluster = clusters.build(SlurmSpec(**{"account": "research", "start_timeout_s": 60.0, **given}))
-        assert isinstance(cluster, SlurmCluster)
-        made.append(cluster)
-        cluster.open()
-        return cluster
-
-    yield open_
-    for cluster in made:
-        cluster.close()
 
 
 def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
@@ -76,19 +131,34 @@ def jobs(slurm: Any, label: str) -> dict[str, str]:
     )
 
 
+def reap_of_dead(label: str) -> list[reaping.Reaped]:
+    """What `reap` does, once the owner of this lease is dead."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    path = leases.folder() / f"{label}.json"
+    data = json.loads(path.read_text())
+    data["owner"]["pid"] = gone.pid
+    path.write_text(json.dumps(data))
+    return reaping.reap()
+
+
 def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict: Any, state: Path) -> None:
-    """With a folder that has a blank, a module beside the workload's, and memory that a node has to the last MB."""
+    """With a folder that has a blank, a module beside the workload's, and memory that a node has to the last MB.
+
+    When the controller is back, it does not know yet which nodes there are.
+    """
     (state / "my_job.py").write_text(JOB)
     (state / "beside.py").write_text(BESIDE)
     said_at: list[float] = []
 
     def hear(text: str) -> None:
         if "controller does not answer: waiting for it" in text:
+            if not said_at:
+                in_strict.start_node("slurmctld")
             said_at.append(time.monotonic())
-            in_strict.freeze(False)
 
     spec = SlurmSpec(account="research", memory_mb=3333, start_timeout_s=60)
-    in_strict.freeze()
+    in_strict.stop_node("slurmctld", jobs=False)
     began = time.monotonic()
     with Driver.start(spec, folder=state / "driver", on_progress=hear) as driver:
         point = Point(2, params={"items": 4})
@@ -104,7 +174,7 @@ def test_a_job_whose_number_never_came_is_not_submitted_again(
 ) -> None:
     monkeypatch.setattr(slurm_jobs, "AGAIN_S", 1.0)
     cluster = opened()
-    monkeypatch.setattr(cluster, "_check_room", lambda sizes: in_strict.freeze())
+    monkeypatch.setattr(cluster, "_check_room", in_strict.freeze)
 
     thawing = threading.Timer(5.0, in_strict.freeze, [False])  # sbatch gives up after MessageTimeout, 3 s
     thawing.start()
@@ -112,18 +182,67 @@ def test_a_job_whose_number_never_came_is_not_submitted_again(
     assert list(jobs(in_strict, cluster.label)) == [job["id"] for job in cluster.facts()["jobs"]]
 
 
+@pytest.mark.parametrize("given_up", ["submission", pytest.param("cancellation", marks=pytest.mark.thorough)])
+def test_what_an_outage_left_in_the_middle_is_reaped(
+    opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch, given_up: str
+) -> None:
+    """No number ever came, the site has rewritten the comment, and the controller obeys when it wakes up."""
+    monkeypatch.setattr(slurm_jobs, "PATIENCE_S", 2.0)
+    cluster = opened(directives_add=("--hold",) if given_up == "submission" else ())
+    if given_up == "cancellation":
+        cluster.scale(1, 1)
+        in_strict.freeze()
+    else:
+        monkeypatch.setattr(cluster, "_check_room", in_strict.freeze)
+    with pytest.raises(CommandSilent) as found:
+        cluster.scale(1, 2)
+    assert found.value.ends_run
+    cluster.close()
+    in_strict.freeze(False)
+    until(lambda: jobs(in_strict, cluster.label))
+    (result,) = reap_of_dead(cluster.label)
+    assert result.fate is Fate.REMOVED, result
+    assert not {"PENDING", "RUNNING", "COMPLETING"} & set(jobs(in_strict, cluster.label).values())
+    assert leases.read_all()[0] == []
+
+
+def test_a_lease_is_kept_while_its_jobs_complete(
+    opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobqueue, "CLOSE_TIMEOUT_S", 1.0)
+    cluster = opened(prologue=("trap 'sleep 60' TERM", "sleep 60"))
+    with ThreadPoolExecutor() as pool:
+        scaling = pool.submit(cluster.scale, 1, 1)
+        until(lambda: "RUNNING" in jobs(in_strict, cluster.label).values())
+        cluster.close()
+        assert list(jobs(in_strict, cluster.label).values()) == ["COMPLETING"]
+        assert isinstance(scaling.exception(), ClusterError)
+    assert [lease.label for lease in leases.read_all()[0]] == [cluster.label]
+    (result,) = reap_of_dead(cluster.label)
+    assert result.fate is Fate.REMOVED
+    assert jobs(in_strict, cluster.label).popitem()[1] == "CANCELLED"
+    assert leases.read_all()[0] == []
+
+
+def test_a_crash_on_a_node_that_drains_is_no_lost_node(opened: Callable[..., SlurmCluster], in_strict: Any) -> None:
+    cluster = opened(prologue=("sleep 3", "echo it broke >&2", "exit 3"), directives_add=("--nodelist=n4",))
+    with ThreadPoolExecutor() as pool:
+        scaling = pool.submit(cluster.scale, 1, 1)
+        until(lambda: "RUNNING" in jobs(in_strict, cluster.label).values())
+        in_strict.run("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=cooling")
+        error = scaling.exception()
+    assert isinstance(error, JobsEnded)
+    assert "it broke" in error.cause
+    assert "lost" not in str(error)
+    assert not error.may_return
+
+
 def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict: Any) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
     lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=slurm_jobs.commands()))
     options = ("-A", "x", "-J", lease.label, f"--comment={lease.label}", "--hold")
     known, unknown = in_strict.submit(*options), in_strict.submit(*options)
     leases.renew(lease, jobs=[known])
-    path = leases.folder() / f"{lease.label}.json"
-    data = json.loads(path.read_text())
-    data["owner"]["pid"] = gone.pid
-    path.write_text(json.dumps(data))
-    (result,) = reaping.reap()
+    (result,) = reap_of_dead(lease.label)
     assert (result.fate, result.removed) == (Fate.FAILED, (known,))
     assert f"scancel {unknown}" in result.next_step
     assert [lease.label for lease in leases.read_all()[0]] == [lease.label]
@@ -134,12 +253,25 @@ def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict:
 
 
 def test_what_is_refused_for_good_ends_the_run_at_once(
-    in_strict: Any, state: Path, capsys: pytest.CaptureFixture[str]
+    in_strict: Any, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Once there is a controller that refuses it."""
     store = str(state / "results.db")
+    monkeypatch.setattr(slurm_jobs, "AGAIN_S", 1.0)
+    monkeypatch.setattr(slurm_jobs, "SAY_S", 0.5)
+    check_room = SlurmSpec.check_room
+
+    def check_while_it_is_away(spec: SlurmSpec, sizes: Any, says: Any) -> None:
+        in_strict.stop_node("slurmctld", jobs=False)
+        threading.Timer(2.0, in_strict.start_node, ["slurmctld"]).start()
+        check_room(spec, sizes, says)
+
     command = ["sweep", "-w", "futures-map", "-a", "workers=1,2,3", "-c", "slurm", "--store", store]
-    assert cli.run(command) == ExitStatus.INFRASTRUCTURE
+    with monkeypatch.context() as once:
+        once.setattr(SlurmSpec, "check_room", check_while_it_is_away)
+        assert cli.run(command) == ExitStatus.INFRASTRUCTURE
     said = capsys.readouterr().err
+    assert "controller does not answer: waiting for it" in said
     assert "Please give an account: --account=research" in said
     assert "cluster.account" in said
     assert "busy" not in said
@@ -151,6 +283,13 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
     said = capsys.readouterr().err
     assert "down, drained" in said
     assert "configuration" not in said
+    large = [*command, "--cluster-option", "account=research", "--cluster-option", "cores=6"]
+    assert cli.run(large) == ExitStatus.INFRASTRUCTURE
+    said = capsys.readouterr().err
+    assert "3 workers never run at the same time: there is room for 2" in said  # drained nodes may come back
+    assert "its nodes hold 2 jobs of 6 cores" in said
+    with Store.open(store) as opened_:
+        assert len(opened_.runs()) == 2  # it never began
     assert in_strict.run("squeue", "-h") == ""
     assert leases.read_all()[0] == []
 
@@ -181,9 +320,89 @@ def test_workers_that_wait_too_long_for_others_are_given_back(
     facts = cluster.facts()
     assert {job["id"] for job in facts["jobs"]} == set(queued)
     assert 0 < facts["held_worker_s"] < 60
-    with pytest.raises(JobsEnded, match="3 jobs of 6 cores never run at the same time: there is room for 2") as found:
+    with pytest.raises(JobsEnded, match="3 workers never run at the same time: there is room for 2"):
         cluster.scale(3, 1)
-    assert "at most 2 workers" in found.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("given", "threads", "most"),
+    [
+        ({}, 1, 19),  # 7 + 2 + 3 + 7 cores; those of n2 have two threads each, which no two jobs share
+        ({"cores": 3}, 1, 6),  # 2 + 1 + 1 + 2
+        ({"workers_per_job": 2}, 2, 7),  # jobs of 4 cores on n1, n2 and n4, and half a job beside one of them
+        ({"workers_per_job": 2, "memory_mb": 3000}, 1, 5),  # 3333, 2101, 1799 and 3333 MB
+        ({"exclude": "n[1-2]"}, 1, 10),
+        ({"directives_add": ("--exclusive",)}, 1, 4),
+        ({"partition": "short"}, 1, 7),  # in which a node has 2 CPUs
+        ({"partition": "main,short"}, 1, 19),
+        ({"cores": 8}, 1, 0),  # sbatch says why
+    ],
+)
+def test_what_there_is_room_for_is_reckoned_node_by_node(
+    in_strict: Any, given: dict[str, Any], threads: int, most: int
+) -> None:
+    in_strict.run("scontrol", "update", "PartitionName=short", "MaxCPUsPerNode=2")
+    spec, run = SlurmSpec(**given), slurm_jobs.commands()
+    spec.require_room(most, threads, run=run)
+    with pytest.raises(JobsEnded, match=f"room for {most}\n") if most else nullcontext():
+        spec.require_room(most + 1, threads, run=run)
+
+
+@pytest.mark.parametrize(
+    ("held_s", "start_s", "given_back"), [(0, 290, False), (0, 310, True), (400, 90, False), (400, 110, True)]
+)
+def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
+    monkeypatch: pytest.MonkeyPatch, held_s: float, start_s: float, given_back: bool
+) -> None:
+    cluster = SlurmCluster(SlurmSpec())
+    began: list[str] = []
+    monkeypatch.setattr(cluster, "_held_s", held_s)
+    monkeypatch.setattr(cluster, "_submit", lambda sizes: began.append(cluster._begin))
+    cluster._hold(Waiting("2 jobs waiting", last_start=time.time() + start_s))
+    assert [bool(begin) for begin in began] == [True] * given_back
+
+
+def test_what_is_one_users_another_neither_reads_nor_ends(users: tuple[User, User], in_strict: Any) -> None:
+    """Not even with a copy of the lease of a job whose owner is dead."""
+    alice, bob = users
+    job, folder = alice.python("-c", LEAVES_A_JOB).stdout.split()
+    label = Path(folder).name
+    until(lambda: jobs(in_strict, label) == {job: "RUNNING"})
+    assert "PRIVATE KEY" in alice.run("cat", f"{folder}/tls/key.pem").stdout
+    for secret in (f"{folder}/tls/key.pem", f"{alice.home}/state/scalescope/leases/{label}.json"):
+        assert "Permission denied" in bob.run("cat", secret, check=False).stderr
+    assert bob.run("squeue", "-h").stdout == ""
+    bob.run("mkdir", "-p", f"{bob.home}/state/scalescope/leases")
+    lease = Path(f"state/scalescope/leases/{label}.json")
+    shutil.copy(alice.home / lease, bob.home / lease)
+    os.chown(bob.home / lease, pwd.getpwnam(bob.name).pw_uid, -1)
+    assert [each["removed"] for each in json.loads(bob.python(*REAP).stdout)] == [[]]
+    assert jobs(in_strict, label) == {job: "RUNNING"}
+    assert Path(folder, "tls/key.pem").exists()
+
+
+@pytest.mark.thorough
+def test_a_takeover_that_slurm_refuses_leaves_the_run_as_it_was(users: tuple[User, User], in_strict: Any) -> None:
+    alice, bob = users
+    store = alice.home.parent / "results.db"
+    sweep = (*MAIN, "sweep", "-w", "futures-map", "-a", "workers=1", "-c", "slurm", "--store", str(store))
+    sweep += ("--cluster-option", "account=research")
+    begun = alice.python(*sweep, "--budget", "core_hours=0.0001", check=False)
+    assert begun.returncode == ExitStatus.BUDGET_SPENT, begun.stderr
+
+    def rows() -> list[Any]:
+        with closing(sqlite3.connect(store)) as database:
+            return [database.execute(f"SELECT * FROM {table}").fetchall() for table in ("sweep_runs", "findings")]
+
+    os.chmod(store, 0o666)  # both share it
+    before = rows()
+    in_strict.run("scontrol", "update", "PartitionName=main", "AllowGroups=games")
+    refused = bob.python(*sweep, check=False)
+    assert refused.returncode == ExitStatus.INFRASTRUCTURE, refused.stderr
+    with Store.open(str(store)) as opened_:
+        assert f"Run {opened_.run('latest').id}: 1 trial" in refused.stderr  # it was taken over
+    assert "Slurm refuses the job" in refused.stderr
+    assert rows() == before
 
 
 def test_the_default_partition_has_a_name_and_a_price(in_strict: Any) -> None:

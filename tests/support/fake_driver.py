@@ -13,8 +13,9 @@ import pytest
 from scalescope.driver.process import Outcome
 from scalescope.errors import ClusterError, DriverError
 from scalescope.model import records, spool
+from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
-from scalescope.model.trial import TrialState
+from scalescope.model.trial import STOOD_STILL, TrialState
 from scalescope.run import quiet
 
 
@@ -26,8 +27,8 @@ class FakeDrivers:
 
     Attributes:
         script: What happens at a trial, by the number of trials begun before, over all drivers: `die`, `gone`, `fail`,
-            `invalid`, `nothing`, an exception to raise, or a function of the driver that returns one of these. By
-            default one second of work is measured on every worker.
+            `invalid`, `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of
+            these. By default one second of work is measured on every worker.
         refusals: Errors that starting a driver raises first.
         limit: Of emulation, as the cluster says it.
         submitted: Further facts of the cluster: a `job_script` or a `manifest`.
@@ -83,19 +84,21 @@ class FakeDriver:
             raise DriverError("the driver cannot run another trial")
         folder = self.folder / f"{planned.key}-{number}"
         folder.mkdir()
-        states = {"die": TrialState.INVALID, "invalid": TrialState.INVALID, "fail": TrialState.FAILED}
+        states = {**dict.fromkeys(("die", "invalid", "stand still"), TrialState.INVALID), "fail": TrialState.FAILED}
         state = states.get(what, TrialState.VALID)
+        reason = "" if state is TrialState.VALID else f"because it should {what}"
         self.alive = what != "die"
-        if what in ("measure", "invalid"):
+        if what in ("measure", "invalid", "stand still"):
             write_records(folder / "records.spool", *self.drivers.measures(planned))
         return Outcome(
             state=state,
-            reason="" if state is TrialState.VALID else f"because it should {what}",
+            reason=reason,
             started_at="2026-01-01T00:00:00+00:00",
             real_s=0.1,
             elapsed_s=None if what in ("die", "fail") else 1.0,
             warnings=(),
-            facts={"packages": "digest", "cluster": {"scaled": True}, "host": {"busy": 0.5}},
+            facts={"packages": "digest", "cluster": {"scaled": True}, "host": {"busy": 0.5}}
+            | ({STOOD_STILL: reason} if what == "stand still" else {}),
             spool=folder,
             result={"items": 1} if what == "measure" else None,
             error={"type": "ValueError", "message": "no", "traceback": ""} if what == "fail" else None,
@@ -144,6 +147,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDrivers:
     drivers = FakeDrivers()
     monkeypatch.setattr("scalescope.run.drivers.Driver", drivers)
     monkeypatch.setattr("scalescope.run.runner.BACKOFF_S", 0.0)
+    monkeypatch.setattr("scalescope.clusters.slurm.spec.SlurmSpec.check_room", ClusterSpec.check_room)
     return drivers
 
 

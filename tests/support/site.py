@@ -9,21 +9,23 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
-from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from scalescope.store.store import Store
+from support import prefect_home
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 POOL = "prefect work-pool create --type process scalescope-local"
 DEPLOY = "prefect --no-prompt deploy --all --prefect-file deployments/local.yaml"
 WORKER = "prefect worker start --pool scalescope-local --limit 1"
@@ -47,7 +49,7 @@ class Site:
         self.folder = folder
         self.environ = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")} | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # instead of `. .venv/bin/activate`
-            "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_HOME": str(prefect_home.fill(folder / "prefect")),
             "PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api",
             "PREFECT_SERVER_API_PORT": str(self.port),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -84,6 +86,15 @@ class Site:
             return False
 
         wait_for(answers, "the server does not start")
+
+    @contextmanager
+    def client(self) -> Iterator[SyncPrefectClient]:
+        """A client of the server, which is also this process's meanwhile."""
+        secret = self.environ.get("PREFECT_API_AUTH_STRING")
+        settings = {PREFECT_API_URL: self.environ["PREFECT_API_URL"]}
+        settings |= {PREFECT_API_AUTH_STRING: secret} if secret else {}
+        with temporary_settings(settings), get_client(sync_client=True) as made:
+            yield made
 
     def serve(self) -> None:
         """Serve the files of the store, and tell runs of it."""

@@ -34,6 +34,7 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    from scalescope.analysis.summary import plural
     from scalescope.environments import list_cached
 
     found = list_cached()
@@ -52,10 +53,8 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     ]
     print_table(("last used", "size", "python", "packages", "environment"), rows)
     total = sum(cached.size for cached in found)
-    say(
-        f"\n{len(found)} environments, {megabytes(total)} (files shared with uv's own cache counted), in {_where()}",
-        "dim",
-    )
+    counted = f"{plural(len(found), 'environment')}, {megabytes(total)}"
+    say(f"\n{counted} (files shared with uv's own cache counted), in {_where()}", "dim")
 
 
 @app.command(epilog=epilog())

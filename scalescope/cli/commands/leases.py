@@ -24,6 +24,7 @@ def leases(as_json: Json = False) -> None:
     Each is written down before it is started, in $SCALESCOPE_LEASES or in the user's state folder.
     """
     from scalescope import leases as ledger
+    from scalescope.analysis.summary import plural
     from scalescope.clusters import reaping
 
     found, broken = ledger.read_all()
@@ -40,7 +41,7 @@ def leases(as_json: Json = False) -> None:
         )
         orphans = sum(owned is False for _, owned, _ in told)
         say(
-            f"\n{len(found)} leases in {ledger.folder()}"
+            f"\n{plural(len(found), 'lease')} in {ledger.folder()}"
             + (f"; {orphans} without an owner: `scalescope reap` removes what is left of them" if orphans else ""),
             "dim",
         )

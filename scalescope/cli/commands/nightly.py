@@ -57,6 +57,9 @@ def alerts(
             show_default=False,
         ),
     ] = "",
+    script: Annotated[
+        bool, typer.Option("--script", help="Print the script that shows it without Scalescope.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the regressions that nights have confirmed, or say what became of one."""
@@ -69,7 +72,7 @@ def alerts(
     if as_json:
         print_json([each.to_mapping() for each in found])
     elif alert and len(found) == 1:
-        print(library.issue(found[0]))
+        print(found[0].script if script and found[0].script else library.issue(found[0]))
     elif found:
         print_table(
             ["alert", "state", "night", "what"],

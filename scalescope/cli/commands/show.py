@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +40,14 @@ def show(
     compare: Annotated[
         str, typer.Option(metavar="RUN", help="Show this other run beside it.", show_default=False)
     ] = "",
+    log: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Show the log records of a run's trials that have this text, of workers and scheduler, instead.",
+            show_default=False,
+        ),
+    ] = "",
     require: Require = None,
     as_json: Json = False,
 ) -> None:
@@ -55,6 +63,8 @@ def show(
             _list(opened, all_runs=all_runs, as_json=as_json)
         elif compare:
             _compare(opened, run, compare, as_json=as_json)
+        elif log:
+            _log(opened.run(run), opened, log, as_json=as_json)
         elif is_study(run):
             study = opened.studies.get(run)
             show_study(study, [opened.run(each) for each in study.runs], as_json=as_json)
@@ -85,7 +95,7 @@ def show_run(
 
         if reason := run.facts.get(ENDED):
             stdout().print(Text(f"This run ended before its time: {reason}\n", style="red"))
-        print_run(stdout(), run)
+        print_run(stdout(), run, verdict)
         for answer in answers:
             style = "bold green" if answer.status is ExitStatus.OK else "bold red"
             stdout().print(Text(f"\n{answer.line}", style=style))
@@ -143,6 +153,26 @@ def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:
     console.print(render_comparison(*runs, labels, width=console.width))
 
 
+# ------------------------------------------------------------------ log records
+
+
+def _log(run: SweepRun, store: Store, text: str, *, as_json: bool) -> None:
+    found = []
+    for trial in run.trials:
+        tables = store.tables(trial) if trial.records else {}
+        logs = tables.get("logs", {})
+        for row in zip(*(logs.get(name, ()) for name in ("time", "worker", "level", "text")), strict=True):
+            if text.lower() in row[3].lower():
+                found.append((trial.key, datetime.fromtimestamp(row[0], UTC).isoformat(" ", "milliseconds"), *row[1:]))
+    titles = ("trial", "time", "worker", "level", "text")
+    if as_json:
+        print_json([dict(zip(titles, row, strict=True)) for row in found])
+    elif found:
+        print_table(titles, found, whole=(0,))
+    else:
+        say(f"No log record of run {run.id} has {text!r}.", "dim")
+
+
 # ------------------------------------------------------------------ the list
 
 
@@ -150,7 +180,7 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
     """The newest runs and studies together; runs that were made for a study only where asked for."""
     from scalescope.studies.report.export import identity
 
-    found: list[SweepRun | Study] = [*store.runs(own=not all_runs), *store.studies.newest()]
+    found: list[SweepRun | Study] = [*store.runs(own=not all_runs, trials=False), *store.studies.newest()]
     found.sort(key=lambda each: datetime.fromisoformat(each.created_at), reverse=True)
     if as_json:
         print_json([identity(each) if isinstance(each, Study) else _identity(each) for each in found])
@@ -168,7 +198,7 @@ def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:
-    trials = f"{len(run.trials)}/{run.planned}"
+    trials = f"{run.saved}/{run.planned}"
     worst = f"{run.verdict.severity.word}: {run.verdict.findings[0].code}" if run.verdict else ""
     return (run.id, run.sweep.workload, run.sweep.cluster.kind, trials, run.state.value, worst)
 
@@ -190,7 +220,7 @@ def _identity(run: SweepRun) -> dict[str, Any]:
         "state": run.state.value,
         "workload": run.sweep.workload,
         "planned": run.planned,
-        "finished": len(run.trials),
+        "finished": run.saved,
         "created_at": run.created_at,
         "finished_at": run.finished_at,
         "verdict_line": run.verdict.line if run.verdict else None,

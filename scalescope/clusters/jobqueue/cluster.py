@@ -19,7 +19,7 @@ from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
 
 from scalescope import leases
-from scalescope.clusters.base import Cluster
+from scalescope.clusters.base import Cluster, registered
 from scalescope.clusters.jobqueue import script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
 from scalescope.clusters.jobqueue.folder import ClusterFolder
@@ -157,7 +157,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._folder.remove(keep_logs=self._failed)
         self._jobs = []
         if left:
-            _logger.warning("%s of %s are still there; `scalescope reap` cancels them again", left, self.label)
+            _logger.warning("`scalescope reap` must still see to it that no job of %s is left: %s", self.label, left)
         else:
             leases.release(lease)
 
@@ -318,7 +318,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     def _present(self) -> Counter[str]:
         """Workers that are there and run, by the name of their job."""
-        found = list(self._cluster().scheduler.workers.values())
+        found = registered(self._cluster().scheduler)
         return Counter(str(worker.name).partition("-")[0] for worker in found if worker.status == Status.running)
 
     def _busy(self) -> set[str]:
@@ -327,13 +327,13 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         deadline = time.monotonic() + DRAIN_LIMIT_S
         while True:
             stacks = cluster.sync(cluster.scheduler.broadcast, msg={"op": "call_stack", "keys": None})
-            names = {str(ws.name) for ws in list(cluster.scheduler.workers.values()) if stacks.get(ws.address)}
+            names = {str(ws.name) for ws in registered(cluster.scheduler) if stacks.get(ws.address)}
             if not names or time.monotonic() > deadline:
                 return {name.partition("-")[0] for name in names}
             time.sleep(_POLL_S)
 
     def _check_threads(self) -> None:
-        found = {worker.nthreads for worker in list(self._cluster().scheduler.workers.values())}
+        found = {worker.nthreads for worker in registered(self._cluster().scheduler)}
         if found - {self._threads}:
             raise WorkersMissing(
                 f"workers came with {sorted(found)} threads, where {self._threads} were asked for",
@@ -358,7 +358,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         dask = self._cluster()
         supervisor = Supervisor(
             self._workers,
-            arrived=lambda: sum(each.status == Status.running for each in list(dask.scheduler.workers.values())),
+            arrived=lambda: sum(each.status == Status.running for each in registered(dask.scheduler)),
             explain=self._explain,
             missing=self._incomplete,
             cancel=lambda: dask.sync(cancel_everything, dask.scheduler),

@@ -14,7 +14,7 @@ class Waiting:
         in_queue: Whether jobs wait in the queue; else they run, and their workers have not registered.
         reason: In the words of the system; empty where it gives none.
         estimated_start: When the first waiting job will start, as the system reckons; seconds since the epoch.
-        last_start: The same of the last one; None where Slurm does not say it of all of them.
+        last_start: The same of the last one of which it says it.
         jobs: How many wait for that reason.
         since_s: Seconds for which the oldest of them has waited.
     """

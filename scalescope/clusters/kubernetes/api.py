@@ -29,7 +29,7 @@ REQUEST_TIMEOUT_S = 10.0
 SILENCE_S = 20.0
 """Seconds for which a server that answered before may not: it is being updated, or a connection broke."""
 
-NOT_FOUND, CONFLICT = 404, 409
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
 _NAMES = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
@@ -39,6 +39,7 @@ _CLUSTER = "dask.org/cluster-name"
 _CLEARED_AWAY = ("unable to retrieve container logs", "failed to try resolving symlinks")
 """What a kubelet answers in place of the log of a container that it has removed."""
 _APPS = "apps/v1"
+_OPERATOR = {"labelSelector": reasons.OPERATOR_LABEL}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
 
 T = TypeVar("T")
@@ -242,6 +243,15 @@ class Api:
         """Whether the operator's custom resources are known here."""
         known = self._found(GROUP, "", namespaced=False) or {"resources": []}
         return {"daskclusters", "daskworkergroups"} <= {each["name"] for each in known["resources"]}
+
+    def operators(self) -> list[Raw]:
+        """The Deployments of the operator in any namespace; none where one may not list them."""
+        try:
+            return list(self._ask("GET", _APPS, "deployments", _OPERATOR, namespaced=False)["items"])
+        except RequestRefused as error:
+            if error.status != FORBIDDEN:
+                raise
+            return []
 
     def forward(self, pod: str, port: int) -> int:
         """Forward a port of this machine to one of a pod, until this is closed; returns its number."""

@@ -364,7 +364,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         """
         where = f"namespace {api.namespace} at {api.server}"
         if not api.has_operator_resources():
-            raise reasons.no_operator(where, installed=False)
+            raise reasons.operator_not_installed(where)
         needed = ALLOWED if api.is_inside else (*ALLOWED, *FROM_OUTSIDE)
         if refusals := [f"{verb} {what}" for verb, group, what in needed if not api.may(verb, group, what)]:
             raise reasons.not_allowed(refusals, where)

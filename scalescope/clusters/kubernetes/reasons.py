@@ -184,23 +184,43 @@ def operator_fails(label: str, words: str, where: str) -> RequestRefused:
     )
 
 
-def no_operator(where: str, *, installed: bool) -> RequestRefused:
-    """The error for a cluster of which nobody makes anything."""
-    cause = (
-        "the operator does not run, or does not watch this namespace"
-        if installed
-        else "its custom resource definitions are not there"
+OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"
+"""What its chart labels the operator's Deployment with."""
+
+
+def operator_not_installed(where: str) -> RequestRefused:
+    """The error where nobody could make anything of a cluster."""
+    return RequestRefused(
+        "the Dask operator is not installed",
+        where=where,
+        cause="its custom resource definitions are not there",
+        next_step=_INSTALL,
     )
-    step = (
-        "`kubectl get deployments -A -l app.kubernetes.io/name=dask-kubernetes-operator` must show it as ready; its "
-        "log says more"
+
+
+def operator_away(where: str, operators: Sequence[Raw]) -> RequestRefused:
+    """The error for a cluster of which nobody makes anything.
+
+    Args:
+        where: It was asked for.
+        operators: Deployments of the operator, as far as one may see them.
+    """
+    seen = (
+        f"its Deployment {each['metadata']['namespace']}/{each['metadata']['name']} has "
+        f"{each.get('status', {}).get('readyReplicas', 0)} of {each['spec']['replicas']} pods ready"
+        for each in operators
     )
     return RequestRefused(
-        "the Dask operator does not react" if installed else "the Dask operator is not installed",
+        "the Dask operator does not react",
         where=where,
-        cause=cause,
-        next_step=step if installed else _INSTALL,
+        cause="; ".join(["the operator does not run, or does not watch this namespace", *seen]),
+        next_step=f"`kubectl get deployments -A -l {OPERATOR_LABEL}` must show it as ready; its log says more",
     )
+
+
+def is_switched_off(operators: Sequence[Raw]) -> bool:
+    """Whether there are Deployments of the operator, and none of them is to have a pod."""
+    return bool(operators) and not any(each["spec"]["replicas"] for each in operators)
 
 
 # ------------------------------------------------------------------ pods

@@ -21,7 +21,8 @@ ENDING_S = 10.0
 """Seconds after which a pod that is ending is not waited for: its node does not answer."""
 
 OPERATOR_S = 30.0
-"""Seconds within which the operator must have made something of what it was asked for; it may be starting again."""
+"""Seconds within which the operator must have made something of what it was asked for; it may be starting again.
+Where one sees that it is switched off, it is not waited for."""
 
 RETRY_S = 60.0
 """Seconds after which it tries again what it could not do."""
@@ -226,8 +227,9 @@ class Watch:
         is_late = not any(self._found) and waited_s > (OPERATOR_S + RETRY_S if words else OPERATOR_S)
         if reasons.is_refusal(words) or (words and is_late):
             raise reasons.operator_fails(self._label, words, where)
-        if is_late:
-            raise reasons.no_operator(where, installed=True)
+        operators = [] if words or any(self._found) else self._api.operators()
+        if is_late or reasons.is_switched_off(operators):
+            raise reasons.operator_away(where, operators)
 
     def _is_ours(self, found: Raw) -> bool:
         metadata = found["metadata"]

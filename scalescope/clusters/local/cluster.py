@@ -14,12 +14,15 @@ import psutil
 from distributed.core import Status
 
 from scalescope.clusters import guard
-from scalescope.clusters.base import NANNIES_CONFIG, Cluster, LogTail
+from scalescope.clusters.base import NANNIES_CONFIG, Cluster, LogTail, registered
+from scalescope.clusters.faults import Injection
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from scalescope.model.fault import Fault
 
 HOST = "127.0.0.1"
 TETHER = "scalescope.clusters.tether"
@@ -133,6 +136,18 @@ class LocalCluster(Cluster[LocalSpec]):
             "oversubscribed": self._workers * self._threads > cores,
         }
 
+    def breaking(self, fault: Fault) -> Injection:
+        """A worker's process is the one with the most results."""
+
+        def victim() -> tuple[str, int]:
+            cluster = self._cluster()
+            pids = {nanny.worker_address: nanny.pid for nanny in list(cluster.workers.values())}
+            present = [each for each in registered(cluster.scheduler) if pids.get(each.address)]
+            chosen = max(present, key=lambda each: len(each.has_what))
+            return chosen.address, pids[chosen.address]
+
+        return Injection(fault, victim)
+
     def _cluster(self) -> distributed.LocalCluster:
         if self._dask is None:
             raise self._not_open()
@@ -165,14 +180,14 @@ class LocalCluster(Cluster[LocalSpec]):
             await asyncio.shield(cluster._correct_state())
 
     def _settled(self, workers: int, threads: int) -> bool:
-        present = self._cluster().scheduler.workers.values()
+        present = registered(self._cluster().scheduler)
         return len(present) == workers and all(
             worker.nthreads == threads and worker.status == Status.running for worker in present
         )
 
     def _missing(self, error: Exception) -> WorkersMissing:
         cluster = self._cluster()
-        present = {worker.name for worker in list(cluster.scheduler.workers.values())}
+        present = {worker.name for worker in registered(cluster.scheduler)}
         absent = [str(name) for name in cluster.worker_spec if name not in present]
         timed_out = isinstance(error, TimeoutError)
         reasons = [] if timed_out else [f"{type(error).__name__}: {error}"]

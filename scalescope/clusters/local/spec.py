@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from scalescope.model.cluster import MEMORY_LIMIT, START_TIMEOUT, ClusterSpec
+from scalescope.model.fault import KINDS
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class LocalSpec(ClusterSpec):
 
     memory_limit_mb: Annotated[int, MEMORY_LIMIT] = 0
     start_timeout_s: Annotated[float, START_TIMEOUT] = 120.0
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All: its processes are ours."""
+        return KINDS
 
 
 SPECS = (LocalSpec,)

@@ -11,7 +11,7 @@ from distributed.core import connect
 from distributed.security import Security
 
 from scalescope.clusters.scheduler.spec import SchedulerSpec
-from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.clusters.waiting import CHECK_SCHEDULER, ObservedCluster, root_cause
 from scalescope.errors import ClusterError
 
 ANSWER_S = 10.0
@@ -87,12 +87,13 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
             return distributed.Client(
                 spec.address or None, **place, security=security, timeout=spec.start_timeout_s, set_as_default=False
             )
-        except (OSError, TypeError, ValueError, RuntimeError) as error:  # TypeError: no files for an address with TLS
+        # TypeError: no files for an address with TLS
+        except (OSError, TypeError, ValueError, RuntimeError, MemoryError) as error:
             raise ClusterError(
                 "cannot connect to the running scheduler",
                 where=self._where(),
                 cause=root_cause(error),
-                next_step="check that it runs and can be reached from here; with tls:// give the three files of TLS",
+                next_step=CHECK_SCHEDULER,
             ) from error
 
     def security(self) -> Security | None:

@@ -40,6 +40,12 @@ class SchedulerSpec(ClusterSpec):
             raise InvalidField(
                 "cluster.address", self.address, "the scheduler's address, or else cluster.scheduler_file"
             )
+        if self.address.startswith(("http://", "https://")):
+            raise InvalidField(
+                "cluster.address",
+                self.address,
+                "the scheduler's own address, as tcp://HOST:8786; this is its dashboard's",
+            )
         if self.address and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", self.address):
             raise InvalidField("cluster.address", self.address, "PROTOCOL://HOST:PORT")
         given = [name for name in ("tls_ca_file", "tls_cert", "tls_key") if getattr(self, name)]

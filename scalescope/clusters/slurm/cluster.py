@@ -15,7 +15,6 @@ from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.clusters.slurm.watch import Watch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import Shape
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -53,7 +52,7 @@ class SlurmCluster(JobQueueCluster):
 
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
         """Submit each script over standard input, if the partition can ever hold all jobs at the same time."""
-        self._patiently(lambda: self._check_room(sizes))
+        self._patiently(self._check_room)
 
         def submit(job: Job) -> str:
             number = "" if self._closing.is_set() else self._sbatch(job)
@@ -74,23 +73,9 @@ class SlurmCluster(JobQueueCluster):
                 for future in futures:
                     future.cancel()
 
-    def _check_room(self, sizes: Sequence[int]) -> None:
-        """Refuse more jobs than fit into the partition when nobody else is there: the last would never come."""
-        workers = max(sizes)
-        asked = Shape(
-            self.spec.cores or workers * self._threads,
-            self.spec.job_memory_mb(workers),
-            workers if self.spec.gpus else 0,
-        )
-        room = slurm_jobs.room(self.spec.partition, asked, run=self._run)
-        alike = [size for size in (*sizes, *(job.workers for job in self._jobs)) if size == workers]
-        if room and len(alike) > room:  # where there is none for one, sbatch says more
-            raise JobsEnded(
-                f"{len(alike)} jobs of {asked} never run at the same time: there is room for {room} of them",
-                where=f"{self._workers} workers, {self.spec.partition or 'default partition'}",
-                cause="all its nodes together are too small, whoever else uses them",
-                next_step=f"ask for at most {room * workers} workers; `sinfo -N -o '%N %c %m %G'` shows the nodes",
-            )
+    def _check_room(self) -> None:
+        """`check_room` of the specification has looked before the run; nodes may be gone since, or points be new."""
+        self.spec.require_room(self._workers, self._threads, run=self._run)
 
     def _sbatch(self, job: Job) -> str:
         """Submit a job; after a submission without an answer it is looked for first.
@@ -131,22 +116,21 @@ class SlurmCluster(JobQueueCluster):
             _logger.warning("jobs of %s could not be cancelled: %s", self.label, error)
 
     def _left(self) -> list[slurm_jobs.Job]:
-        """Jobs that have not ended: of this user, with our name, and our comment or a number that we were given."""
+        """Our jobs that have not ended."""
         found = slurm_jobs.find([self.label], run=self._run)
-        ours = (job for job in found if job.comment == self.label or job.id in self._watch.expected)
-        return [job for job in ours if not job.has_ended]
+        left = [job for job in found if not job.has_ended]
+        return slurm_jobs.ours(left, self.label, self._watch.expected, self._folder.path, run=self._run)
 
     def _await_none(self, timeout_s: float) -> str:
         """Wait until the queue has none of the label; cancels again what was submitted meanwhile."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                left = self._left()
+                left = [job for job in slurm_jobs.find([self.label], run=self._run) if not job.has_ended]
             except ClusterError as error:
-                return str(error)
+                return error.line
             if not left or time.monotonic() > deadline:
-                # Of those that complete, nothing runs any more but what the site cleans up behind jobs.
-                return ", ".join(f"{job.id} ({job.state})" for job in left if job.state != "COMPLETING")
+                return ", ".join(f"{job.id} ({job.state})" for job in left)
             if any(job.is_pending for job in left):
                 self._cancel_all()
             time.sleep(0.2)
@@ -171,6 +155,9 @@ class SlurmCluster(JobQueueCluster):
     def _hold(self, waiting: Waiting) -> None:
         """Give all jobs back, to queue again, where those that run would wait too long for the others.
 
+        That is for more than half of what is left of the time for which they may: so they can queue again many times,
+        and all that they wait stays within its limit, which budgets count with.
+
         Raises:
             ClusterError: They have waited for as long as they may.
         """
@@ -183,7 +170,7 @@ class SlurmCluster(JobQueueCluster):
                 next_step="try again when the queue is shorter, or ask for fewer workers",
             )
         start = waiting.last_start
-        if start is None or start - time.time() <= left_s:
+        if start is None or start - time.time() <= left_s / 2:
             return
         self.report(f"all jobs are given back and queue again: some would wait too long for others. {waiting.words}")
         sizes = [job.workers for job in self._jobs]

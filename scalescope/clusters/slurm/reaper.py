@@ -1,14 +1,15 @@
 """Cancels the Slurm jobs that a dead driver left: those of which user and name are exactly right, and the comment too.
 
-Where the site rewrites comments, the numbers in the lease tell.
+Where the site rewrites comments, the numbers in the lease tell, or the folder of the job's log.
 """
 
 from __future__ import annotations
 
-import getpass
+import os
 import time
 from pathlib import Path
 
+from scalescope import owner
 from scalescope.clusters import reaping
 from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError
@@ -52,7 +53,7 @@ def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Re
         lease.backend,
         Fate.FAILED,
         tuple(numbers),
-        f"{words}; not touched: job {ids} of the same name, whose comment and number are not ours",
+        f"{words}; not touched: job {ids} of the same name, whose comment, number and log are not ours",
         f"if the jobs are yours: scancel {ids}; then `scalescope reap` again",
     )
 
@@ -88,9 +89,8 @@ def _remove_folder(lease: Lease) -> None:
 
 
 def _jobs(lease: Lease, run: Run) -> tuple[list[Job], list[Job]]:
-    """Jobs of a lease that have not ended, and others of its name whose comment and number are not ours."""
-    user = str(lease.details.get("user") or getpass.getuser())
+    """Jobs of a lease that have not ended, and others of its name that are not known as ours."""
+    user, folder = str(lease.details.get("user") or owner.user()), str(lease.details.get("folder") or os.devnull)
     here = [job for job in slurm_jobs.find([lease.label], run=run, user=user) if not job.has_ended]
-    numbers = lease.details.get("jobs", ())
-    ours = [job for job in here if job.comment == lease.label or job.id in numbers]
+    ours = slurm_jobs.ours(here, lease.label, lease.details.get("jobs", ()), folder, run=run)
     return ours, [job for job in here if job not in ours]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from threading import Event
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, Request
-from scalescope.errors import ClusterError, InvalidField
+from scalescope.errors import ClusterError, InvalidField, JobsEnded
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
 from scalescope.slurm import PATIENCE_S
 from scalescope.slurm.directives import objection
+
+if TYPE_CHECKING:
+    from scalescope.slurm.jobs import Run
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,42 @@ class SlurmSpec(JobQueueSpec):
     def priced_as(self) -> tuple[str, ...]:
         """Its partitions; where it names none, the default one, if Slurm answers here."""
         return tuple(name for name in self.partition.split(",") if name) or (_default_partition() or self.kind,)
+
+    def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
+        """Ask Slurm, and wait for it where its controller is away."""
+        from scalescope.slurm import jobs
+
+        largest: dict[int, int] = {}
+        for workers, threads in sizes:
+            largest[threads] = max(workers, largest.get(threads, 0))
+        for threads, workers in largest.items():
+            ask = partial(self.require_room, workers, threads, run=jobs.commands())
+            jobs.patiently(ask, says=says, stopped=Event())
+
+    def require_room(self, workers: int, threads: int, *, run: Run) -> None:
+        """Refuse more workers than run at the same time when nobody else is there: the last would never come.
+
+        Raises:
+            JobsEnded: There is no room for them.
+            CommandSilent: Slurm does not answer.
+            ClusterError: There is no Slurm here.
+        """
+        from scalescope.slurm import jobs
+
+        def asked(count: int) -> jobs.Shape:
+            return jobs.Shape(self.cores or count * threads, self.job_memory_mb(count), count if self.gpus else 0)
+
+        gpu, alone = next(iter(self._gpu_types), "gpu"), "--exclusive" in self.directives_add
+        place = jobs.Place(self.partition, self.exclude, self.constraint, gpu, alone)
+        most = jobs.room(place, asked, self.job_workers, run=run)
+        if most is not None and workers > most:
+            held = f"{most // self.job_workers} jobs of {asked(self.job_workers)}"
+            raise JobsEnded(
+                f"{workers} workers never run at the same time: there is room for {most}",
+                where=f"partition {self.partition}" if self.partition else "the default partition",
+                cause=f"its nodes hold {held}, even when nobody else is there",
+                next_step=f"ask for at most {most} workers, or less per job; `sinfo -No '%N %c %m %G'` shows its nodes",
+            )
 
     @property
     def job_gpus(self) -> int:

@@ -290,7 +290,7 @@ class Watch:
         alike = [job for job in pending if job.reason == reason]
         since_s = self._clock() - (self._clock() if self._waiting_since is None else self._waiting_since)
         starts = [job.estimated_start for job in pending if job.estimated_start is not None]
-        estimate, last = min(starts, default=None), max(starts) if len(starts) == len(pending) else None
+        estimate, last = min(starts, default=None), max(starts, default=None)
         state = Waiting(self._sentence(alike, estimate, since_s), True, reason, estimate, last, len(alike), since_s)
         if since_s <= self.queue_timeout_s:
             return state

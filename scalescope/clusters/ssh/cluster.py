@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import dask
 import distributed
 from distributed.deploy import ssh
 from distributed.security import Security
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from distributed.deploy.spec import SpecCluster
 
 CLOSE_TIMEOUT_S = 6.0
+LOOK_AGAIN_S = 3.0
+"""Seconds after which a nanny that was about to end may have ended, and can be replaced."""
 
 _LOG_LINES = 8
 
@@ -93,22 +97,26 @@ class SshCluster(ObservedCluster[SshSpec]):
         self._workers, self._threads = workers, threads_per_worker
         self._log.lines.clear()
         timeout_s = self.spec.start_timeout_s
-        try:
-            cluster.sync(self._settle, cluster, callback_timeout=timeout_s)
-        except Exception as error:  # of asyncssh and of distributed
-            hosts = ", ".join(dict.fromkeys(self.spec.hosts))
-            raise self._failed(f"workers did not start on {hosts}", hosts, error) from error
-        if not self._wait(workers, threads_per_worker, timeout_s):
-            raise self._others(
-                "the ssh cluster",
-                workers,
-                threads_per_worker,
-                timeout_s,
-                where=", ".join(dict.fromkeys(self.spec.hosts)),
-                cause="the machines cannot reach the scheduler, or are too busy",
-                next_step="check that they can connect to each other, set cluster.interface, or raise "
-                "cluster.start_timeout_s",
-            )
+        deadline = time.monotonic() + timeout_s
+        hosts = ", ".join(dict.fromkeys(self.spec.hosts))
+        while True:
+            try:
+                cluster.sync(self._settle, cluster, callback_timeout=timeout_s)
+            except Exception as error:  # of asyncssh and of distributed
+                raise self._failed(f"workers did not start on {hosts}", hosts, error) from error
+            if self._wait(workers, threads_per_worker, min(timeout_s, LOOK_AGAIN_S)):
+                return
+            if time.monotonic() > deadline:
+                raise self._others(
+                    "the ssh cluster",
+                    workers,
+                    threads_per_worker,
+                    timeout_s,
+                    where=hosts,
+                    cause="the machines cannot reach the scheduler, or are too busy",
+                    next_step="check that they can connect to each other, set cluster.interface, or raise "
+                    "cluster.start_timeout_s",
+                )
 
     def client(self) -> distributed.Client:
         """A client of it."""
@@ -166,8 +174,6 @@ class SshCluster(ObservedCluster[SshSpec]):
             "dashboard": False,
             **self._interface(),
         }
-        if self.spec.local_directory:
-            options["local_directory"] = self.spec.local_directory
         return self._remote(host, options)
 
     def _remote(self, host: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -179,6 +185,7 @@ class SshCluster(ObservedCluster[SshSpec]):
                 "connect_options": self._connect_options(),
                 "python": self._python(),
                 "config": self._config,
+                "scratch": self.spec.local_directory or dask.config.get("temporary-directory", None) or "",
                 "kwargs": options,
             },
         }

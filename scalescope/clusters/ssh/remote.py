@@ -6,10 +6,12 @@ Here it comes over standard input, with the credentials of the cluster in it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import dask
@@ -30,6 +32,18 @@ from distributed.cli.dask_spec import main
 main()"""
 """Standard input ends when the SSH connection does, and the process with it: no signal would come. What lies in the
 folder where it starts must not be taken for a module of Python or Dask."""
+
+SHELL = """\
+base=${0:-${TMPDIR:-/tmp}}
+mkdir -p "$base" && folder=$(mktemp -d "$base/scalescope-XXXXXX") || exit
+env DASK_TEMPORARY_DIRECTORY="$folder" "$@"
+status=$?
+rm -rf "$folder"
+exit $status"""
+"""Gives the process a folder for what it spills, and removes that, also after a SIGKILL; told where, or nothing."""
+
+END_S = 3.0
+"""Seconds in which it must have ended, and its folder must be gone, before it is killed."""
 
 _logger = logging.getLogger(ssh.__name__)  # what processes say over SSH, as with distributed's own
 
@@ -53,6 +67,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         connect_options: Of `asyncssh.connect`.
         python: Interpreter there.
         config: See `configuration`.
+        scratch: Folder there for what is spilled; empty takes that for temporary files.
         kwargs: Arguments of the scheduler or nanny.
         name: As the cluster calls it.
     """
@@ -65,6 +80,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         connect_options: Mapping[str, Any],
         python: str,
         config: str,
+        scratch: str,
         kwargs: Mapping[str, Any],
         name: object = None,
     ) -> None:
@@ -73,6 +89,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         self.address = address
         self.kwargs = kwargs
         self._connect_options, self._python, self._config = connect_options, python, config
+        self._scratch = scratch
 
     async def start(self) -> None:
         """Start it and wait until it says its address, or ends."""
@@ -82,7 +99,8 @@ class Remote(ssh.Process):  # type: ignore[misc]
         cls, word = ("distributed.Nanny", "worker at") if self.scheduler else ("distributed.Scheduler", "Scheduler at:")
         spec = json.dumps({"cls": cls, "opts": dict(self.kwargs)})
         arguments = ["-c", START, *([self.scheduler] if self.scheduler else []), "--spec", spec]
-        self.proc = await self.connection.create_process(f"{self._python} {shlex.join(arguments)}")
+        shell = shlex.join(["sh", "-c", SHELL, self._scratch])
+        self.proc = await self.connection.create_process(f"{shell} {self._python} {shlex.join(arguments)}")
         self.proc.stdin.write(self._config + "\n")
         line = ""
         while word not in line:
@@ -93,3 +111,11 @@ class Remote(ssh.Process):  # type: ignore[misc]
         if not self.scheduler:
             self.address = line.split(word)[1].strip()
         await super().start()
+
+    async def close(self) -> None:
+        """End it by the end of its standard input: a signal would end the shell, too."""
+        if self.proc is not None:
+            with suppress(OSError, TimeoutError):
+                self.proc.stdin.write_eof()
+                await asyncio.wait_for(self.proc.wait_closed(), END_S)
+        await super().close()

@@ -80,6 +80,10 @@ class VirtualCluster(Cluster[VirtualSpec]):
             with self.client() as client, client.as_current():
                 self._limit = limit.measure(client)
 
+    def is_whole(self) -> bool:
+        """Whether none of its processes has ended."""
+        return self._scheduler is not None and not any(child.ended for child in (self._scheduler, *self._hosts))
+
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Import what the workload needs in every process first: else its first tasks would, all at once."""
@@ -146,6 +150,11 @@ class _Child:
     def __init__(self, role: str, pipe: Connection) -> None:
         self.role = role
         self._pipe = pipe
+
+    @property
+    def ended(self) -> bool:
+        """Between commands, when nothing else is to be read than the end of its pipe."""
+        return self._pipe.poll()
 
     def send(self, command: process.Command, *, quiet: bool = False) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import compress
@@ -12,6 +13,7 @@ from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.causes.failures import MORE_MEMORY, deaths
+from scalescope.diagnosis.causes.submission import HEAVY_GRAPH, LARGE_BYTES, SCATTER, packing
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -25,8 +27,6 @@ SHARED = 0.5
 """Share of the bytes moved that one result must have to be worth sending to all workers at once."""
 ONE_OFF = 0.7
 """Share of the unpacking done for the first task of each worker, from which on it is the import of modules."""
-HEAVY_GRAPH = 100_000
-"""Bytes of a graph below which its tasks carry no data worth speaking of."""
 HEAVY_TASK_S = 0.02
 """Mean seconds of handing over a task from which on it is its content, and not the handling that every task costs."""
 
@@ -98,7 +98,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
         if moved.readers > 2 and moved.most_nbytes >= SHARED * moved.nbytes:
             key = words.middle_cut(str(observation.column("tasks", "key")[moved.most]))
             remedy = (
-                f"send `{key}` to all workers once, before the tasks that need it: `client.scatter(value, "
+                f"send `{key}` to all workers once, before the tasks that need it: `client.scatter([value], "
                 "broadcast=True)` or `client.replicate([future])`"
             )
             evidence.append(Evidence(f"bytes of `{key}`", int(moved.most_nbytes), f"went to {moved.readers} workers"))
@@ -211,11 +211,13 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
     """By what a worker had been handed and could not start, where the graph is heavy."""
     nbytes = observation.numbers("graphs", "nbytes")
     heaviest = float(nbytes.max(initial=0.0))
-    if heaviest < HEAVY_GRAPH or not observation.noteworthy("not_assigned"):
+    packed = packing(observation)
+    packed_s = packed.idle_s if packed is not None and packed.nbytes < LARGE_BYTES else 0.0
+    if heaviest < HEAVY_GRAPH or not (packed_s or observation.noteworthy("not_assigned")):
         return None
     waited = handed_over(observation)
-    each = float(waited.mean())
-    lost_s = min(float(waited.sum()), observation.seconds("not_assigned"))
+    lost_s = packed_s + min(float(waited.sum()), observation.seconds("not_assigned"))
+    each = (packed_s + float(waited.sum())) / len(waited)
     share = observation.share_of(lost_s)
     if share < NOTEWORTHY or each < HEAVY_TASK_S:
         return None
@@ -224,7 +226,9 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
     return SERIALISATION_BOUND.finding(
         observation,
         lost_s,
-        f"{percent(share)} of the worker time passes between handing a task to a worker and its start, "
+        f"{percent(share)} of the worker time passes "
+        + ("while the client packs calls and " if packed_s else "")
+        + "between handing a task to a worker and its start, "
         f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is packed "
         f"and unpacked each time (graph of {words.size(heaviest)}).",
         _heavy_remedy(prefix),
@@ -240,7 +244,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
 def _heavy_remedy(prefix: str) -> str:
     return (
         f"keep large objects out of the calls of `{prefix}`: load them inside a task (`dask.delayed(load)(path)`), or "
-        "`future = client.scatter(value, broadcast=True)` once and pass the future"
+        + SCATTER
     )
 
 
@@ -386,12 +390,16 @@ def _while_paused(observation: Observation) -> tuple[float, float]:
     return float(rss[worst]), float(managed[worst])
 
 
+TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What Dask puts into a key that it makes from function and arguments, or at random."""
+
 RECOMPUTATION = TrialCause(
     code="recomputation",
     title="Results computed again",
     needs="The same key finished more than once, and at least 10 % of the worker time went to all but the last.",
     ruled_out_by="An attempt that erred or was lost before the task finished once is a retry; results lost with a "
-    "worker that died belong to worker-died or worker-killing-task.",
+    "worker that died belong to worker-died or worker-killing-task; a key that the user chose may stand for other work "
+    "each time.",
     remedy="Persist what is used again, or compute everything in one call.",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("busy", "lost"),
@@ -436,7 +444,10 @@ def recomputation(observation: Observation) -> Finding | None:
 
 
 def _computed_again(observation: Observation) -> Bools | None:
-    """Finished attempts of which a later one finished again; None where there are none."""
+    """Finished attempts of which a later one finished again; None where there are none.
+
+    A key that the user chose says nothing of the work: it counts where the result was lost with its worker alone.
+    """
     attempts = observation.measured
     finished = levels.column(observation, "status") == STATUS_FINISHED
     keys = attempts.key if bool(finished.all()) else list(compress(attempts.key, finished.tolist()))
@@ -453,4 +464,6 @@ def _computed_again(observation: Observation) -> Bools | None:
     dead = {death.worker for death in deaths(observation)}
     on_dead = np.array([address in dead for address in attempts.addresses], dtype=bool)
     again &= attempts.useful | ~on_dead[attempts.worker]
+    for row in np.flatnonzero(again & attempts.useful).tolist():
+        again[row] = bool(TOKEN.search(attempts.key[row]))
     return again if bool(again.any()) else None

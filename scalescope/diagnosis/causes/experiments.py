@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from operator import itemgetter
 
 from scalescope.analysis.summary import PointSummary, percent, plural
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
@@ -18,6 +18,8 @@ MOST, LITTLE = 0.85, 0.6
 HARDLY = 1.1
 """Times as long or as fast as which two points take about the same."""
 PARTITIONS = ("npartitions", NPARTITIONS)
+DECISIVE = (CLUSTER, *PARTITIONS)
+Rest = frozenset[tuple[str, Scalar]]
 
 EXPERIMENTS = SweepCause(
     code="experiments",
@@ -35,10 +37,11 @@ def experiments(case: SweepCase) -> Finding | None:
     The time of the simulated cluster is that of graph, client and scheduler: it has no transfers, memory limits,
     interpreter lock or neighbours. Workers of which half do the same in the same time do not limit it.
     """
+    beside = _Neighbours(case)
     for summary, metrics in sorted(case.measured, key=lambda item: -item[0].point.threads):
-        others = list(_beside(case, summary))
-        if not any(name == CLUSTER or name in PARTITIONS for name, _ in others):
+        if not beside.of(summary, *DECISIVE):
             continue
+        others = beside.of(summary, *DECISIVE, WORKERS)
         said = [text for name, other in others if (text := _said(name, summary, other, metrics.elapsed_s))]
         if said:
             return EXPERIMENTS.finding(
@@ -56,18 +59,33 @@ def experiments(case: SweepCase) -> Finding | None:
     return None
 
 
-def _beside(case: SweepCase, summary: PointSummary) -> Iterator[tuple[str, Measured]]:
-    """Points that differ from one in one value, and which that is."""
-    own = _values(case, summary)
-    for other in case.measured:
-        values = _values(case, other[0])
-        different = [name for name in own.keys() | values.keys() if own.get(name) != values.get(name)]
-        if len(different) == 1 and (different[0] != CLUSTER or values[CLUSTER] == SIMULATED):
-            yield different[0], other
+class _Neighbours:
+    """Finds points that differ in one value, in time that grows with the points and not with their square."""
 
+    def __init__(self, case: SweepCase) -> None:
+        self._kind = case.sweep.cluster.kind
+        self._alike: dict[tuple[str, Rest], list[tuple[int, Measured]]] = {}
+        for place, measured in enumerate(case.measured):
+            for name in (*DECISIVE, WORKERS):
+                self._alike.setdefault((name, self._rest(measured[0], name)), []).append((place, measured))
 
-def _values(case: SweepCase, summary: PointSummary) -> dict[str, Scalar]:
-    return {**summary.point.values, CLUSTER: summary.point.cluster or case.sweep.cluster.kind}
+    def of(self, summary: PointSummary, *names: str) -> list[tuple[str, Measured]]:
+        """Those in one of these values, in their order, after its name; other clusters only if they are simulated."""
+        own = self._values(summary)
+        found = [
+            (place, name, other)
+            for name in names
+            for place, other in self._alike[name, self._rest(summary, name)]
+            if (value := self._values(other[0]).get(name)) != own.get(name) and (name != CLUSTER or value == SIMULATED)
+        ]
+        return [(name, other) for _, name, other in sorted(found, key=itemgetter(0))]
+
+    def _rest(self, summary: PointSummary, name: str) -> Rest:
+        """All values but one."""
+        return frozenset(item for item in self._values(summary).items() if item[0] != name)
+
+    def _values(self, summary: PointSummary) -> dict[str, Scalar]:
+        return {**summary.point.values, CLUSTER: summary.point.cluster or self._kind}
 
 
 def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> str:

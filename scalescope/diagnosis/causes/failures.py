@@ -356,6 +356,9 @@ class _End:
     link: str = KILLED_LINK
 
 
+ON_PURPOSE = _End(" (killed on purpose, by the axis `fault`)", "leave the axis out; recovery_s says what it cost")
+
+
 def _how(dead: Sequence[Departure]) -> _End:
     """What the last one shows, if most of them show the same."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
@@ -448,7 +451,8 @@ def worker_died(observation: Observation) -> Finding | None:
     dead = deaths(observation)
     if not dead:
         return None
-    how, last = _how(dead), dead[-1]
+    on_purpose = {death.worker for death in dead} == {observation.trial.facts.get("fault", {}).get("worker")}
+    how, last = ON_PURPOSE if on_purpose else _how(dead), dead[-1]
     share = observation.share("lost")
     cut = len(frozenset().union(*(death.held for death in dead)))
     place = observation.place(last.worker) or f" on {last.host}"

@@ -66,13 +66,25 @@ SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-thre
 
 @dataclass(frozen=True)
 class Host:
-    """Where the CPU time of the driver's host went during the trial, as shares of its cores."""
+    """Where the CPU time of the driver's host went during the trial, as shares of its cores.
+
+    Attributes:
+        ours: To our processes.
+        own: Of that, to the driver's own, in which client and scheduler may be.
+        others: To all other processes and the kernel.
+        stolen: To other machines of the hypervisor.
+        idle: To none.
+        cpus: How many cores.
+        seconds: What the shares are of.
+    """
 
     ours: float
+    own: float
     others: float
     stolen: float
     idle: float
     cpus: int
+    seconds: float
 
     @property
     def foreign(self) -> float:
@@ -95,7 +107,8 @@ def host(observation: Observation) -> Host | None:
     here = {"127.0.0.1", "localhost", "::1", (facts.get("host") or {}).get("hostname")}
     if any(name not in here for name in observation.column("workers", "host")):
         return None
-    return Host(load["ours"], load["others"], load["stolen"], load["idle"], int(load["cpus"]))
+    ours, others, stolen, idle = (load[name] for name in ("ours", "others", "stolen", "idle"))
+    return Host(ours, load.get("own", 0.0), others, stolen, idle, int(load["cpus"]), load["seconds"])
 
 
 # ------------------------------------------------------------------ what processes used
@@ -218,14 +231,16 @@ def _locked(observation: Observation) -> _Locked | None:
 
 
 def _locked_by_host(observation: Observation) -> _Locked | None:
-    """The same of a single worker, in a trial too short for samples, by what all our processes used of the host.
+    """The same of a single worker, in a trial too short for samples, by what our processes but the driver used.
 
     Its threads wait for the lock within tasks and, where it is not handed a task in time, between them.
     """
     here, attempts = host(observation), observation.measured
     if here is None or len(attempts.addresses) > 1 or attempts.members.nthreads.max() < 2:
         return None
-    cpu, at_once = here.ours * here.cpus, observation.seconds("busy") / attempts.makespan
+    apart = not attempts.addresses[0].startswith("inproc:")  # the worker is a process of its own
+    used_s = (here.ours - here.own * apart) * here.cpus * here.seconds
+    cpu, at_once = used_s / attempts.makespan, observation.seconds("busy") / attempts.makespan
     held = observation.seconds("busy", "not_assigned") / attempts.makespan
     if not ONE_CORE[0] <= cpu <= min(ONE_CORE[1], 0.7 * held, at_once) or held < OVERLAP:
         return None

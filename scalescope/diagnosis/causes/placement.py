@@ -128,12 +128,13 @@ WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",
     title="Tasks confined to few workers",
     needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
-    "runnable and wait while threads elsewhere are idle.",
+    "runnable and wait while threads elsewhere are idle; or a worker takes far longer than others for tasks that none "
+    "but it may take.",
     ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
     "are idle (tiny-tasks); a restriction that names all workers.",
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
-    parts=("not_assigned",),
+    parts=("not_assigned", "no_runnable_task", "tail"),
     workers_unused=True,
 )
 

@@ -13,7 +13,7 @@ from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.trial import TrialState
+from scalescope.model.standstill import NO_THREAD, RESULTS
 from scalescope.model.words import number
 
 NESTED = "Client-worker-"
@@ -38,8 +38,12 @@ SHORT_GAP, LONG_GAP = 0.25, 0.5
 """Share of that time that may pass without a task where the client waits for results: if unclear, and if clear."""
 CLOSE_S = 0.05
 """Seconds within which a task becomes runnable that a task has sent."""
+HEAVY_GRAPH = 100_000
+"""Bytes from which on a graph carries data rather than the names of tasks."""
 LARGE_BYTES = 10_000_000
 """Bytes of a graph of which Dask warns (`distributed.admin.large-graph-warning-threshold`)."""
+SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
+"""In a list: of a list or dict by itself, each element becomes a future of its own."""
 MANY_TASKS = 10_000
 """Tasks from which on a graph itself takes seconds; each takes 0.2 to 1 ms (Dask's best practices)."""
 
@@ -216,6 +220,36 @@ def _unwanted_s(observation: Observation, begin: float, end: float) -> float:
     return line.integral(line.within(begin, end) * line.unwanted)
 
 
+@dataclass(frozen=True)
+class Packing:
+    """Calls of a loop that carry data, and take the client longer than the tasks need.
+
+    Attributes:
+        nbytes: Of a graph, median.
+        each_s: Seconds from one arrival to the next, median.
+        idle_s: Thread-seconds idle with no task waiting, from the first arrival to the last.
+    """
+
+    nbytes: float
+    each_s: float
+    idle_s: float
+
+
+@once
+def packing(observation: Observation) -> Packing | None:
+    """What a loop of heavy graphs costs while the client packs and sends them, or None where it mostly does not."""
+    found, nbytes = loop(observation), submissions(observation).nbytes
+    if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
+        return None
+    begin = observation.numbers("client", "time") - observation.measured.epoch
+    end = begin + observation.numbers("client", "seconds")
+    sends = [str(what).rpartition(".")[2] in levels.SENDING for what in observation.column("client", "what")]
+    packed = np.clip(np.minimum(end, found.end) - np.maximum(begin, found.begin), 0, None)[sends].sum()
+    if packed < (found.end - found.begin) / 2:
+        return None
+    return Packing(median, found.round_s, _unwanted_s(observation, found.begin, found.end))
+
+
 def _evidence(found: Loop, lost_s: float) -> tuple[Evidence, ...]:
     return (
         Evidence("graphs sent one after another", found.graphs, "table graphs"),
@@ -284,8 +318,8 @@ SLOW_SUBMISSION = TrialCause(
     needs="At least 3 graphs, by the median with fewer tasks in flight than there are threads, arrive one after "
     "another, and while they do threads are idle with no task waiting.",
     ruled_out_by="A client that sends faster than the threads take (tasks wait); one that waits for each result "
-    "(results-awaited-in-loop), or sends one when one ends (few-tasks-in-flight); idle threads after the "
-    "last graph has arrived.",
+    "(results-awaited-in-loop), or sends one when one ends (few-tasks-in-flight); a client that packs data with each "
+    "graph (large-graph, serialisation-bound); idle threads after the last graph has arrived.",
     remedy="`client.map` instead of `client.submit` in a loop; prepare inputs within tasks",
     link="https://docs.dask.org/en/stable/futures.html",
     parts=("no_runnable_task", "client"),
@@ -299,7 +333,7 @@ def slow_submission(observation: Observation) -> Finding | None:
     `lost_s`: threads idle while no task waits, from the arrival of the first graph to that of the last.
     """
     found = loop(observation)
-    if found is None or found.waits or found.window:
+    if found is None or found.waits or found.window or packing(observation) is not None:
         return None
     attempts = observation.measured
     lost_s = _unwanted_s(observation, found.begin, found.end)
@@ -402,6 +436,10 @@ def large_graph(observation: Observation) -> Finding | None:
     )
     free = levels.unoccupied(observation)
     under_way_s = float(free.seconds[free.sends][:, [levels.BEFORE, levels.BETWEEN]].sum())
+    packed = packing(observation)
+    in_loop = packed if packed is not None and packed.nbytes >= LARGE_BYTES else None
+    if in_loop is not None:  # all between the first graph and the last
+        within_s, under_way_s = in_loop.idle_s, float(free.seconds[free.sends][:, levels.BEFORE].sum())
     lost_s = observation.threads * before_s + within_s + under_way_s
     share = lost_s / (observation.threads * max(observation.measured.elapsed, makespan + before_s))
     if share < NOTEWORTHY:
@@ -410,20 +448,24 @@ def large_graph(observation: Observation) -> Finding | None:
     nbytes, tasks, longest_s = int(sent.nbytes[worst]), int(sent.tasks[worst]), float(sent.seconds[worst])
     by_bytes = nbytes >= LARGE_BYTES
     remedy = (
-        "take large objects out of the calls: load them within tasks, or `future = client.scatter(data, "
-        "broadcast=True)` once and pass `future`"
+        f"take large objects out of the calls: load them within tasks, or {SCATTER}"
         if by_bytes
         else "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
         f"{max(observation.threads * 10, 1):,} tasks per step, or functions that do several steps"
     )
-    took = f"The scheduler needed {words.duration(longest_s)} to take in"
+    one = f"a graph of {plural(tasks, 'task')} and {words.size(nbytes)}"
+    took = f"The scheduler needed {words.duration(longest_s)} to take in {one}"
     if under_way_s > lost_s / 2:
-        took = f"The client needed {words.duration(under_way_s / observation.threads)} to send"
+        took = f"The client needed {words.duration(under_way_s / observation.threads)} to send {one}"
+    elif in_loop is not None:
+        took = (
+            f"The client needed {words.duration(in_loop.each_s)} to pack and send each of {len(sent.time):,} graphs "
+            f"of {words.size(in_loop.nbytes)}"
+        )
     return LARGE_GRAPH.finding(
         observation,
         lost_s,
-        f"{took} a graph of {plural(tasks, 'task')} and {words.size(nbytes)} while workers waited: {percent(share)} of "
-        "their time.",
+        f"{took} while workers waited: {percent(share)} of their time.",
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),
@@ -443,7 +485,8 @@ NESTED_CLIENT = TrialCause(
     title="Tasks that submit tasks",
     needs="Graphs from clients that run inside tasks, and the tasks that were running then: a tenth of the worker time "
     "passes while they hold threads, or, where they send graph after graph, while threads are idle with such a task "
-    "about; or while each bundle of Beam computes a side input again.",
+    "about; or while each bundle of Beam computes a side input again. Or nothing moved when the trial was stopped, all "
+    "threads of a worker were held by tasks that waited for results, and others lacked a thread.",
     ruled_out_by="Tasks that secede (`worker_client()`) and keep all threads busy with what they send; tasks that end "
     "sooner than what they have sent, and so do not wait for it.",
     remedy="Submit from the client, passing futures as arguments; or `with worker_client()`",
@@ -462,12 +505,13 @@ def nested_client(observation: Observation) -> Finding | None:
     only; none where they seceded, which shows as more tasks running on a worker than it has threads), plus threads idle
     with no task waiting while such tasks were there, if these send graph after graph: a single one is as wide from
     within a task as from the client; plus what bundles of Beam compute of their side inputs, but for the first of them.
+    All of the trial, where nothing moved any more.
     """
+    if deadlock := _deadlock(observation):
+        return deadlock
     sent = submissions(observation)
-    if not len(sent.nested_at):
+    if observation.attempts is None or not len(sent.nested_at):
         return None
-    if observation.attempts is None:
-        return _deadlock(observation, sent)
     attempts, line = observation.attempts, levels.timeline(observation)
     parents = _parents(observation, sent.nested_at)
     if not parents.any() or not _outlive(observation, parents, sent.nested_at):
@@ -570,19 +614,30 @@ def _seceded(observation: Observation, parents: Bools) -> bool:
     return bool(sum(more) > len(more) / 2)
 
 
-def _deadlock(observation: Observation, sent: Submissions) -> Finding | None:
-    """Tasks sent tasks, and none ever finished: all threads may be held by those that wait."""
-    trial = observation.trial
-    if trial.state is TrialState.VALID:
+def _deadlock(observation: Observation) -> Finding | None:
+    """Tasks hold all threads of a worker, or of all, and wait for results, while other tasks only lack a thread."""
+    found = observation.standstill
+    if found is None:
         return None
+    stuck = [each for each in found.holding if each.stuck]
+    waiting = [each for each in stuck if each.waits_for in RESULTS]
+    starved = sum(each.stuck for each in found.groups if each.problem == NO_THREAD)
+    if sum(each.stuck for each in stuck) >= found.threads:
+        starved = found.ready
+    if not waiting or not starved:
+        return None
+    worst, tasks = waiting[0], sum(each.stuck for each in waiting)
     return NESTED_CLIENT.finding(
         observation,
-        observation.threads * trial.real_s,
-        f"Tasks sent {plural(len(sent.nested_at), 'graph')} of their own and no task finished: they may hold all "
-        f"{plural(observation.threads, 'thread')} while they wait for tasks that need one.",
-        "let tasks that wait give up their thread with `with worker_client() as client:`, or let the client send what "
-        "they send",
-        Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),
-        confidence=0.7,
+        observation.threads * observation.trial.real_s,
+        f"Nothing moved any more: {plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of "
+        f"{plural(found.threads, 'thread')} and waited for results in `{worst.call}` at {worst.where}, while "
+        f"{plural(starved, 'task')} lacked a thread.",
+        f"let `{worst.prefix}` give up its thread while it waits (`with worker_client() as client:`, `secede()`), or "
+        "let the client send what it sends and pass futures on as arguments",
+        Evidence("threads held by tasks that wait for results", tasks, "facts standstill"),
+        Evidence("tasks that only lack a thread", starved, "facts standstill"),
+        Evidence("tasks that had not ended", found.left, "facts standstill"),
+        confidence=0.95,
         severity=Severity.HIGH,
     )

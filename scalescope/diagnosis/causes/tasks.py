@@ -10,7 +10,7 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
-from scalescope.diagnosis.causes.placement import confined, displaced_s
+from scalescope.diagnosis.causes.placement import WORKER_RESTRICTION, confined, displaced_s
 from scalescope.diagnosis.causes.submission import sending
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
@@ -120,9 +120,10 @@ def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...
             end = max(float(attempts.stop[rest].max()), float((attempts.start[long] + median).max()))
             stragglers.append(Held(batch, long, end, *idle.claim(tasks, end)))
         elif len(long) or _spread(durations[tasks]):
-            end = float(attempts.start[tasks].max())
+            mean_s = float(durations[tasks].mean())
+            end = _all_begun(observation, tasks, mean_s)
             lost, wide = idle.claim(tasks, end)
-            lost -= _last_wave_s(len(tasks), wide, float(durations[tasks].mean()))
+            lost -= _last_wave_s(len(tasks), wide, mean_s)
             skewed.append(Held(batch, tasks, end, max(lost, 0.0), wide))
     return tuple(stragglers), tuple(skewed)
 
@@ -165,6 +166,18 @@ def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
     nbytes = levels.column(observation, "nbytes")
     usual = float(np.median(nbytes[rest]))
     return usual >= LARGE_RESULT and float(np.median(nbytes[long])) >= 2 * usual
+
+
+def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
+    """When the last of these tasks had begun or, if that is sooner, would have, had all taken the mean.
+
+    One that was given to a worker behind a long one begins late although other threads are idle.
+    """
+    attempts = observation.measured
+    wide = float(levels.timeline(observation).level(attempts.start[tasks], attempts.stop[tasks]).max(initial=1.0))
+    waves = math.ceil(len(tasks) / max(wide, 1.0))
+    equal = float(attempts.runnable[tasks].max()) + (waves - 1) * mean_s
+    return min(float(attempts.start[tasks].max()), equal)
 
 
 def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:
@@ -249,8 +262,9 @@ SKEWED_TASKS = TrialCause(
 def skewed_tasks(observation: Observation) -> Finding | None:
     """Durations of a stage are spread widely, and threads wait at its end.
 
-    `lost_s`: from the start of the last task of such a stage to its end, threads that were busy before and are idle
-    while no task waits; less what equally many tasks of the mean duration would leave idle in their last wave.
+    `lost_s`: from the start of the last task of such a stage (or from when it would have started, were all tasks
+    equal) to its end, threads that were busy before and are idle while no task waits; less what equally many tasks of
+    the mean duration would leave idle in their last wave.
     """
     held = _delays(observation)[1]
     lost_s = sum(each.lost_s for each in held)
@@ -333,8 +347,8 @@ SLOW_WORKER = TrialCause(
     needs="A worker's tasks (at least two) take 1.5 times as long as other tasks of the same groups or more, three "
     "quarters of them clearly so, beyond what the spread of durations explains; at most a third of the workers are so.",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler); durations so spread that a slow "
-    "median is chance (skewed-tasks); all workers alike. It is less certain where its tasks may not run elsewhere: it "
-    "may be they that are long.",
+    "median is chance (skewed-tasks); all workers alike; tasks that may not run elsewhere, for then they may be larger "
+    "ones (worker-restriction).",
     remedy="Retire the worker and look at its host",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy", "no_runnable_task", "tail"),
@@ -378,18 +392,32 @@ def slow_worker(observation: Observation) -> Finding | None:
         if len(names) == 1
         else f"Workers {words.some(names)} are"
     )
-    return SLOW_WORKER.finding(
-        observation,
-        lost_s,
-        f"{which} {number(times, 2)} times slower than the others at the same tasks "
-        f"(median over {plural(count, 'task')}), which costs {percent(share)} of the worker time.",
-        f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
-        f"slower cores, throttling, a slow disk{'; or at its tasks, which may not run elsewhere' if bound else ''}",
+    costs = f"(median over {plural(count, 'task')}), which costs {percent(share)} of the worker time"
+    evidence = (
         Evidence("slow workers", len(slow), f"of {len(attempts.addresses):,}, table tasks by worker"),
         Evidence("times slower, median of its tasks", round(times, 3), f"table tasks, worker {names[0]}"),
         Evidence("thread-seconds of computing beyond the usual", round(excess_s, 3), "table tasks"),
         Evidence("thread-seconds of others waiting for them", round(waited_s, 3), "tasks and worker time"),
-        confidence=0.5 if bound else 0.9 if count >= 3 else 0.7,
+    )
+    if bound:
+        return WORKER_RESTRICTION.finding(
+            observation,
+            lost_s,
+            f"{which} {number(times, 2)} times slower than the others {costs}: either its tasks are larger, or the "
+            "worker is slow, and no other may take them.",
+            "remove `workers=[...]` from the call that makes them, or add `allow_other_workers=True`; if the worker is "
+            "slow then, too, look at its host",
+            *evidence,
+            confidence=0.7,
+        )
+    return SLOW_WORKER.finding(
+        observation,
+        lost_s,
+        f"{which} {number(times, 2)} times slower than the others at the same tasks {costs}.",
+        f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
+        "slower cores, throttling, a slow disk",
+        *evidence,
+        confidence=0.9 if count >= 3 else 0.7,
     )
 
 

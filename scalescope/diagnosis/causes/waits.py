@@ -9,7 +9,8 @@ from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis.causes.submission import submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.standstill import RESULTS
 
 REMEDIES = {
     "Semaphore": "take as many leases as what it guards really bears; if that is few, give these tasks a resource "
@@ -32,13 +33,16 @@ WAITING_TASKS = TrialCause(
     code="waiting-tasks",
     title="Tasks wait and hold their threads",
     needs="For a tenth of the worker time, tasks held their thread while they waited in a call of `distributed`: for a "
-    "lock, semaphore, queue, event, variable, actor or future.",
+    "lock, semaphore, queue, event, variable, actor or future. Or nothing moved when the trial was stopped, and most "
+    "tasks that held a thread were in such a call.",
     ruled_out_by="Tasks that sent graphs of their own and wait for these (nested-client); tasks that had seceded. What "
     "waits elsewhere, such as for a database, is not seen, and counts as work.",
     remedy="Let the task begin when what it waits for is there, or lift the limit",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy",),
     rules_out=("straggler", "skewed-tasks", "slow-worker", "sequential-graph", "uneven-waves"),
+    spoils=40,
+    without_attempts=True,
 )
 
 
@@ -46,11 +50,14 @@ WAITING_TASKS = TrialCause(
 def waiting_tasks(observation: Observation) -> Finding | None:
     """Tasks that wait for each other, or for what is not there yet, while they hold their thread.
 
-    `lost_s`: what they waited in calls of `distributed`, by the clock of their workers.
+    `lost_s`: what they waited in calls of `distributed`, by the clock of their workers; all of the trial, where nothing
+    moved any more.
     """
+    if stopped := _stopped(observation):
+        return stopped
     waits = [wait for _, wait in observation.events("waits")]
     if len(submissions(observation).nested_at):  # they wait for tasks of their own
-        waits = [wait for wait in waits if _waited_for(wait) not in ("Client", "Future")]
+        waits = [wait for wait in waits if _waited_for(wait) not in RESULTS]
     lost_s = sum(float(wait["seconds"]) for wait in waits)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
@@ -67,6 +74,29 @@ def waiting_tasks(observation: Observation) -> Finding | None:
         Evidence("of these at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
         Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
         confidence=0.9,
+    )
+
+
+def _stopped(observation: Observation) -> Finding | None:
+    """Most tasks that held a thread when nothing moved any more waited for each other, or for what nobody gave."""
+    found = observation.standstill
+    holding = found.holding if found else ()
+    waiting = [each for each in holding if each.waits_for and each.waits_for not in RESULTS]
+    tasks = sum(each.tasks for each in waiting)
+    if found is None or not waiting or 2 * tasks <= sum(each.tasks for each in holding):
+        return None
+    worst = waiting[0]
+    return WAITING_TASKS.finding(
+        observation,
+        observation.threads * observation.trial.real_s,
+        f"Nothing moved any more: {plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of "
+        f"{plural(found.threads, 'thread')} and waited for `{worst.waits_for}` at {worst.where}.",
+        "release or set what they wait for whatever happens (`with`, or `try` and `finally`), and give the wait a "
+        "`timeout=`, so that it fails where it would hang",
+        Evidence("tasks that held a thread and waited", tasks, "facts standstill"),
+        Evidence("tasks that had not ended", found.left, "facts standstill"),
+        confidence=0.9,
+        severity=Severity.HIGH,
     )
 
 

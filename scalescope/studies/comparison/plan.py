@@ -9,9 +9,10 @@ from typing import Any
 from scalescope.analysis.summary import settings
 from scalescope.errors import InvalidField
 from scalescope.model import fields, parameters
+from scalescope.model.fault import NONE
 from scalescope.model.fields import Scalar
 from scalescope.model.study import StudyKind
-from scalescope.model.sweep import CLUSTER, ENVIRONMENT, Point
+from scalescope.model.sweep import CLUSTER, ENVIRONMENT, FAULT, Point
 from scalescope.model.trial import Trial
 from scalescope.run.request import Ask, Request
 from scalescope.store.store import SweepRun
@@ -130,7 +131,7 @@ def _pairing(
 
 def _labels(a: Point, b: Point) -> tuple[str, str]:
     """The two in words: what differs between them."""
-    sides = [{"workers": point.workers, "items": point.items, **settings(point)} for point in (a, b)]
+    sides = [{"workers": point.workers, "items": point.items, FAULT: NONE, **settings(point)} for point in (a, b)]
     names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
     if not names:
         return "A", "B, which is the same,"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.studies.parameters import MINUTES, RUN
+from scalescope.studies.parameters import MINUTES, OTHERS_CODE, RUN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,7 @@ class IsolationParameters:
         str,
         replace(RUN, help="A finished run: its id, the beginning of it, or latest.", metavar="[RUN | FILE.yaml]"),
     ] = "latest"
+    others_code: Annotated[bool, OTHERS_CODE] = False
     sweep: Annotated[
         Mapping[str, Any],
         Parameter(

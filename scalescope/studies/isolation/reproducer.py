@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ast
 import subprocess
-import sys
-import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from string import Template
 from time import monotonic
 
@@ -20,6 +17,7 @@ from scalescope.model.recorded import RecordedGraph, RecordedTask
 from scalescope.studies.isolation import reproducer_parts as parts
 from scalescope.studies.isolation.removals import Setting
 from scalescope.studies.isolation.result import Isolation
+from scalescope.studies.scripts import run_alone
 from scalescope.studies.symptom import MetricSymptom, Symptom
 
 MOST_LINES = 60
@@ -97,25 +95,13 @@ def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = 
     return Reproducer(text, needs=part.needs)
 
 
-def confirm(text: str, *, timeout_s: float = TIMEOUT_S, python: str = sys.executable) -> Confirmation:
+def confirm(text: str, *, timeout_s: float = TIMEOUT_S) -> Confirmation:
     """Run a script in a fresh, isolated process in an empty folder, in which Scalescope cannot be imported."""
     began = monotonic()
-    with tempfile.TemporaryDirectory(prefix="scalescope-reproducer-") as folder:
-        path = Path(folder) / "reproducer.py"
-        path.write_text(text, encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [python, "-I", "-c", _GUARDED, str(path)],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Confirmation(False, "", monotonic() - began, f"it did not end within {timeout_s:g} s")
+    try:
+        done = run_alone(text, timeout_s, options=("-I", "-c", _GUARDED))
+    except subprocess.TimeoutExpired:
+        return Confirmation(False, "", monotonic() - began, f"it did not end within {timeout_s:g} s")
     seconds, output = monotonic() - began, done.stdout.strip()
     if done.returncode == SHOWN and output.endswith(parts.SHOWS):
         return Confirmation(True, output, seconds)

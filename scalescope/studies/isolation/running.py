@@ -10,12 +10,14 @@ from typing import Any
 from scalescope.model import parameters
 from scalescope.report import files
 from scalescope.run import orchestrator, titles
+from scalescope.run.bar import shown
 from scalescope.run.parameters import Storage
 from scalescope.run.places import Place, Written
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Publication, Runner, Step
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
+from scalescope.studies import trust
 from scalescope.studies.isolation import notebook, reproducer, search
 from scalescope.studies.isolation.bench import Bench
 from scalescope.studies.isolation.parameters import IsolationParameters
@@ -45,7 +47,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
 
     Args:
         given: Parameters of the isolation and of `Storage` by name.
-        runner: Carries out the steps; by default this process.
+        runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
 
     Returns:
         The isolated trial, the script, and whether it was seen to show the symptom.
@@ -55,15 +57,15 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
         UsageError: There is no such run.
         StoreError: Results could not be kept.
     """
-    runner = runner or Runner()
     asked, kept = check(given)
     address, records = orchestrator.saved_store(kept.store)
-    with Store.open(address, records) as store:
+    with shown(runner) as runner, Store.open(address, records) as store:
         place = Place.of("folder", asked.folder, store, runner)
         if not place.among_records:
             files.check_folder(asked.folder, search.WHAT)
         run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
         origin = store.run(run)
+        trust.check(origin, others_code=asked.others_code)
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
         teller = _Teller(asked.max_trials, runner)
         result = search.isolate(
@@ -78,10 +80,11 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
             says=teller.says,
         )
         written = [Written.at(f"{result.folder}/{name}", store) for name in result.files]
-    for name, text in search.pages(result.isolation, result.reproducer, result.confirmation).items():
-        runner.publish(partial(_publication, result, name, text, written))
-    runner.tell(Progress(teller.done, asked.max_trials, notebook.ending(result.isolation), notable=True))
-    runner.tell(Progress(teller.done, asked.max_trials, f"Files: {written[-1].link or result.folder}", notable=True))
+        for name, text in search.pages(result.isolation, result.reproducer, result.confirmation).items():
+            runner.publish(partial(_publication, result, name, text, written))
+        ending, where = notebook.ending(result.isolation), written[-1].link or result.folder
+        runner.tell(Progress(teller.done, asked.max_trials, ending, notable=True))
+        runner.tell(Progress(teller.done, asked.max_trials, f"Files: {where}", notable=True))
     return result
 
 

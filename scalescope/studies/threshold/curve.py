@@ -293,7 +293,7 @@ def _straight(spots: Sequence[Spot], noise: float) -> bool:
     """Whether spots lie on their line within the noise, by the sum of squares and its normal approximation."""
     line, free = _line(spots), len(spots) - 2
     pairs = [(spot, line.at(spot.x)) for spot in spots]
-    squares = sum(s.count * ((s.y - y) / (noise * max(abs(s.y), abs(y)))) ** 2 for s, y in pairs if s.y or y)
+    squares = sum(s.count * ((s.y - y) / usual) ** 2 for s, y in pairs if (usual := noise * max(abs(s.y), abs(y))) > 0)
     return squares <= free + CURVED * math.sqrt(2 * free)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.analysis.cost import Budget, Cost, Prices, cost, estimate, spent
+from scalescope.analysis.cost import Budget, Cost, Prices, Spending, cost, estimate, spent
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.errors import InvalidField
@@ -136,15 +136,17 @@ def test_the_cost_of_all_is_the_sum_of_each(shapes: list[tuple[int, float]]) -> 
 )
 def test_a_budget_stops_what_would_exceed_it(limits: dict[str, float], stops: str) -> None:
     budget = Budget.from_mapping(limits, PRICES, [SWEEP.cluster])
-    reason = budget.stops(SWEEP, [trial(HOUR, 1800)], planned(HOUR)[0])
+    reason = budget.stops(SWEEP, Spending.of(SWEEP, [trial(HOUR, 1800)], PRICES), planned(HOUR)[0])
     assert reason.startswith(stops) if stops else reason == ""
 
 
 def test_a_trial_of_a_new_point_is_counted_with_its_limit() -> None:
     budget = Budget.from_mapping({"core_hours": 5.01}, PRICES)
-    assert budget.stops(SWEEP, [], planned(Point(50))[0]) == ""
-    assert "the next trial takes up to 50, its time limit of 360 s" in budget.stops(SWEEP, [], planned(Point(500))[0])
-    assert Budget.from_mapping({"core_hours": 0}, PRICES).stops(SWEEP, [], planned(HOUR)[0]) != ""
+    assert budget.stops(SWEEP, Spending(), planned(Point(50))[0]) == ""
+    assert "the next trial takes up to 50, its time limit of 360 s" in budget.stops(
+        SWEEP, Spending(), planned(Point(500))[0]
+    )
+    assert Budget.from_mapping({"core_hours": 0}, PRICES).stops(SWEEP, Spending(), planned(HOUR)[0]) != ""
 
 
 def test_workers_that_wait_for_others_cost_and_those_in_the_queue_do_not() -> None:

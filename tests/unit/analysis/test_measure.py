@@ -71,6 +71,44 @@ def test_attempts_that_erred_or_were_lost_are_no_work(records):
     metrics = measure(tables, threads=2, elapsed_s=3)
     assert (metrics.work_s, metrics.tasks, metrics.makespan_s) == (2, 1, 3)
     assert metrics.worker_time_s["lost"] == pytest.approx(1 + 2)
+    assert (metrics.erred_tasks, metrics.recomputed_tasks) == (1, 1)
+
+
+def test_memory_spilling_and_the_schedulers_cpu(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 1}], TWO)
+    rows = [("a", 100, 0, 1), ("a", 300, 7, 1), ("b", 200, 5, 1), ("b", 200, 4, 1), ("scheduler", 900, 0, 0.25)]
+    names = ("worker", "rss", "spilled", "cpu")
+    tables["memory"] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    metrics = measure(tables, threads=2, elapsed_s=1)
+    assert (metrics.peak_memory_bytes, metrics.mean_memory_bytes) == (300, 200)
+    assert (metrics.spilled_bytes, metrics.scheduler_cpu) == (7 + 5, 0.25)
+    del tables["memory"]
+    assert measure(tables, threads=2, elapsed_s=1).peak_memory_bytes is None
+
+
+def test_a_result_travels_once_to_every_worker_that_needs_it(records):
+    run = {"start": 0, "stop": 1, "nbytes": 10}
+    tables = records([{"worker": worker, **run} for worker in "abbba"], TWO)
+    tables["dependencies"] = {"task": [1, 2, 3, 4], "needs": [0, 0, 2, 0]}
+    assert measure(tables, threads=2, elapsed_s=1).transferred_bytes == 10
+
+
+def _with_fault(records, kind, begin, end, gap):
+    """Tasks of 0.1 s back to back on two workers for 6 s, of which `b` has none from `gap` to `gap` + 2."""
+    runs = [(worker, i / 10) for worker in "ab" for i in range(60) if worker == "a" or not gap <= i / 10 < gap + 2]
+    tables = records([{"worker": worker, "start": at, "stop": at + 0.1} for worker, at in runs], TWO)
+    epoch = min(tables["tasks"]["start"])
+    tables["faults"] = {"kind": [kind], "worker": ["b"], "begin": [epoch + begin], "end": [epoch + end]}
+    return measure(tables, threads=2, elapsed_s=6)
+
+
+def test_recovery_ends_when_threads_are_as_busy_as_before_the_fault(records):
+    assert _with_fault(records, "kill-worker", 2, 2, gap=2.2).recovery_s == pytest.approx(2.2, abs=0.2)
+    assert _with_fault(records, "kill-worker", 2, 2, gap=4).recovery_s is None
+    assert _with_fault(records, "steal-cpu", 2, 5, gap=9).recovery_s == 0
+    assert _with_fault(records, "pause-worker", 2, 5, gap=9).recovery_s == pytest.approx(3, abs=0.2)
+    tables = records([{"worker": "a", "start": 0, "stop": 1}], TWO)
+    assert measure(tables, threads=2, elapsed_s=1).recovery_s is None
 
 
 def test_a_task_computed_again_because_its_worker_died_is_counted_once(records):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +21,10 @@ def cluster() -> Iterator[LocalCluster]:
 def client(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster) as connected:
         yield connected
+        deadline = time.monotonic() + 60
         while connected.run_on_scheduler(lambda dask_scheduler: any(dask_scheduler.tasks.values())):
+            assert time.monotonic() < deadline, "tasks are still held"
+            gc.collect()  # futures in cycles; of a large process, Python collects the oldest rarely
             time.sleep(0.02)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 import textwrap
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.capture.client import ClientWatch
+from scalescope.capture.client import ClientWatch, collection_deferred
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver
@@ -102,6 +106,39 @@ def test_samples_cost_next_to_nothing() -> None:
     taken: list[float] = []
     watched(lambda: taken.extend(alone() for _ in range(3)))
     assert min(taken) < 1.25 * bare
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_no_garbage_is_collected_while_frames_are_walked(enabled: bool) -> None:
+    """Else Python 3.11 reads frames that are gone, and crashes."""
+    begun: list[int] = []
+    threshold, here = gc.get_threshold(), threading.get_ident()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and threading.get_ident() == here:
+            begun.append(1)
+
+    def walk(depth: int) -> None:
+        if depth:
+            walk(depth - 1)
+            return
+        with collection_deferred():
+            begun.clear()
+            frame: FrameType | None = sys._current_frames()[here]
+            while frame is not None:
+                frame = frame.f_back  # makes an object for each
+            assert begun == []
+
+    gc.callbacks.append(note)
+    (gc.enable if enabled else gc.disable)()
+    try:
+        gc.set_threshold(1)
+        walk(200)
+        assert gc.isenabled() == enabled
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(note)
+        gc.enable()
 
 
 # ------------------------------------------------------------------ in a driver

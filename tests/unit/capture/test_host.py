@@ -108,14 +108,16 @@ def test_shares_are_of_all_cpus(proc: FakeProc) -> None:
     proc.process(20, 1, 1000)
     with HostLoad([10]) as load:
         proc.cpu(busy=80, idle=100, stolen=20)
+        proc.process(10, 1, 110)
         proc.process(11, 10, 80, name="a) (b")
         proc.process(12, 11, 20)
         proc.process(13, 12, 10)
         proc.process(20, 1, 1030)
     assert load.load is not None
     assert load.load.to_mapping() == {
-        "ours": 0.25,
-        "others": 0.15,
+        "ours": 0.3,
+        "own": 0.05,
+        "others": 0.1,
         "stolen": 0.1,
         "idle": 0.5,
         "cpus": 2,

@@ -45,7 +45,7 @@ class FakeScheduler:
             self.workers[address] = SimpleNamespace(
                 address=address, name=number, host="10.0.0.1", nthreads=2, metrics={}, nbytes=0
             )
-        self.recorder = Recorder(lag_interval_s=None, **options)
+        self.recorder = Recorder(lag_interval_s=None, undrained_s=None, **options)
         asyncio.run(self.recorder.start(self))
         self.plugins[Recorder.name] = self.recorder
         self.recorder.begin()
@@ -396,7 +396,9 @@ def test_whatever_gets_lost_on_the_way_every_row_arrives_once_and_in_order(steps
     assert received == [str(number) for number in range(ran)]
 
 
-def test_what_is_beyond_the_limit_is_counted() -> None:
+def test_what_is_beyond_the_limit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalescope.capture.recorder.HELD_OTHERS", 2)
+    monkeypatch.setattr("scalescope.capture.recorder.HELD_WAITS", 1)
     scheduler = FakeScheduler(held_rows=3, held_events=2)
     for number in range(5):
         scheduler.run(number)
@@ -404,8 +406,19 @@ def test_what_is_beyond_the_limit_is_counted() -> None:
     assert [row["key"] for row in scheduler.rows()] == ["0", "1", "2"]
     scheduler.run(5)
     assert [row["key"] for row in scheduler.rows()] == ["5"]
+    recorder = scheduler.recorder
+    for number in range(3):
+        recorder.add_worker(scheduler, WORKER)
+        recorder.remove_worker(scheduler, WORKER)
+        recorder._sample_memory(number)
+        recorder._note_lag()
+        recorder._note_graph(0.0, {})
+        recorder.attempts._add_wait("prefix", f"scalescope-wait lock\t{number}", 1.0)
+    kept = recorder.members, recorder.memory, recorder.lag, recorder.graphs, recorder.attempts.waits
+    assert list(map(len, kept)) == [2, 2, 2, 2, 1]
     totals = scheduler.totals()
-    assert (totals["rows"], totals["dropped"], totals["events_dropped"], totals["assigned"]) == (4, 2, 3, 6)
+    assert (totals["rows"], totals["dropped"], totals["assigned"]) == (4, 2, 6)
+    assert totals["full"] == {"events": 3, "members": 4, "memory": 2, "lag": 1, "graphs": 1, "waits": 2}
 
 
 def test_totals_carry_the_schedulers_own_count(scheduler: FakeScheduler) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, fire_and_forget, wait
 
-from scalescope.capture import recording
+from scalescope.capture import recorder, recording
 from scalescope.capture.recording import Capture, Recording
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -358,6 +358,25 @@ def test_nothing_is_left_on_the_cluster(client: Client) -> None:
     assert (client.run_on_scheduler(state), client.run(plugins)) == before
 
 
+def test_a_recorder_that_nobody_asks_removes_itself(
+    client: Client, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plugins(dask_scheduler: Any) -> list[str]:
+        return [name for each in (dask_scheduler.plugins, dask_scheduler.worker_plugins) for name in each]
+
+    monkeypatch.setattr(recorder, "UNDRAINED_S", 0.3)
+    before = client.run_on_scheduler(plugins)
+    capture = Capture(client, drain_interval_s=60.0)
+    with capture.trial(path) as recording:
+        assert client.run_on_scheduler(plugins) != before
+        for _ in range(500):
+            if client.run_on_scheduler(plugins) == before:
+                break
+            time.sleep(0.02)
+    assert "was not asked for records" in recording.reason
+    capture.close()
+
+
 # ---------------------------------------------------------------- judgement, as pure functions
 
 
@@ -368,10 +387,9 @@ def summary(**changes: Any) -> dict[str, Any]:
         "dropped": 0,
         "foreign": 0,
         "unfinished": 0,
-        "events_dropped": 0,
         "edges_dropped": 0,
     }
-    return {**counts, "unfinished_keys": [], "restarted": False, "assigned": 10, **changes}
+    return {**counts, "full": {}, "unfinished_keys": [], "restarted": False, "assigned": 10, **changes}
 
 
 def test_ten_of_ten_are_complete_without_doubt() -> None:
@@ -410,7 +428,7 @@ def test_counts_that_do_not_add_up_are_not(changes: dict[str, Any], received: in
         ({"unfinished": 1, "unfinished_keys": ["x"]}, 0.0, "1 tasks still ran when the trial was closed, such as x"),
         ({"foreign": 2}, 0.0, "2 tasks that began before the trial"),
         ({"assigned": None}, 0.0, "no count of its own"),
-        ({"events_dropped": 4}, 0.0, "4 events were beyond the limit"),
+        ({"full": {"members": 4}}, 0.0, "4 rows of the table of members were beyond the limit"),
         ({}, 0.066, "disagree by at least 66 ms"),
     ],
 )

@@ -82,6 +82,7 @@ def _told(
             if then is not None:
                 time.sleep(0.2)
                 then()
+            distributed.wait(sent, timeout=60)
             client.gather(sent)
         assert (recording.complete, recording.reason) == (True, "")
     finally:

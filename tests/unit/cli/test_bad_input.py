@@ -63,7 +63,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "unknown axis": (
         f"{GOOD} -a gpus=1",
         "axes.gpus: unknown name",
-        "cluster, environment, items",
+        "cluster, environment, fault, items",
         "Dask configuration key",
     ),
     "misspelt axis": ("-w futures-map -a wrokers=1", "axes.wrokers: unknown name", "did you mean 'workers'?"),

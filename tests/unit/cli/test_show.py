@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
+from support import fake_driver
 from support.requests import asked
 
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
+from scalescope.model import spool
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
 from scalescope.report.table import markdown_text
@@ -58,6 +61,28 @@ def kept(fake: Any, address: str, threshold_study: Any) -> Callable[..., Study]:
 
 
 # ------------------------------------------------------------------ show
+
+
+def test_log_records_are_searched_in_all_trials(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = fake_driver.write_records
+
+    def write(path: Path, *given: Any) -> None:
+        written(path, *given)
+        lines = ["Worker started", "Event loop was unresponsive"]
+        rows = {"worker": ["scheduler"] * 2, "time": array("d", [0.0] * 2), "level": ["INFO"] * 2, "text": lines}
+        with path.open("ab") as stream:
+            spool.write_chunk(stream, "logs", rows)
+
+    monkeypatch.setattr(fake_driver, "write_records", write)
+    run = run_of(address, workers=(1, 2))
+    assert cli.run(["show", run, "--log", "UNRESPONSIVE", "--json", "--store", address]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["text"] for each in found] == ["Event loop was unresponsive"] * 2
+    assert len({each["trial"] for each in found}) == 2
+    assert cli.run(["show", run, "--log", "no such text", "--store", address]) == 0
+    assert "No log record of run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("alarm", "status"), [(False, 0), (True, 1)])

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.opening import opening
 
-from scalescope import clusters
-from scalescope.clusters.custom.cluster import CustomCluster
 from scalescope.clusters.custom.spec import CustomSpec
 from scalescope.errors import ClusterError, UsageError, WorkersMissing
 
@@ -15,18 +14,8 @@ ARGUMENTS = {"n_workers": 0, "threads_per_worker": 1, "processes": False, "dashb
 
 @pytest.fixture
 def opened() -> Iterator[Any]:
-    made: list[CustomCluster] = []
-
-    def open_(**given: Any) -> CustomCluster:
-        cluster = clusters.build(CustomSpec(**given))
-        assert isinstance(cluster, CustomCluster)
-        made.append(cluster)
-        cluster.open()
-        return cluster
-
-    yield open_
-    for cluster in made:
-        cluster.close()
+    with opening(CustomSpec) as made:
+        yield made
 
 
 def test_any_class_is_scaled_used_and_closed(opened: Any) -> None:

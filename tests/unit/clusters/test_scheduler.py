@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +88,40 @@ def test_one_that_is_not_there(given: dict[str, str]) -> None:
         attach(**given, start_timeout_s=1)
     assert caught.value.where in given.values()
     assert caught.value.next_step
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """Its address; it answers as a proxy does."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(64)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_web_server_is_no_scheduler(web_server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ClusterError, match="cannot connect to the running scheduler") as caught:
+        attach(address=web_server, start_timeout_s=2)
+    assert "does not speak Dask's protocol" in caught.value.cause
+    assert "8787 is its dashboard" in caught.value.next_step
+    assert cli.run(["watch", web_server]) == ExitStatus.INFRASTRUCTURE
+    assert "does not speak Dask's protocol" in capsys.readouterr().err
+
+
+def test_the_link_of_a_dashboard_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["watch", "http://10.0.0.7:8787"]) == ExitStatus.USAGE
+    assert "as tcp://HOST:8786; this is its dashboard's" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Finding
 from scalescope.model.records import TABLES
+from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
@@ -310,12 +311,24 @@ def graph() -> type[Graph]:
 
 
 @pytest.fixture(scope="session")
+def standing() -> Callable[..., Observation]:
+    """A trial that its time limit ended, of which these tasks had finished."""
+
+    def stopped(on: Cluster, standstill: Standstill, finished: Sequence[Task] = ()) -> Observation:
+        facts = {STANDSTILL: json.loads(json.dumps(standstill.to_mapping()))}
+        given = {"state": TrialState.INVALID, "reason": "timed out", "facts": facts, "metrics": None}
+        return on.run(finished, **given) if finished else on.observe([], **given)
+
+    return stopped
+
+
+@pytest.fixture(scope="session")
 def find() -> Callable[[Observation], dict[str, Finding]]:
     """The findings of a trial by code, worst first; what holds for every finding is checked on the way."""
 
     def found(observation: Observation) -> dict[str, Finding]:
         findings = causes.find(observation)
-        if observation.attempts is not None:
+        if observation.attempts is not None and observation.standstill is None:
             whole = observation.threads * observation.attempts.makespan
             for finding in findings:
                 if finding.code in NOTEWORTHY:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 
-from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
+from scalescope.diagnosis import registry
+from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS, submission
 from scalescope.diagnosis.causes.structure import NEXT_EXPERIMENT
 from scalescope.diagnosis.observation import TrialCause
 from scalescope.diagnosis.registry import Cause, all_causes, declared, severity_of
@@ -35,6 +37,18 @@ def test_a_declaration_says_what_it_must(cause: Cause):
     assert cause.remedy or cause.code == "healthy"
     assert cause.link.startswith("https://") or not isinstance(cause, TrialCause)
     assert set(cause.parts) <= set(WORKER_TIME)
+
+
+def test_the_cause_that_is_added_on_the_page_is_found(cluster, task, graph, monkeypatch):
+    monkeypatch.setattr(registry, "_DECLARED", dict(registry._DECLARED))
+    [example] = re.findall(r"^```python\n(.*?)^```$", (DOCS / "adding-a-cause.md").read_text(), re.M | re.S)
+    exec(example, names := dict(vars(submission)))
+    cause, many = names["SCHEDULER_BUSY"], [task(1.0, graph=number) for number in range(8)]
+    test_a_declaration_says_what_it_must(cause)
+    assert cause.find(cluster(4).run(many, [graph() for _ in many])) is None
+    found = cause.find(cluster(4).run(many, [graph(seconds=0.2) for _ in many]))
+    assert found.lost_s == pytest.approx(8 * 0.2 * 4)
+    assert "8 graphs" in found.summary
 
 
 def test_every_part_of_lost_time_has_a_next_experiment():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,9 +22,12 @@ from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.driver.process import Driver, Outcome
 from scalescope.errors import DriverError
 from scalescope.model import spool
+from scalescope.model import trial as trials
 from scalescope.model.cluster import ClusterSpec
+from scalescope.model.standstill import STANDSTILL
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
+from scalescope.run.trials import judged
 from scalescope.workloads import load
 
 GONE_WITHIN_S = 15
@@ -37,7 +41,7 @@ WORKLOADS = """
     import threading
     import time
 
-    from distributed import Client, default_client, fire_and_forget
+    from distributed import Client, Lock, default_client, fire_and_forget, get_client
 
     from scalescope.errors import WrongAnswer
 
@@ -101,6 +105,32 @@ WORKLOADS = """
         subprocess.run(["sh", "-c", "echo stdout of a child; cat"], check=True)
         client.submit(print, "stdout of a worker").result()
         return sys.stdin.read()
+
+
+    def asks(number):
+        return number and get_client().submit(asks, number - 1, pure=False).result()
+
+
+    def locked(number):
+        with Lock("held"):
+            return number
+
+
+    def nests(client):
+        client.submit(asks, 3, pure=False).result()
+
+
+    def locks(client):
+        Lock("held").acquire()
+        client.gather(client.map(locked, range(3), pure=False))
+
+
+    def goes_on(client):
+        client.gather(client.map(lambda i: time.sleep(0.05), range(2000), pure=False))
+
+
+    def naps(client):
+        client.gather(client.map(time.sleep, [3600] * 2, pure=False))
 
 
     def raises(client):
@@ -354,8 +384,79 @@ def test_a_driver_in_simulated_time(workloads: Path, tmp_path: Path) -> None:
     assert (first.reason, second.reason) == ("", "")
     assert first.elapsed_s == second.elapsed_s
     assert first.facts["cluster"]["clock"] == "virtual"
-    assert "timed out after 1 s of real time" in stuck.reason
+    assert "timed out after 1 s of real time while running: the scheduler has no task that has not" in stuck.reason
     assert "scaling to 3 workers of 1 threads" in said
+
+
+# ---------------------------------------------------------------- what hangs
+
+
+def hung(
+    spec: ClusterSpec, tmp_path: Path, workload: str, timeout_s: float, workers: int = 2
+) -> tuple[Outcome, list[str]]:
+    """A trial that its time limit ended, and the codes of its findings."""
+    planned = PlannedTrial(0, Point(workers), 0)
+    with Driver.start(spec, folder=tmp_path) as driver:
+        outcome = driver.run(planned, workload, timeout_s=timeout_s)
+    assert outcome.state is TrialState.INVALID
+    facts = {**outcome.facts, "cluster": {}}
+    trial = trials.Trial(planned.key, planned.point, 0, False, outcome.state, outcome.reason, facts=facts)
+    trial, _ = judged(trial, outcome.spool, outcome.elapsed_s)
+    return outcome, [finding.code for finding in trial.findings]
+
+
+def test_tasks_that_wait_for_tasks_which_have_no_thread(workloads: Path, tmp_path: Path) -> None:
+    outcome, found = hung(SimulatedSpec(), tmp_path, f"{workloads}:nests", 3.0)
+    line = line_of(workloads, "return number and")
+    assert re.search(
+        r"^timed out after 3 s of real time while running: no task has begun or ended for [\d,]+ s of simulated time: "
+        rf"2 tasks `asks` hold 2 of 2 threads at {workloads.name}:{line} in asks, in result \(client.py\); "
+        r"1 task waits for a thread; last seen: nests \(",
+        outcome.reason,
+    )
+    assert found == ["nested-client"]
+
+
+def test_tasks_that_wait_for_a_lock_which_nobody_gives_back(workloads: Path, tmp_path: Path) -> None:
+    outcome, found = hung(SimulatedSpec(), tmp_path, f"{workloads}:locks", 3.0)
+    line = line_of(workloads, 'with Lock("held"):')
+    assert f"2 tasks `locked` hold 2 of 2 threads at {workloads.name}:{line} in locked, in __enter__" in outcome.reason
+    assert outcome.facts[STANDSTILL]["hints"][0].startswith("Held: `held`")
+    assert found == ["waiting-tasks"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("spec", [LocalSpec(), VirtualSpec()], ids=["local", "virtual"])
+@pytest.mark.parametrize(
+    ("workload", "said", "codes"),
+    [
+        ("nests", "hold 2 of 2 threads at", ["nested-client"]),
+        ("locks", "hold 2 of 2 threads at", ["waiting-tasks"]),
+        ("naps", "2 tasks `sleep` hold 2 of 2 threads at", []),
+    ],
+)
+def test_what_hangs_in_real_time(
+    workloads: Path, tmp_path: Path, spec: ClusterSpec, workload: str, said: str, codes: list[str]
+) -> None:
+    outcome, found = hung(spec, tmp_path, f"{workloads}:{workload}", 12.0)
+    assert said in outcome.reason
+    assert "no task has begun or ended for 1" in outcome.reason
+    assert found == codes
+
+
+def test_what_still_moves_is_not_said_to_stand_somewhere(workloads: Path, tmp_path: Path) -> None:
+    outcome, found = hung(LocalSpec(), tmp_path, f"{workloads}:goes_on", 3.0)
+    assert re.search(
+        r"while running: [\d,]+ tasks have not ended; the last began or ended [\d.]+ s before; last seen",
+        outcome.reason,
+    )
+    assert outcome.facts[STANDSTILL]["groups"] == outcome.facts[STANDSTILL]["hints"] == []
+    assert found == []
+
+
+def line_of(path: Path, text: str) -> int:
+    lines = path.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
 # ---------------------------------------------------------------- ends
@@ -409,7 +510,7 @@ def test_a_workload_that_hangs_is_stopped_and_takes_the_driver_with_it(driver: D
     assert len(processes) > 1
     outcome = driver.run(plan(), f"{workloads}:hangs", timeout_s=1)
     assert outcome.state is TrialState.INVALID
-    assert "timed out after 1 s of real time while running; last seen: hangs" in outcome.reason
+    assert "no task that has not ended; last seen: hangs" in outcome.reason
     assert str(workloads) in outcome.reason
     assert not driver.alive
     wait_until_gone(processes)

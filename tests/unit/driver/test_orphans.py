@@ -72,20 +72,3 @@ def test_a_stuck_driver_of_a_dead_parent_is_reaped(tmp_path: Path, monkeypatch: 
     assert not driver.is_running() or driver.status() == psutil.STATUS_ZOMBIE
     assert leases.read_all()[0] == []
     assert (tmp_path / "driver").exists()  # not ours to remove
-
-
-def test_what_a_killed_run_recorded_is_reaped(tmp_path: Path) -> None:
-    folder = tmp_path / "scalescope-abcd1234"
-    folder.mkdir(mode=0o700)
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(folder)], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    parent.stdout.readline()
-    (folder / "spool").mkdir()
-    (folder / "spool" / "records.spool").write_bytes(b"x" * 1000)
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    assert [result.fate for result in reaping.reap(dry_run=True)] == [Fate.WOULD_REMOVE]
-    assert folder.exists()
-    assert [result.fate for result in reaping.reap()] == [Fate.REMOVED]
-    assert not folder.exists()

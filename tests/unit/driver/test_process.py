@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,6 +185,16 @@ def test_a_driver_that_goes_silent_in_a_trial_is_killed(
         assert outcome.state is TrialState.INVALID
         assert "went silent" in outcome.reason
         assert not psutil.pid_exists(driver.pid)
+
+
+def test_what_was_said_while_nobody_listened_is_not_silence(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "SILENCE_MARGIN_S", 0.2)
+    python = fake(ASKED + 'progress("running", 0.1); trial(key); time.sleep(60)')
+    with start(python, tmp_path, on_progress=lambda text: time.sleep(0.8)) as driver:
+        assert driver.run(TRIAL, "w", timeout_s=5).state is TrialState.VALID
+        driver.close(timeout_s=0)
 
 
 def test_a_driver_that_says_it_ends_is_not_asked_again(fake: Fake, tmp_path: Path) -> None:

@@ -170,6 +170,9 @@ def test_what_cannot_be_right_is_named(fields: dict[str, Any], field: str) -> No
         ({"axes": {"items": [1], "items_per_worker": [1]}}, "axes.items_per_worker", "only one of"),
         ({"axes": {"workers": [1]}, "params": {"second": 1}}, "params.second", "did you mean 'seconds'"),
         ({"axes": {"workers": [1]}, "params": {"seconds": "1"}}, "params.seconds", "finite number"),
+        ({"axes": {"fault": ["kill-worker"]}}, "axes.fault", "on a simulated cluster nothing can be broken"),
+        ({"axes": {"fault": ["kill-wrker"]}, "cluster": "local"}, "axes.fault", "one of none, kill-worker, pause-wor"),
+        ({"axes": {"fault": ["delay-network"]}, "cluster": "local"}, "axes.fault", "belongs to root"),
         ({"points": [{"workers": 1, "itemz": 1}]}, "points[0].itemz", "did you mean 'items'"),
         ({}, "axes", "at least one axis"),
         ({"axes": {"workers": list(range(1, 400)), "items": list(range(400))}}, "axes", "at most 100000 trials"),
@@ -227,3 +230,12 @@ def test_groups_that_cannot_be_are_named(axes: Any, cluster: Any, field: str, sa
 def test_items_per_worker_needs_items() -> None:
     with pytest.raises(InvalidField, match="no parameter 'items'"):
         sweep(axes={"items_per_worker": [1]}).expand(WITHOUT_ITEMS)
+
+
+def test_a_fault_is_an_axis_whose_none_is_no_fault_at_all() -> None:
+    asked = sweep(axes={"workers": [1], "fault": ["none", "kill-worker@2.5"]}, cluster="local")
+    whole, broken = asked.expand(WORKLOAD)
+    assert whole == sweep(axes={"workers": [1]}).expand(WORKLOAD)[0]
+    assert broken.values["fault"] == "kill-worker@2.5"
+    assert Point.from_mapping(broken.to_mapping()) == broken
+    assert broken.id != whole.id

@@ -17,11 +17,11 @@ from scalescope.errors import EnvironmentUnavailable, InvalidField, UsageError
 from scalescope.model.environment import Environment
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
-from scalescope.nightly import alerts, record
+from scalescope.nightly import alerts, confirm, record
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.record import Outcome, Record
 from scalescope.nightly.running import run_nightly
-from scalescope.run.runner import Event, Runner
+from scalescope.run.runner import Event, Runner, Step
 from scalescope.store.store import Store
 from scalescope.studies.report import sheet
 from scalescope.studies.running import StudyResult
@@ -51,6 +51,7 @@ class Nights:
         monkeypatch.setattr(environments, "resolve", lambda environment: dict(self.index))
         monkeypatch.setattr(environments, "ensure", _ensure)
         monkeypatch.setattr(environments, "releases", self._releases)
+        monkeypatch.setattr(confirm, "SHOW", Step("script", lambda text, seconds: (True, "A 1.000 s, B 1.500 s")))
 
     def __call__(self, **changed: Any) -> StudyResult:
         night = self
@@ -110,13 +111,53 @@ def test_an_upgrade_that_changes_nothing_is_not_looked_into(night: Nights) -> No
     assert night.records[-1].judged == ()
 
 
-def test_an_improvement_is_told_and_no_alarm(night: Nights) -> None:
+def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> None:
     night.slower["crunch", "1"] = 1.5
     night()
-    night.index["crunch"] = "2"
+    night.index |= {"crunch": "2", "dask": "2"}
     result = night()
-    assert not result.alarm
-    assert {each.outcome for each in night.records[-1].judged} == {Outcome.FASTER}
+    assert (result.alarm, result.line) == (False, "No regression. 1 series measured, 1 faster.")
+    [judged] = night.records[-1].judged
+    assert (judged.outcome, judged.since) == (Outcome.FASTER, "crunch 1 → 2")
+    assert judged.ratio == pytest.approx(1 / 1.5)
+    assert (night.records[-1].alerts, night.events) == ((), [])
+    with Store.open(night.address) as store:
+        study = store.studies.get(result.study_id)
+        assert judged.study in study.followed_by
+        notes = [note.text for note in sheet(study, []).notes]
+    assert any("faster since crunch 1 → 2. B (environment=tonight) is faster than A" in text for text in notes), notes
+    night()
+    assert night.records[-1].judged == ()
+
+
+def test_regressions_are_looked_into_before_improvements(night: Nights) -> None:
+    usual = night.fake.measures
+
+    def measures(planned: PlannedTrial) -> tuple[int, float]:
+        used, seconds = usual(planned)
+        new = "crunch==2" in Environment.parse(planned.point.environment).requirements
+        factor = {2: 0.25, 4: 1.5}[planned.point.workers] if new else 1.0
+        return used, factor * seconds
+
+    night.fake.measures = measures
+    axes = {"workers": [2, 4], "items": [4]}
+    night(axes=axes)
+    night.index["crunch"] = "2"
+    assert night(axes=axes).alarm
+    assert [each.outcome for each in night.records[-1].judged] == [Outcome.CONFIRMED, Outcome.FASTER]
+    [alert] = night.records[-1].alerts
+    assert [each.series.point["workers"] for each in alert.changes] == [4]
+
+
+def test_a_slow_drift_is_told_and_no_alarm(night: Nights) -> None:
+    for _ in range(14):
+        result = night()
+        night.machine *= 1.005
+    assert result.line == "No regression. 1 series measured, 1 slow drift."
+    assert night.records[-1].judged == ()
+    with Store.open(night.address) as store:
+        notes = [note.text for note in sheet(store.studies.get(result.study_id), []).notes]
+    assert any("drifts: 1 → 1.06699 over 14 nights, without a step (6.7 % higher" in text for text in notes), notes
 
 
 # ------------------------------------------------------------------ what got worse
@@ -141,6 +182,11 @@ def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp
     assert shown.table is not None
     assert [row.cells[-1] for row in shown.table.rows] == ["confirmed", "confirmed"]
     assert "crunch 1 → 2" in (tmp_path / "site/index.html").read_text()
+    assert "packages: crunch 1 → 2." in (tmp_path / "site/index.html").read_text()
+    assert alert.shown == "It was run, and shows it: A 1.000 s, B 1.500 s"
+    [written] = (tmp_path / "site").glob("slower-*.py")
+    assert written.read_text() == event.payload["script"] == alert.script
+    assert f"`scalescope alerts {alert.id} --script > slower.py` writes it" in event.payload["issue"]
     assert len(list((tmp_path / "site").glob("*-map-*.html"))) == 2
 
 
@@ -207,6 +253,15 @@ def test_a_night_in_which_the_machine_was_slower_raises_nothing(night: Nights) -
     assert night.events == []
     assert {each.outcome for each in night.records[-1].judged} == {Outcome.REFUTED}
     assert all("the machine was" in each.reason for each in night.records[-1].judged)
+
+
+def test_a_night_in_which_the_machine_was_faster_is_no_improvement(night: Nights) -> None:
+    night()
+    night.index["crunch"], night.machine = "2", 0.5
+    night()
+    [judged] = night.records[-1].judged
+    assert (judged.outcome, judged.since) == (Outcome.REFUTED, "")
+    assert judged.reason.startswith("Rerun now, tonight's environment is not faster: the machine was. ")
 
 
 def test_with_an_equal_environment_only_the_machine_is_left_and_nothing_is_rerun(night: Nights) -> None:

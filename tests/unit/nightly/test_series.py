@@ -9,7 +9,7 @@ import pytest
 from scalescope.model.study import Study, StudyKind
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.record import Alert, Culprit, Judged, Measured, Night, Outcome, Record, Series
-from scalescope.nightly.series import YOUNG, candidates, machine
+from scalescope.nightly.series import SETTLED, YOUNG, candidates, machine
 
 POINT = {"workers": 4, "threads_per_worker": 1, "params": {"items": 8}, "dask_config": {}}
 
@@ -47,15 +47,31 @@ def test_on_a_young_series_tonight_is_compared_with_the_median_of_before() -> No
     assert found([1.0, 1.0, 1.2, 1.2]) == [("nightly-0001", 1.0, 1.2, True)]
 
 
+def test_once_a_young_series_shows_its_scatter_only_what_lies_beyond_that_is_asked_about_and_once() -> None:
+    values = [1.0, 1.1] * 5
+    assert found([*values, 1.1]) == []
+    assert found([*values, 0.99]) == []
+    change = ("nightly-0009", 1.0, 1.3, True)
+    assert found([*values, 1.3]) == [change]
+    again = ("nightly-0009", 1.1, 1.3, True)
+    assert found([*values, 1.3, 1.3]) == [again]
+    for outcome, expected in ((Outcome.WAITING, [again]), (Outcome.REFUTED, [])):
+        past = nights([*values, 1.3])
+        judged = Judged(series(), "nightly-0009", 1.0, 1.3, outcome, "for a reason")
+        past[-1] = Night(past[-1].study, Record(measured=past[-1].record.measured, judged=(judged,)))
+        assert found([*values, 1.3, 1.3], past) == expected
+    assert len(values) + 2 in range(YOUNG, SETTLED)
+
+
 @pytest.mark.parametrize(("after", "asked"), [(1, 0), (4, 1), (6, 1), (7, 0), (20, 0)])
 def test_on_an_older_one_a_recent_change_point_is_asked_about(after: int, asked: int) -> None:
-    values = [1.0, 1.01] * YOUNG + [1.2] * after
-    expected = [(f"nightly-{2 * YOUNG - 1:04}", True)] * asked
+    values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * after
+    expected = [(f"nightly-{SETTLED - 1:04}", True)] * asked
     assert [(good, worse) for good, _, _, worse in found(values)] == expected
 
 
 def test_a_change_that_a_rerun_has_answered_is_not_asked_about_again() -> None:
-    values = [1.0, 1.01] * YOUNG + [1.2] * 5
+    values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * 5
     for outcome, asked in ((Outcome.REFUTED, 0), (Outcome.WAITING, 1)):
         every = nights(values)
         judged = Judged(series(), "nightly-0001", 1.0, 1.2, outcome, "for a reason")
@@ -70,6 +86,14 @@ def test_an_alert_that_holds_begins_a_new_level(state: AlertState) -> None:
     every[2] = Night(every[2].study, Record(measured=every[2].record.measured, alerts=(alert,)))
     expected = 1 if state in (AlertState.FALSE, AlertState.RESOLVED) else 0
     assert len(candidates(every[-1].record, every[:-1], 0.05)) == expected
+
+
+def test_an_improvement_that_a_rerun_has_confirmed_begins_a_new_level() -> None:
+    every = nights([1.2, 1.2, 1.0, 1.2])
+    faster = Judged(series(), "nightly-0001", 1.2, 1.0, Outcome.FASTER, "for a reason")
+    every[2] = Night(every[2].study, Record(measured=every[2].record.measured, judged=(faster,)))
+    [candidate] = candidates(every[-1].record, every[:-1], 0.05)
+    assert (candidate.good.id, candidate.before, candidate.worse) == ("nightly-0002", 1.0, True)
 
 
 def test_series_of_different_hardware_are_never_mixed() -> None:

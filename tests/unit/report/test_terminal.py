@@ -147,6 +147,12 @@ def test_of_very_many_series_some_are_shown(trial, finished, printed):
     assert "and 4 more series (--json has all)" in show(run, printed)
 
 
+def test_of_very_many_points_the_first_are_shown(trial, finished, printed):
+    text = show(finished(*[trial(n, n, n) for n in range(1, 1201)]), printed)
+    assert "and 1,100 more points (--json has all)" in text
+    assert len(text.splitlines()) < 130
+
+
 def test_nothing_measured(finished, printed):
     assert show(finished(), printed) == golden(
         """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from fsspec.registry import _registry
 
 from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model.study import StudyKind
@@ -102,6 +104,14 @@ def test_addresses_that_cannot_be(store: Store, name: str, error: type[Exception
     with pytest.raises(error, match=says) as caught:
         Place.of_report(name, store, Runner())
     assert "hunter2" not in str(caught.value)
+
+
+def test_an_address_whose_package_is_missing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(_registry, "s3", raising=False)  # the class, once it was imported
+    with pytest.raises(StoreError, match="report could not be written: Install s3fs") as caught:
+        Place.of_report("s3://bucket/report.html", store, Runner())
+    assert "scalescope[s3]" in caught.value.next_step
 
 
 def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:

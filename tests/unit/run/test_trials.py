@@ -17,7 +17,7 @@ from scalescope.model.finding import Severity
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.trial import Trial, TrialState
 from scalescope.run import quiet
-from scalescope.run.drivers import Drivers, shielded, stop
+from scalescope.run.drivers import Drivers, registered, shielded, stop
 from scalescope.run.progress import Meter
 from scalescope.run.request import Request
 from scalescope.run.runner import Publication, Runner, Step
@@ -131,7 +131,7 @@ def test_how_long_it_still_takes(address: str, monkeypatch: pytest.MonkeyPatch, 
     request = asked({**SWEEP, "axes": {"workers": [1, 2, 4]}}, store=address)
     heard, now = list[str](), [100.0]
     monkeypatch.setattr("scalescope.run.progress.time.monotonic", lambda: now[0])
-    meter = Meter(request.sweep, request.plan, done=0, tell=lambda progress: heard.append(progress.text))
+    meter = Meter(request.sweep, request.plan, done=0, tell=lambda progress: heard.append(progress.line))
     spoilt = {"repeat": 0, "warmup": False, "state": TrialState.INVALID, "reason": "lost"}
     for planned in request.plan:
         now[0] += 60.0
@@ -164,6 +164,24 @@ def test_an_invalid_trial_keeps_its_own_reason_and_its_metrics(fake: Any, addres
     finished, _ = carry_out(asked(SWEEP, store=address))
     assert finished[0].reason == "because it should invalid"
     assert finished[0].metrics is not None
+
+
+def test_a_trial_in_which_a_process_stood_still_is_run_once_more(fake: Any, address: str) -> None:
+    fake.script = {0: "stand still"}
+    carry_out(asked({**SWEEP, "axes": {"workers": [2]}}, store=address))
+    [trial] = saved(address)
+    assert trial.counts
+    assert trial.warnings == ("this is the second attempt; in the first, because it should stand still",)
+    assert trial.facts["cluster"]["held_worker_s"] == pytest.approx(2 * 0.1)  # the first cost, too
+    assert len(fake.begun) == 2
+
+
+def test_a_trial_that_stands_still_twice_is_invalid(fake: Any, address: str) -> None:
+    fake.script = dict.fromkeys(range(2), "stand still")
+    finished, _ = carry_out(asked(SWEEP, store=address))
+    assert [trial.state for trial in finished] == [TrialState.INVALID, TrialState.VALID, TrialState.VALID]
+    assert finished[0].reason == "because it should stand still"
+    assert len(fake.begun) == 4
 
 
 def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: str) -> None:
@@ -277,6 +295,29 @@ def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(
     assert len(saved(address)) == 1
     assert len(fake.started) == 1
     assert len(carry_out(request)[0]) == 2  # and what was stopped can be begun again
+
+
+def test_a_driver_that_starts_while_its_run_is_stopped_is_closed(fake: Any, address: str) -> None:
+    request = asked(SWEEP, store=address)
+    with request.open_store() as store:
+        run, waiting = begin(request, store)
+        session = Drivers(request, run.id, store, says=lambda text: stop(run.id))
+        with pytest.raises(DriverError, match="the sweep was stopped"):
+            run_trials(session, waiting)
+    assert [driver.closed for driver in fake.started] == [1]
+    assert fake.begun == []
+
+
+@pytest.mark.parametrize("end", [Drivers.close, lambda drivers: stop(drivers.run_id)], ids=["close", "stop"])
+def test_stuck_drivers_are_closed_side_by_side(fake: Any, address: str, end: Callable[[Drivers], None]) -> None:
+    request = asked({**SWEEP, "axes": {"workers": [1], "cluster": ["simulated", "virtual", "local"]}}, store=address)
+    with request.open_store() as store, registered(session := Drivers(request, "run", store)):
+        for planned in request.plan:
+            session.open(planned.point)
+        together = threading.Barrier(len(fake.started), timeout=10)
+        for driver in fake.started:
+            driver.close = lambda timeout_s: together.wait()
+        end(session)
 
 
 def test_a_second_signal_does_not_interrupt_a_teardown() -> None:

@@ -69,6 +69,20 @@ def test_sqlite_is_set_up_to_survive_power_cuts(tmp_path: Path) -> None:
     assert found == ["wal", 2, 1, 60_000]
 
 
+def test_on_a_network_file_system_there_is_no_wal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/a {str(tmp_path).replace('t', chr(92) + '164')} nfs4 rw 0 0\n")
+    for path in (tmp_path / "made before.db", tmp_path / "new.db"):
+        Store.open(str(tmp_path / "made before.db")).close()
+        monkeypatch.setattr("scalescope.store.network.MOUNTS", mounts)
+        with Store.open(str(path)) as store, store._engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
+        assert "on a network file system (nfs4)" in caplog.text
+        assert "use PostgreSQL" in caplog.text
+
+
 def test_a_newer_store(url: str) -> None:
     with Store.open(url) as store, store._engine.execution_options(scalescope_write=True).begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))

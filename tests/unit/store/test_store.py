@@ -23,8 +23,8 @@ from scalescope.model.finding import Evidence, Finding, Gain, Severity, Verdict
 from scalescope.model.metrics import METRICS, Combine, Metrics
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
-from scalescope.owner import Owner
-from scalescope.store import RunState, Store
+from scalescope.owner import Owner, user
+from scalescope.store import RunState, Store, network
 from scalescope.store.rows import METRIC_COLUMNS
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, TrialRow
 
@@ -82,7 +82,12 @@ class TestKeeps:
         assert found.where == store.where
         assert abs(datetime.fromisoformat(found.created_at) - before) < timedelta(minutes=5)
         assert found.created_at == found.started_at <= found.finished_at
-        assert store.finished(run.id) == {trial.key: trial for trial in saved}
+        assert store.finished(run.id) == found.done == {trial.key: trial for trial in saved}
+        assert store.finished(run.id, besides={saved[0].key}) == {saved[1].key: saved[1]}
+        assert store.finished(run.id, besides={trial.key for trial in saved}) == {}
+        (listed,) = store.runs(trials=False)
+        assert listed == dataclasses.replace(found, trials=())
+        assert listed.saved == 2
 
     def test_raw_records(self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
         run_id = begin(store, sweep)
@@ -127,7 +132,7 @@ class TestKeeps:
             assert len(session.scalars(select(PointRow)).all()) == 1
             assert all("packages" not in facts for facts in session.scalars(select(TrialRow.facts)))
         run = store.run(run_id)
-        assert run.facts == {"packages": packages}
+        assert run.facts == {"user": user(), "packages": packages}
         assert [trial.facts["packages"] for trial in run.trials] == [packages, packages, other]
 
     def test_a_digest_of_packages_stays_a_plain_fact(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
@@ -345,6 +350,27 @@ class TestResume:
         alter(store, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) - timedelta(seconds=silent_s))
         assert (begin(store, sweep) == run_id) is resumed
 
+    @pytest.mark.parametrize("ahead_s", [-3600, 3600])
+    @pytest.mark.parametrize("alive", [True, False])
+    def test_on_a_network_file_system_no_two_clocks_are_compared(
+        self, tmp_path: Path, sweep: Sweep, monkeypatch: pytest.MonkeyPatch, ahead_s: float, alive: bool
+    ) -> None:
+        monkeypatch.setattr(network, "file_system", lambda path: "nfs4")
+        monkeypatch.setattr("scalescope.store.store.HEARTBEAT_LIMIT_S", 0.3)
+        monkeypatch.setattr("scalescope.store.store.WATCH_INTERVAL_S", 0.05)
+        with Store.open(str(tmp_path / "a.db")) as store:
+            run_id = begin(store, sweep)
+
+            def beat() -> None:  # by the clock of the other host
+                alter(store, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) + timedelta(seconds=ahead_s))
+
+            beat()
+            later = threading.Timer(0.1, beat)
+            if alive:
+                later.start()
+            assert (begin(store, sweep) == run_id) is not alive
+            later.cancel()
+
     def test_a_beat_and_a_save_renew_the_heartbeat(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
         run_id = begin(store, sweep)
         for act in (lambda: store.beat(run_id), lambda: store.save(run_id, make_trial())):
@@ -400,6 +426,14 @@ class TestResume:
             with Store.open(url) as helper:  # a process that works for the owner
                 helper.save(run_id, make_trial(1))
             assert len(other.run(run_id).trials) == 2
+
+
+def test_a_store_that_was_moved_away_is_not_written_on(tmp_path: Path, sweep: Sweep, make_trial: Make) -> None:
+    with Store.open(str(tmp_path / "a.db")) as store:
+        run_id = begin(store, sweep)
+        (tmp_path / "a.db").rename(tmp_path / "b.db")
+        with pytest.raises(StoreError, match="Could not save a trial: the store is gone"):
+            store.save(run_id, make_trial())
 
 
 class TestFindsRuns:

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField
+from scalescope.studies.threshold.curve import _straight
 from scalescope.studies.threshold.judge import Shape, Threshold, judge
-from scalescope.studies.threshold.question import Reading, ThresholdQuestion
+from scalescope.studies.threshold.question import Reading, Spot, ThresholdQuestion
 from scalescope.studies.threshold.search import further, roundness
 
 Curve = Callable[[float], float | None]
@@ -218,6 +219,10 @@ def test_any_curve_ends_within_its_budget_and_gives_json(metrics: list[float | N
     assert all(asked[value] <= (3 if noisy else 1) for value in valid)
     assert all(asked[value] <= (3 if noisy else 2) for value in set(asked) - valid)
     assert json.loads(json.dumps(threshold.to_mapping(), allow_nan=False))["line"] == threshold.line
+
+
+def test_noise_that_is_too_small_for_a_number_is_none() -> None:
+    assert _straight([Spot(i, float(i), i * 5e-324, 1) for i in range(4)], 0.01)
 
 
 def test_a_search_that_was_killed_goes_on_where_it_stopped() -> None:

@@ -34,6 +34,7 @@ class Kube:
         self.notes_of_group: dict[str, str] = {}
         self.rights: set[str] = set()
         self.events: list[dict[str, Any]] = []
+        self.operates: list[dict[str, Any]] = []
         self.node_ready = "True"
 
     def pods(self, label: str) -> list[dict[str, Any]]:
@@ -54,6 +55,9 @@ class Kube:
     def node(self, name: str) -> dict[str, Any]:
         ready = {"type": "Ready", "status": self.node_ready, "message": "Kubelet stopped posting node status."}
         return {"status": {"conditions": [ready]}}
+
+    def operators(self) -> list[dict[str, Any]]:
+        return self.operates
 
     def may(self, verb: str, group: str, resource: str) -> bool:
         return resource in self.rights
@@ -153,6 +157,16 @@ def test_an_operator_that_makes_nothing_is_named(kube: Kube) -> None:
     assert look(kube, watching, OPERATOR_S)
     with pytest.raises(ClusterError, match="operator does not react"):
         look(kube, watching, OPERATOR_S + 1)
+
+
+def test_an_operator_that_is_switched_off_is_not_waited_for(kube: Kube) -> None:
+    metadata = {"namespace": "dask-operator", "name": "operator"}
+    kube.operates = [{"metadata": metadata, "spec": {"replicas": 1}}]
+    assert look(kube, watch(kube), SETTLE_S + 1)  # it may be starting again
+    kube.now, kube.operates = 0, [{"metadata": metadata, "spec": {"replicas": 0}}]
+    with pytest.raises(ClusterError, match="operator does not react") as caught:
+        look(kube, watch(kube), SETTLE_S + 1)
+    assert "dask-operator/operator has 0 of 0 pods ready" in caught.value.cause
 
 
 def test_what_the_operator_cannot_make_is_told_in_its_words(kube: Kube) -> None:

@@ -18,7 +18,7 @@ from scalescope.slurm import PATIENCE_S, facts
 from scalescope.slurm import jobs as slurm_jobs
 
 LABEL = "scalescope-0123456789ab"
-ME = slurm_jobs.getpass.getuser()
+ME = slurm_jobs.owner.user()
 
 
 def line(number: int, state: str, reason: str = "None", *, start: str = "N/A", nodes: str = "", **given: str) -> str:

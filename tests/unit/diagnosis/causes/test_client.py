@@ -157,3 +157,31 @@ def test_the_verdict_is_not_healthy(cluster, task, graph, find):
     observed = watched(rounds(cluster, task, graph, 1), (0.3, SLEEP), (2.0, GATHER), begin=-0.3)
     trial = replace(observed.trial, findings=tuple(find(observed).values()))
     assert [finding.code for finding in diagnose(Sweep("mine"), [trial]).findings] == ["client-busy"]
+
+
+# ------------------------------------------------------------------ calls that carry data
+
+SUBMIT = ("my_job.py:12 main", "client.submit", 0)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "doing", "said"),
+    [
+        (12_000_000, SUBMIT, "large-graph"),
+        (2_000_000, SUBMIT, "serialisation-bound"),
+        (2_000, SUBMIT, "slow-submission"),
+        (2_000_000, SLEEP, "slow-submission"),
+    ],
+)
+def test_a_loop_whose_client_packs_data_for_each_call(cluster, task, graph, find, nbytes, doing, said):
+    tasks = [task(0.1, "func", graph=i) for i in range(20)]
+    sent = cluster(4).run(tasks, [graph(at=0.5 * i, nbytes=nbytes) for i in range(20)])
+    findings = find(watched(sent, (10.0, doing)))
+    finding = next(iter(findings.values()))
+    assert finding.code == said
+    assert "slow-submission" not in findings or said == "slow-submission"
+    assert finding.severity is Severity.HIGH
+    assert ("scatter" in finding.remedy) == (said != "slow-submission")
+    assert 0.5 < sent.share_of(finding.lost_s) < 1
+    if said == "large-graph":
+        assert "The client needed 500 ms to pack and send each of 20 graphs of 12 MB" in finding.summary

@@ -312,6 +312,17 @@ def test_worker_died(workers, dead):
     assert finding.lost_s > 0
 
 
+def test_a_worker_that_was_killed_on_purpose():
+    story = Story(2)
+    story.finished("work-0", 0, 0)
+    story.finished("work-1", 1, 0)
+    story.leaves(0, 0.5, code=-9)
+    story.finished("work-2", 1, 1)
+    seen = story.observation()
+    seen.trial.facts["fault"] = {"worker": address(0)}
+    assert "killed on purpose, by the axis `fault`" in find(seen)["worker-died"].summary
+
+
 def test_a_death_that_left_the_measurement_valid_is_not_severe():
     story = Story(20)
     for item in range(400):

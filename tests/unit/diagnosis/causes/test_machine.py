@@ -32,15 +32,16 @@ def found(observation):
     return {finding.code: finding for finding in findings}
 
 
-def load(cpus=8, *, ours=0.3, others=0.02, stolen=0.0):
+def load(cpus=8, *, ours=0.3, own=0.0, others=0.02, stolen=0.0, seconds=9.0):
     """What the driver says of its host."""
     return {
         "cpus": cpus,
         "ours": ours,
+        "own": own,
         "others": others,
         "stolen": stolen,
         "idle": 1 - ours - others - stolen,
-        "seconds": 9.0,
+        "seconds": seconds,
     }
 
 
@@ -163,12 +164,22 @@ def test_tasks_that_wait_in_part_and_use_one_core_together(cluster, task, thread
 def test_a_trial_too_short_for_samples(cluster, task):
     short = {"seconds": 0.08, "each": 4}
     run = full(cluster, task, 1, 3, gap_s=KEPT_S, **short)
-    finding = found(on(run, load(2, ours=0.5)))["gil-bound"]
+    took = {"seconds": run.attempts.makespan}
+    finding = found(on(run, load(2, ours=0.5, **took)))["gil-bound"]
     assert finding.confidence < 0.9
     assert finding.evidence[1].source == "facts host.load"
-    for host in (load(2, ours=0.95), load(2, ours=0.1), load(8, ours=0.35), None):
+    for host in (load(2, ours=0.95, **took), load(2, ours=0.1, **took), load(8, ours=0.35, **took), None):
         assert "gil-bound" not in found(on(run, host)), host
-    assert "gil-bound" not in found(on(full(cluster, task, 1, 3, **short), load(2, ours=0.5)))
+    assert "gil-bound" not in found(on(full(cluster, task, 1, 3, **short), load(2, ours=0.5, **took)))
+
+
+def test_what_the_driver_itself_computes_meanwhile_is_none_of_the_workers(cluster, task):
+    """As its client and the scheduler of a local cluster do, before and after the tasks, too."""
+    run = full(cluster, task, 1, 3, gap_s=KEPT_S, seconds=0.08, each=4)
+    took = {"seconds": 1.2 * run.attempts.makespan}
+    assert "gil-bound" in found(on(run, load(2, ours=0.75, own=0.33, **took)))
+    assert "gil-bound" not in found(on(run, load(2, ours=0.75, **took)))
+    assert "gil-bound" not in found(on(run, load(2, ours=0.75, own=0.6, **took)))
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
 
 from scalescope.model.finding import Severity
-from scalescope.model.trial import TrialState
+from scalescope.model.standstill import NO_THREAD, StandingTasks, Standstill
 
 SIZES = [2, 4, 10, 40, 200]
 SEEDS = range(4)
@@ -276,9 +277,40 @@ def test_tasks_that_send_tasks_and_do_not_wait_for_them(cluster, graph, find):
     assert not find(cluster(8).observe(*nested(graph, rows, [0.5] * 8)))
 
 
-def test_a_deadlock_of_nested_clients(cluster, graph, find):
-    observation = cluster(4).observe([], [graph(client="Client-worker-1")] * 4, [0.1] * 4, reason="timed out")
+WAITING = StandingTasks("parent", 4, True, "mine.py:7 in parent", "result (client.py)", "Client", "", 4)
+STARVED = StandingTasks("child", 2, False, "", "", "", NO_THREAD, 2)
+STOPPED = Standstill(52.0, 4, 4, 6, 2, 0, (WAITING, STARVED))
+
+
+@pytest.mark.parametrize("finished", [0, 3])
+def test_a_deadlock_of_nested_clients(cluster, task, standing, find, finished):
+    observation = standing(cluster(4), STOPPED, [task(1.0)] * finished)
     finding = find(observation)["nested-client"]
     assert finding.severity is Severity.HIGH
-    assert "all 4 threads" in finding.summary
-    assert observation.trial.state is TrialState.INVALID
+    assert finding.summary.startswith(
+        "Nothing moved any more: 4 tasks (`parent`) held 4 of 4 threads and waited for results in `result (client.py)` "
+        "at mine.py:7 in parent, while 2 tasks lacked a thread."
+    )
+
+
+def test_a_deadlock_on_one_of_several_workers(cluster, standing, find):
+    """Its child may run there only."""
+    groups = replace(WAITING, tasks=1, stuck=1), replace(STARVED, tasks=1, stuck=1)
+    stopped = replace(STOPPED, taken=1, left=2, ready=1, groups=groups)
+    assert list(find(standing(cluster(4), stopped))) == ["nested-client"]
+
+
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        replace(STOPPED, still_s=1.0),  # tasks still begin and end
+        replace(STOPPED, still_s=None),
+        replace(STOPPED, computing=1),
+        replace(STOPPED, groups=(replace(WAITING, tasks=3, stuck=0),)),  # another thread computes
+        replace(STOPPED, ready=0, groups=(WAITING,)),  # what they wait for runs elsewhere, or nowhere
+        replace(STOPPED, groups=(replace(WAITING, waits_for="", call="read (netcdf.py)", stuck=0),)),
+        replace(STOPPED, groups=(replace(WAITING, holds=False, stuck=0), STARVED)),  # they have seceded
+    ],
+)
+def test_what_was_stopped_and_is_no_deadlock(cluster, standing, find, stopped):
+    assert not find(standing(cluster(4), stopped))

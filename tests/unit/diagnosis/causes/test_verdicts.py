@@ -9,6 +9,7 @@ import pytest
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.standstill import StandingTasks, Standstill
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import TrialState
 
@@ -156,8 +157,11 @@ def test_one_flaky_trial_decides_nothing(cluster, task):
     assert found.findings[0].lost_s == 3.0
 
 
-def test_what_spoilt_the_trials_comes_before_that_nothing_was_measured(cluster, graph):
-    observation = cluster(4).observe([], [graph(client="Client-worker-1")], [0.1])
-    trial = replace(observation.trial, state=TrialState.INVALID, reason="timed out")
-    found = diagnose(OWN, [replace(trial, findings=causes.find(observation))])
+def test_what_spoilt_the_trials_comes_before_that_nothing_was_measured(cluster, standing, verdict):
+    where = "mine.py:7 in outer"
+    waiting = StandingTasks("outer", 4, True, where, "result (client.py)", "Client", "", 4)
+    stopped = Standstill(52.0, 4, 4, 6, 2, 0, (waiting,))
+    found = verdict(standing(cluster(4), stopped))
     assert codes(found) == ["nested-client", "nothing-measured", "invalid-trials"]
+    locked = replace(stopped, groups=(replace(waiting, waits_for="Semaphore", call="__enter__ (semaphore.py)"),))
+    assert codes(verdict(standing(cluster(4), locked))) == ["waiting-tasks", "nothing-measured", "invalid-trials"]

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scalescope.model.finding import Severity
+from scalescope.model.standstill import StandingTasks, Standstill
 
 
 def wait(what, seconds, tasks=20, prefix="load", where="mine.py:7 in load"):
@@ -51,3 +54,32 @@ def test_tasks_that_wait_for_tasks_of_their_own_are_nested_clients(cluster, task
 def test_what_is_not_known_to_wait_for_has_a_remedy_as_well(cluster, task, find):
     finding = find(cluster(8, events=[wait("Newcomer.join", 40.0)]).run([task(1.0)] * 80))["waiting-tasks"]
     assert "secede" in finding.remedy
+
+
+# ------------------------------------------------------------------ trials that were stopped
+
+LOCKED = StandingTasks("load", 3, True, "mine.py:7 in load", "__enter__ (semaphore.py)", "Semaphore", "", 3)
+HOLDER = StandingTasks("write", 1, True, "mine.py:9 in write", "write (h5py.py)", "", "", 0)
+STOPPED = Standstill(52.0, 4, 4, 9, 5, 0, (LOCKED, HOLDER))
+
+
+def test_tasks_that_wait_for_what_nobody_gives_back(cluster, standing, find):
+    found = find(standing(cluster(4), STOPPED))
+    assert list(found) == ["waiting-tasks"]
+    assert found["waiting-tasks"].severity is Severity.HIGH
+    assert found["waiting-tasks"].summary == (
+        "Nothing moved any more: 3 tasks (`load`) held 3 of 4 threads and waited for `Semaphore` at mine.py:7 in load."
+    )
+
+
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        replace(STOPPED, still_s=1.0),
+        replace(STOPPED, computing=1),
+        replace(STOPPED, groups=(HOLDER,)),
+        replace(STOPPED, groups=(replace(LOCKED, tasks=1), replace(HOLDER, tasks=3))),  # most do something else
+    ],
+)
+def test_what_was_stopped_and_does_not_wait(cluster, standing, find, stopped):
+    assert not find(standing(cluster(4), stopped))

@@ -1,0 +1,232 @@
+"""Asks a cluster where nothing moves which tasks stand at which line, on which worker, and since when."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from dask.utils import key_split
+
+from scalescope.capture import glance
+from scalescope.capture.client import is_library
+from scalescope.capture.shipping import Shipment
+from scalescope.model.standstill import NO_THREAD, RESULTS, STILL_S, StandingTasks, Standstill
+
+ANSWER_S = 2.0
+"""Seconds in which a worker must answer."""
+ASKED = 5
+"""Workers that are asked why they do not begin their tasks."""
+BUSY_CORES = 0.5
+"""Cores in use from which on a worker computes, whatever its call stacks show."""
+SAYS = "processing, says the scheduler; its worker"
+WAITED_FOR = {
+    "actor.py": "ActorFuture",
+    "client.py": "Client",
+    "event.py": "Event",
+    "lock.py": "Lock",
+    "multi_lock.py": "MultiLock",
+    "queues.py": "Queue",
+    "semaphore.py": "Semaphore",
+    "variable.py": "Variable",
+}
+"""The class that is waited for, by the file of `distributed`."""
+GROUPS, PREFIX = 20, 100
+"""Groups of tasks that are kept, and characters of their prefixes."""
+
+_FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
+_LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
+
+
+class Asks(Protocol):
+    """Calls functions on a scheduler and, through it, on workers; as `scalescope.capture.asking` does."""
+
+    def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
+        """What a function returns there."""
+
+    def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
+        """The same on a worker."""
+
+
+@dataclass(frozen=True)
+class StandingTask:
+    """A task that has neither ended nor moved."""
+
+    key: str
+    worker: str  # its address; empty where the scheduler has given it to none
+    since: float | None  # when it went there, in seconds since the epoch
+    where: str  # the line of the user's code, as `my_job.py:14 in load`
+    call: str  # what is called there
+    problem: str  # where scheduler and worker disagree, or why it has not begun
+    holds: bool  # whether it holds a thread
+    waits_for: str  # the class of `distributed` in which it waits; empty where it does not
+
+
+@dataclass(frozen=True)
+class Hang:
+    """What is found when nothing moves."""
+
+    since: float  # when a task last began or ended, in seconds since the epoch
+    tasks: tuple[StandingTask, ...]
+    beyond: int  # tasks that are not listed
+    computing: tuple[str, ...]  # workers that use the processor: it may be no standstill
+    hints: tuple[str, ...]
+
+
+def standstill(asker: Asks, limit_s: float) -> Standstill:
+    """Where the tasks of a cluster stand, asked once; without groups where they move, for then nobody knows.
+
+    Args:
+        asker: Of the cluster.
+        limit_s: Seconds in which the scheduler must answer, besides those that it gives its workers.
+
+    Raises:
+        Exception: Whatever came of asking the scheduler.
+    """
+    found = asker.scheduler(Shipment(glance, "standing"), ANSWER_S, limit_s=limit_s + ANSWER_S)
+    still_s = None if found["moved_at"] is None else max(found["time"] - found["moved_at"], 0.0)
+    threads = sum(count for count, _, _ in found["workers"].values())
+    seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, ())
+    if still_s is None or still_s < STILL_S:
+        return seen
+    hang = described(found["moved_at"], found, states(asker, found))
+    stuck = _stuck(hang, found)
+    groups = Counter(
+        StandingTasks(
+            prefix=key_split(each.key)[:PREFIX],
+            tasks=1,
+            holds=each.holds,
+            where=each.where,
+            call=each.call,
+            waits_for=each.waits_for,
+            problem=each.problem,
+            stuck=int(each.worker in stuck),
+        )
+        for each in hang.tasks
+    )
+    counted = tuple(replace(each, tasks=n, stuck=n * each.stuck) for each, n in groups.most_common(GROUPS))
+    return replace(seen, computing=len(hang.computing), groups=counted, hints=hang.hints)
+
+
+def states(asker: Asks, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
+    """What workers with free threads say of the tasks that they should have begun; None from one that is silent.
+
+    Args:
+        asker: Of the cluster.
+        found: What `scalescope.capture.glance.standing` returned.
+    """
+    answers: dict[str, Mapping[str, str] | None] = {}
+    given: dict[str, list[str]] = {}
+    for task in found["tasks"]:
+        given.setdefault(task["worker"], []).append(task["key"])
+    for worker, keys in given.items():
+        stacks = found["stacks"].get(worker)
+        missing = [] if stacks is None else [key for key in keys if key not in stacks]
+        if missing and not _is_full(found, worker) and len(answers) < ASKED:
+            answers[worker] = _states_on(asker, worker, missing)
+    return answers
+
+
+def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None]) -> Hang:
+    """What a scheduler and its workers say, put together.
+
+    Args:
+        since: When a task last began or ended, in seconds since the epoch.
+        found: What `scalescope.capture.glance.standing` returned.
+        states: What `states` returned.
+    """
+    tasks, hints = [], []
+    for each in found["tasks"]:
+        key, worker = each["key"], each["worker"]
+        stack = (found["stacks"].get(worker) or {}).get(key, ())
+        where, call, waits_for = _line(stack)
+        holds = bool(stack) and not each["seceded"]
+        problem = _problem(each, found, states)
+        tasks.append(StandingTask(key, worker, each["since"], where, call, problem, holds, waits_for))
+        if waits_for in ("Semaphore", "Lock") and found["held"]:
+            held = ", ".join(f"`{name}`" for name in found["held"][:5])
+            free = "Where the holder is dead, it is free after `distributed.scheduler.locks.lease-timeout`."
+            hints.append(f"Held: {held}. {free}")
+    if any(stacks is None for stacks in found["stacks"].values()):
+        hints.append("A worker does not answer: it was stopped, swaps, or its host is gone. Look there.")
+    if any(task.holds and task.waits_for in RESULTS and _is_full(found, task.worker) for task in tasks):
+        hints.append("Tasks wait for results and hold all threads: use `with worker_client()`, or `secede()` before.")
+    if any("does not have it" in task.problem for task in tasks):
+        hints.append("A message was lost: `client.retire_workers`, or a restart of that worker, sends its tasks again.")
+    if any(task.worker == "" for task in tasks):
+        hints.append("No worker meets the restrictions of a task: look at its `workers=` and `resources=`.")
+    computing = tuple(
+        worker
+        for worker, (_, cores, _) in found["workers"].items()
+        if cores >= BUSY_CORES and found["stacks"].get(worker) and _holding(found, worker)
+    )
+    tasks.sort(key=lambda task: task.problem == NO_THREAD)
+    return Hang(since, tuple(tasks), found["beyond"], computing, tuple(dict.fromkeys(hints)))
+
+
+# ------------------------------------------------------------------ parts
+
+
+def _stuck(hang: Hang, found: Mapping[str, Any]) -> set[str]:
+    """Workers all of whose threads are held by tasks that wait in `distributed`."""
+    waiting = Counter(each.worker for each in hang.tasks if each.holds and each.waits_for)
+    return {worker for worker, tasks in waiting.items() if tasks >= found["workers"][worker][0]}
+
+
+def _states_on(asker: Asks, worker: str, keys: list[str]) -> Mapping[str, str] | None:
+    try:
+        answer: Mapping[str, str] = asker.worker(worker, Shipment(glance, "states"), keys, limit_s=ANSWER_S)
+    except (OSError, TimeoutError, ValueError, RuntimeError):
+        return None
+    return answer
+
+
+def _holding(found: Mapping[str, Any], worker: str) -> int:
+    """Threads of a worker that tasks hold."""
+    seceded = {task["key"] for task in found["tasks"] if task["seceded"]}
+    return sum(key not in seceded for key in found["stacks"].get(worker) or ())
+
+
+def _is_full(found: Mapping[str, Any], worker: str) -> bool:
+    return _holding(found, worker) >= int(found["workers"][worker][0])
+
+
+def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None]) -> str:
+    worker, key = task["worker"], task["key"]
+    stacks = found["stacks"].get(worker, {})
+    if not worker:
+        return "no worker may run it"
+    if stacks is None:
+        heard = time.strftime("%H:%M:%S", time.localtime(found["workers"][worker][2]))
+        return f"{SAYS} is silent since {heard}"
+    if key in stacks:
+        return ""
+    if worker not in states:
+        return NO_THREAD if _is_full(found, worker) else f"{SAYS} has a free thread"
+    answer = states[worker]
+    if answer is None:
+        return f"{SAYS} does not answer"
+    if key not in answer:
+        return f"{SAYS} does not have it"
+    return f"its worker has free threads and says: {answer[key]}"
+
+
+def _line(stack: Sequence[str]) -> tuple[str, str, str]:
+    """The innermost line outside of libraries or else the innermost, what is called there, and for what that waits."""
+    frames = [match.groups() for match in map(_FRAME.search, stack) if match]
+    own = [n for n, (file, _, _) in enumerate(frames) if not (is_library(file) or _LIBRARY.search(file))]
+    at = own[-1] if own else len(frames) - 1
+    if at < 0:
+        return "", "", ""
+    (file, line, name), inner = frames[at], frames[at + 1 :]
+    call = f"{inner[0][2]} ({_path(inner[0][0])[-1]})" if inner else ""
+    parts = [_path(each) for each, _, _ in inner]
+    waits_for = [WAITED_FOR[base] for *_, package, base in parts if package == "distributed" and base in WAITED_FOR]
+    return f"{_path(file)[-1]}:{line} in {name}", call, next(iter(waits_for), "")
+
+
+def _path(file: str) -> list[str]:
+    return ["", *re.split(r"[/\\]", file)]

@@ -1,0 +1,101 @@
+"""What is broken on purpose while a trial runs, and proof that it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from scalescope.clusters.background import Background
+from scalescope.model.fault import LASTS_S, Fault
+from scalescope.model.spool import Columns
+
+PROOF_S = 5.0
+"""Seconds within which a fault must show."""
+THIEVES_PER_CPU = 4
+
+_SPIN = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
+
+
+class Injection(Background):
+    """Breaks something after a while, from a thread of its own; leaving it undoes what can be undone.
+
+    Attributes:
+        facts: What was asked for, and once it has fired when that began and ended (seconds since the epoch), the
+            address of the worker, and the proof.
+        problem: Why it has not fired; empty where it has.
+    """
+
+    def __init__(self, fault: Fault, victim: Callable[[], tuple[str, int]]) -> None:
+        """Args: `victim` gives address and process id of the worker to break, when the time has come."""
+        super().__init__(f"fault-{fault.kind}")
+        self.facts: dict[str, Any] = {"kind": fault.kind, "after_s": fault.after_s}
+        self.problem = f"the call ended within the {fault.after_s:g} s after which it was due"
+        self._fault, self._victim = fault, victim
+
+    def columns(self, ahead_s: float) -> Columns:
+        """Its row of the table `faults`; the clock of the scheduler is ahead of this process's by so much."""
+        return {
+            "kind": [self._fault.kind],
+            "worker": [self.facts["worker"]],
+            "begin": array("d", [self.facts["begin"] + ahead_s]),
+            "end": array("d", [self.facts["end"] + ahead_s]),
+        }
+
+    def _run(self) -> None:
+        if self._over.wait(self._fault.after_s):
+            return
+        self.problem = "it could not be proved"
+        try:
+            address, pid = ("", 0) if self._fault.kind == "steal-cpu" else self._victim()
+            begin = time.time()
+            proof = {"kill-worker": self._kill, "pause-worker": self._pause, "steal-cpu": self._steal}[
+                self._fault.kind
+            ](pid)
+        except (psutil.Error, OSError, ValueError) as error:
+            self.problem = f"{type(error).__name__}: {error}"
+            return
+        self.facts |= {"worker": address, "begin": begin, "end": time.time(), "proof": proof}
+        self.problem = "" if proof else self.problem
+
+    def _kill(self, pid: int) -> str:
+        process = psutil.Process(pid)
+        process.kill()
+        deadline = time.monotonic() + PROOF_S
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                return ""
+            time.sleep(0.001)
+        return f"process {pid} is gone"
+
+    def _pause(self, pid: int) -> str:
+        process = psutil.Process(pid)
+        process.suspend()
+        try:
+            self._over.wait(LASTS_S)
+            stopped = process.status() == psutil.STATUS_STOPPED
+        finally:
+            process.resume()
+        return f"process {pid} was stopped" if stopped else ""
+
+    def _steal(self, pid: int) -> str:
+        """Each thief is a session of its own: Linux gives each session the same share (autogroup, sched(7))."""
+        count = THIEVES_PER_CPU * (os.cpu_count() or 1)
+        thieves = [
+            psutil.Popen([sys.executable, "-Sc", _SPIN, str(LASTS_S)], stdin=subprocess.DEVNULL, start_new_session=True)
+            for _ in range(count)
+        ]
+        try:
+            self._over.wait(LASTS_S - 0.1)
+            used = sum(sum(each.cpu_times()[:2]) for each in thieves)
+        finally:
+            for each in thieves:
+                each.kill()
+                each.wait()
+        return f"{count} processes took {used:.1f} s of CPU" if used else ""

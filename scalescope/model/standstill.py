@@ -1,0 +1,113 @@
+"""What stood still on a cluster when a trial reached its time limit: tasks, by the line of code at which they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scalescope.model.mapping import Mapped
+from scalescope.model.words import number
+
+STANDSTILL = "standstill"
+"""The fact of a trial that was stopped at its time limit: a `Standstill`."""
+STILL_S = 10.0
+"""Seconds without the beginning or end of a task from which on a cluster stands still."""
+NO_THREAD = "waits for a thread there"
+"""Said of a task whose worker has no thread for it."""
+RESULTS = ("Client", "Future")
+"""What tasks wait for that wait for other tasks."""
+SAID = 3
+"""Groups in a sentence."""
+
+
+@dataclass(frozen=True)
+class StandingTasks:
+    """Tasks of one prefix at the same line.
+
+    Attributes:
+        prefix: Of their keys.
+        tasks: How many.
+        holds: Whether they hold threads: they have begun, and have not seceded.
+        where: The line of the user's code, as `my_job.py:14 in load`; empty where they do not run, or nobody knows.
+        call: What is called there, as `result (client.py)`.
+        waits_for: The class of `distributed` in which they wait, as `Semaphore`; empty where they do not.
+        problem: Why they have not begun, or where scheduler and worker disagree.
+        stuck: How many are on workers all of whose threads are held by tasks that wait in `distributed`.
+    """
+
+    prefix: str
+    tasks: int
+    holds: bool
+    where: str
+    call: str
+    waits_for: str
+    problem: str
+    stuck: int
+
+
+@dataclass(frozen=True)
+class Standstill(Mapped):
+    """A cluster at the moment at which a trial was stopped.
+
+    Attributes:
+        still_s: Seconds since a task last began or ended, on the cluster's clock; None where none ever did.
+        threads: Of all workers.
+        taken: How many of them tasks hold.
+        left: Tasks that have not ended.
+        ready: How many of these could begin, if there were a thread for them.
+        computing: Workers that use the processor.
+        groups: Of tasks that are with workers, largest first.
+        hints: What to look at, in sentences.
+    """
+
+    still_s: float | None
+    threads: int
+    taken: int
+    left: int
+    ready: int
+    computing: int
+    groups: tuple[StandingTasks, ...]
+    hints: tuple[str, ...] = ()
+
+    @property
+    def lasts(self) -> bool:
+        """Whether nothing has moved for long, and no worker computes either."""
+        return self.still_s is not None and self.still_s >= STILL_S and self.left > 0 and not self.computing
+
+    @property
+    def holding(self) -> tuple[StandingTasks, ...]:
+        """Those that hold threads."""
+        return tuple(each for each in self.groups if each.holds)
+
+    def sentence(self, time: str = "") -> str:
+        """For people, without a capital and a full stop.
+
+        Args:
+            time: What seconds are, such as ` of simulated time`; by default real ones.
+        """
+        if not self.left:
+            return "the scheduler has no task that has not ended"
+        unfinished = f"{self.left:,} {'task has' if self.left == 1 else 'tasks have'} not ended"
+        if self.still_s is None:
+            return f"{unfinished}, and none has begun"
+        if not self.lasts:
+            computes = f", and {self.computing:,} {'worker computes' if self.computing == 1 else 'workers compute'}"
+            ago = f"the last began or ended {number(self.still_s)} s{time} before"
+            return f"{unfinished}; {ago}{computes if self.computing else ''}"
+        said = "; ".join(self._said())
+        return f"no task has begun or ended for {number(self.still_s)} s{time}: {said or unfinished}"
+
+    def _said(self) -> Iterator[str]:
+        told = [each for each in self.groups if each.problem != NO_THREAD]
+        for each in sorted(told, key=lambda each: not each.holds)[:SAID]:
+            what = f"{each.tasks:,} {'task' if each.tasks == 1 else 'tasks'} `{each.prefix}`"
+            if each.problem:
+                yield f"{what}: {each.problem}"
+                continue
+            verb = "hold" if each.holds else "stand"
+            held = f"{verb}{'s' * (each.tasks == 1)}"
+            held += f" {each.tasks:,} of {self.threads:,} threads" if each.holds else " without a thread"
+            call = f", in {each.call}" if each.call else ""
+            yield f"{what} {held} at {each.where or 'a library'}{call}"
+        if self.ready:
+            yield f"{self.ready:,} {'task waits' if self.ready == 1 else 'tasks wait'} for a thread"

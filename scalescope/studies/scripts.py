@@ -1,0 +1,49 @@
+"""Scripts that stand alone, for others to run: how one is tried out before it is handed over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+
+def run_alone(
+    text: str, timeout_s: float, *, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process and an empty folder of its own, without standard input.
+
+    Args:
+        text: Its source.
+        timeout_s: Seconds after which it is killed, with all processes of its group.
+        options: Of Python, before the path of the script.
+        environ: Its environment variables; by default those of this process.
+
+    Raises:
+        subprocess.TimeoutExpired: It did not end in time.
+    """
+    with tempfile.TemporaryDirectory(prefix="scalescope-script-") as folder:
+        path = Path(folder) / "script.py"
+        path.write_text(text, encoding="utf-8")
+        with subprocess.Popen(
+            [sys.executable, *options, str(path)],
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process:
+            try:
+                output, errors = process.communicate(timeout=timeout_s)
+            except BaseException:  # Ctrl-C does not reach a session of its own
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)

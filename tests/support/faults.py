@@ -1,0 +1,407 @@
+"""One fault in the middle of a small sweep: what it does to the trials, what is left, and what finishes the sweep."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from scalescope.model.trial import Trial
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+LINES = os.environ.get("SCALESCOPE_FAULTS", "")
+"""File that takes what was seen of every cell."""
+
+MARK = "SCALESCOPE_TEST_MARK"
+PATIENCE_S = 200.0
+"""For the next thing to happen; on a busy machine a process that imports Prefect takes its time."""
+GONE_WITHIN_S = 15.0
+STOPPED_S = 5.0
+"""How long a process is stopped before it goes on."""
+
+COMMAND = "from scalescope.cli.main import main; main()"
+SWEEP = ("sweep", "--verbose", "-w", "futures-map", "-a", "workers=2", "-p", "items=2", "-p", "seconds=1")
+TRIALS = ("--warmups", "1", "--repeats", "2")
+
+FILLER = "filler"
+
+STAGES = {
+    "provisioning": ("opening the", 1),
+    "waiting": ("scaling to", 1),
+    "scaling": ("scaling to", 2),
+    "warm-up": ("running futures-map", 1),
+    "measuring": ("running futures-map", 2),
+    "flushing": ("reading the records", 2),
+    "storing": ("running futures-map", 2),
+    "teardown": ("3/3 2 workers", 1),
+}
+"""The line of the log with which a stage begins, and the how many-th: the first trial is the warm-up. Before it,
+workers that are processes of their own are waited for. A trial is stored for as long as another process holds the lock
+of the database, which is taken while it runs."""
+HELD = ("provisioning", "scaling", "flushing", "teardown")
+"""Stages that are too short to be met, unless the driver is stopped in them."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a cell of the matrix.
+
+    Attributes:
+        ended: How the command did.
+        error: What it said, on one line; empty where it said nothing.
+        trials: That were in the store then, in their order: how each is, and why, or why it was run twice.
+        left: Processes that were there 15 s later.
+        leaks: What was there after `scalescope reap`, in words.
+        lost: Finished trials that were not in the store afterwards, or were run again.
+        finished: Whether all trials are there, after the same command where the first did not finish.
+        again: Whether the same command was needed.
+    """
+
+    ended: str
+    error: str
+    trials: tuple[str, ...]
+    left: int
+    leaks: tuple[str, ...]
+    lost: int
+    finished: bool
+    again: bool
+
+
+class Commands:
+    """Gives commands whose processes, all of them, carry a mark, and whose files are all in one folder."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str] | None = None, before: Sequence[str] = ()) -> None:
+        self.log = folder / "log"
+        self.mark, self._before = {MARK: uuid.uuid4().hex}, before
+        self.environ = {}
+        self.see(folder)
+        for path in (self.temporary, self.store.parent / "records", self.here):
+            path.mkdir(parents=True)
+        self.environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
+            **self.mark,
+            "TMPDIR": str(self.temporary),
+            "SCALESCOPE_LEASES": str(self.leases),
+            "SCALESCOPE_STORE": str(self.store),
+            "XDG_STATE_HOME": str(folder / "state"),
+            **(environ or {}),
+        }
+
+    def see(self, folder: Path) -> None:
+        """Look at the files by another path."""
+        self.temporary, self.here, self.leases = folder / "tmp", folder / "here", folder / "leases"
+        self.store = folder / "store" / "results.db"
+
+    @contextmanager
+    def on_small_disk(self, name: str) -> Iterator[Path]:
+        """Have a folder of these be a file system of its own, in a mount name space that only the commands see."""
+        folder = self.log.parent
+        mount = 'mount -t tmpfs -o size=24m tmpfs "$0" && echo mounted && exec sleep 3600'
+        arguments = ["unshare", "-m", "sh", "-c", mount, str(folder / name)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as holder:
+            try:
+                assert holder.stdout is not None
+                assert holder.stdout.readline() == "mounted\n"
+                self._before = ("nsenter", "-m", "-t", str(holder.pid), "--")
+                self.see(Path(f"/proc/{holder.pid}/root{folder}"))
+                yield Path(f"/proc/{holder.pid}/root{folder / name}")
+            finally:
+                self.kill()
+                holder.kill()
+
+    def start(self, *arguments: str) -> psutil.Popen:
+        with self.log.open("ab") as log:
+            return psutil.Popen(
+                [*self._before, sys.executable, "-c", COMMAND, *arguments],
+                stdout=log, stderr=log, env=self.environ, cwd=self.here, start_new_session=True,
+            )  # fmt: skip
+
+    def processes(self) -> list[psutil.Process]:
+        """All that carry the mark and live."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE and self.mark.items() <= process.environ().items():
+                    found.append(process)
+        return found
+
+    def running(self, word: str) -> list[psutil.Process]:
+        """Those with a word in their command line, the oldest first."""
+        found = [process for process in self.processes() if word in command(process)]
+        return sorted(found, key=lambda process: (process.create_time(), process.pid))
+
+    def runs(self) -> list[SweepRun]:
+        """Those in the store, the first one first."""
+        if not self.store.exists():
+            return []
+        with tempfile.TemporaryDirectory() as copy:  # SQLite would not follow a path into another mount name space
+            for file in self.store.parent.glob("results.db*"):
+                shutil.copy(file, copy)
+            with Store.open(f"{copy}/{self.store.name}") as store:
+                return store.runs()[::-1]
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def left(self) -> list[str]:
+        """What no command may leave: processes, leases, files."""
+        found = [f"process {command(process)[:60]}" for process in self.processes()]
+        for folder in (self.leases, self.temporary, self.here):
+            found += [f"{folder.name}/{path.name}" for path in (folder.iterdir() if folder.is_dir() else ())]
+        return found
+
+    def kill(self) -> None:
+        for process in self.processes():
+            with suppress(psutil.Error):
+                process.kill()
+
+
+def command(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+@contextmanager
+def behind_a_cable(folder: Path) -> Iterator[tuple[str, Callable[[str], object]]]:
+    """A scheduler and two workers in a network name space: its address, and what sets the cable `up` or `down`."""
+    name, cable, far = f"faults-{os.getpid()}", f"near{os.getpid()}", f"far{os.getpid()}"
+
+    def ip(*arguments: str) -> object:
+        return subprocess.run(["ip", *arguments], check=True)
+
+    ip("netns", "add", name)
+    started = []
+    try:
+        ip("link", "add", cable, "type", "veth", "peer", "name", far, "netns", name)
+        ip("address", "add", "10.211.77.1/30", "dev", cable)
+        ip("link", "set", cable, "up")
+        ip("-n", name, "address", "add", "10.211.77.2/30", "dev", far)
+        for device in (far, "lo"):
+            ip("-n", name, "link", "set", device, "up")
+        address = "tcp://10.211.77.2:8786"
+        dask = ["ip", "netns", "exec", name, sys.executable, "-m", "dask"]
+        worker = [*dask, "worker", address, "--nthreads=1", "--no-nanny", "--no-dashboard"]
+        with (folder / "dask.log").open("wb") as log:
+            for number, arguments in enumerate([[*dask, "scheduler", "--no-dashboard"], worker, worker]):
+                given = [*arguments, f"--local-directory={folder}/{number}"] if number else arguments
+                started.append(subprocess.Popen(given, stdout=log, stderr=log))
+        yield address, lambda state: ip("link", "set", cable, state)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+        ip("netns", "delete", name)
+
+
+def wait_for(condition: Callable[[], Any], what: Callable[[], object], seconds: float = PATIENCE_S) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.005)
+    return found
+
+
+# ------------------------------------------------------------------ who is hit
+
+
+def _driver(commands: Commands, flow: psutil.Process) -> psutil.Process:
+    # Not by all processes of the machine: a stage can be over before these are looked through.
+    return next(child for child in flow.children(recursive=True) if "-m scalescope.driver" in command(child))
+
+
+def _virtual(number: int) -> Callable[[Commands, psutil.Process], psutil.Process]:
+    def find(commands: Commands, flow: psutil.Process) -> psutil.Process:
+        (parent,) = _driver(commands, flow).children()
+        return sorted(parent.children(), key=lambda child: (child.create_time(), child.pid))[number]
+
+    return find
+
+
+def _local_worker(commands: Commands, flow: psutil.Process) -> psutil.Process:
+    def workers() -> list[psutil.Process]:
+        return [child for child in _driver(commands, flow).children() if "spawn_main" in command(child)]
+
+    return wait_for(workers, commands.text)[0]
+
+
+def _nanny(commands: Commands, flow: psutil.Process) -> psutil.Process:
+    def nannies() -> list[psutil.Process]:  # not the shell that starts one
+        return [each for each in commands.running("distributed.Nanny") if "python" in each.name()]
+
+    return wait_for(nannies, commands.text)[0]
+
+
+PROCESSES: dict[str, tuple[str, Callable[[Commands, psutil.Process], psutil.Process]]] = {
+    "flow": ("virtual", lambda commands, flow: flow),
+    "driver": ("virtual", _driver),
+    "scheduler": ("virtual", _virtual(0)),
+    "host of workers": ("virtual", _virtual(1)),
+    "worker": ("local", _local_worker),
+    "nanny": ("ssh", _nanny),
+}
+"""Name -> kind of cluster, and how the process is found."""
+
+
+# ------------------------------------------------------------------ what happens to it
+
+
+def signalled(number: signal.Signals, process: str) -> Callable[[Commands, psutil.Process], None]:
+    """A signal; what SIGSTOP stops goes on after a while."""
+
+    def hit(commands: Commands, flow: psutil.Process) -> None:
+        target = PROCESSES[process][1](commands, flow)
+        target.send_signal(number)
+        if number == signal.SIGSTOP:
+            time.sleep(STOPPED_S)
+            with suppress(psutil.NoSuchProcess):
+                target.send_signal(signal.SIGCONT)
+
+    return hit
+
+
+def fill(folder: Path) -> None:
+    """Leave no room on a disk; whose file is removed, has it again."""
+    with open(folder / FILLER, "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def see(
+    commands: Commands,
+    stage: str,
+    hit: Callable[[Commands, psutil.Process], None],
+    *arguments: str,
+    mend: Callable[[Commands], None] = lambda commands: None,
+) -> Seen:
+    """Begin a sweep, wait for a stage, hit it, look, reap, and give the same command again where that is needed.
+
+    Args:
+        commands: To be given.
+        stage: Of `STAGES`.
+        hit: What happens then; told the process of the command.
+        arguments: Further ones of the command.
+        mend: Ends what was done, before the same command is given again.
+    """
+    given = (*SWEEP, *TRIALS, *arguments)
+    flow = commands.start(*given)
+    _reach(commands, flow, stage)
+    driver = _driver(commands, flow) if stage in HELD else None
+    if driver:
+        driver.suspend()
+    if stage == "storing":
+        with sqlite3.connect(commands.store, isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            wait_for(lambda: commands.text().count("reading what the cluster") >= 2, commands.text)
+            time.sleep(1.0)
+            hit(commands, flow)
+            other.execute("ROLLBACK")
+        other.close()
+    else:
+        if not driver:
+            time.sleep(0.4)  # tasks run by now
+        hit(commands, flow)
+    if driver:
+        time.sleep(0.3)
+        with suppress(psutil.NoSuchProcess):
+            driver.resume()
+    status = flow.wait(2 * PATIENCE_S)  # a dead server of Prefect, or a network, is given up after minutes
+    ended = "killed" if status == -signal.SIGKILL else f"status {status}"
+    error = said(commands.text())
+
+    def again() -> None:
+        assert commands.start(*given).wait(PATIENCE_S) in (0, 1), commands.text()
+
+    return afterwards(commands, ended, error, mend, again)
+
+
+def afterwards(
+    commands: Commands,
+    ended: str,
+    error: str,
+    mend: Callable[[Commands], None],
+    go_on: Callable[[], None],
+) -> Seen:
+    """Look at what is left, reap, and go on where that is needed.
+
+    Args:
+        commands: That were given.
+        ended: How the run did.
+        error: What it said.
+        mend: Ends what was done.
+        go_on: Gives the same command again, and waits for its end.
+    """
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while commands.processes() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    left = len(commands.processes())
+    mend(commands)
+    before = commands.runs()
+    assert commands.start("reap").wait(PATIENCE_S) == 0, commands.text()
+    leaks = commands.left()
+    again = not before or before[0].state != RunState.COMPLETE
+    if again:
+        go_on()
+        leaks += [f"then {text}" for text in commands.left()]
+    after = commands.runs()
+    trials = before[0].trials if before else ()
+    kept = {trial.key: trial.started_at for trial in after[0].trials}
+    return Seen(
+        ended=ended,
+        error=error,
+        trials=tuple(map(became, trials)),
+        left=left,
+        leaks=tuple(leaks),
+        lost=sum(kept.get(trial.key) != trial.started_at for trial in trials),
+        finished=len(after) == 1 and after[0].state == RunState.COMPLETE and len(after[0].trials) == 3,
+        again=again,
+    )
+
+
+def _reach(commands: Commands, flow: psutil.Process, stage: str) -> None:
+    """Wait until the log has the line of a stage, for the command may end before it."""
+    line, times = STAGES[stage]
+    wait_for(
+        lambda: commands.text().count(line) >= times or flow.poll() is not None,
+        lambda: f"{stage} is never reached:\n{commands.text()}",
+    )
+    assert flow.poll() is None, commands.text()
+
+
+def became(trial: Trial) -> str:
+    """How a trial is, and why; or why it was run twice."""
+    why = [said(trial.reason), *(text for text in trial.warnings if text.startswith("this is the second attempt"))]
+    return ": ".join(filter(None, [trial.state, *map(said, why)]))
+
+
+def note(fault: str, process: str, stage: str, seen: Seen) -> None:
+    """Keep what was seen for the page, then insist on what holds in every cell."""
+    if LINES:
+        with open(LINES, "a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"fault": fault, "process": process, "stage": stage, **asdict(seen)}) + "\n")
+    assert (seen.leaks, seen.lost, seen.finished) == ((), 0, True), seen
+
+
+def said(text: str) -> str:
+    """The first line of the last error of a log, or of a reason, without what is of one run alone."""
+    errors = re.findall(r"^(?:error: |Stopped\. ).*", text, re.M)
+    line = errors[-1] if errors else "" if "\n0/3 " in text else text.partition("\n")[0]
+    line = re.sub(r"\b(stood still for) [\d.]+ s", rf"\1 {STOPPED_S:g} s", line)
+    line = re.sub(r"\b(scalescope|sleep)-[0-9a-f-]{12,}", r"\1-…", line)
+    return re.sub(r"/\S*/", "…/", re.sub(r"\bprocess \d+|\bpid \d+", "process N", line))

@@ -1,0 +1,63 @@
+"""What `scalescope watch` draws, of clusters that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from scalescope.capture.standing import Hang, StandingTask
+from scalescope.cli.watching import picture
+from scalescope.run.watching import WAITS, Group, Look
+
+ADDRESS = "tls://scheduler.team-weather.svc.cluster.local:8786"
+SEEN: dict[str, Any] = {
+    "workers": [ADDRESS] * 100,
+    "threads": 1_600,
+    "working": 1_200,
+    "idle": dict.fromkeys(WAITS, 80),
+    "memory": 123_456_789_012,
+    "limit": 999_999_999_999,
+    "fullest": (ADDRESS, 0.987),
+}
+GROUPS = tuple(Group(f"{'a-long-name-of-a-task-' * 3}{number}", 123_456, 2_345_678, 98_765.0) for number in range(12))
+TASK = StandingTask(
+    "load-" * 20, ADDRESS, 1.7e9, "my_long_module_name.py:123 in a_function", "__enter__ (lock.py)", "", True, "Lock"
+)
+HINTS = tuple(f"Hint {number}: " + "look at the place where all of this comes from, " * 2 for number in range(3))
+LOOK = Look(1.7e9, SEEN, GROUPS, 1_234.5, (), None)
+STANDS = replace(LOOK, standstill=Hang(1.7e9 - 21, (TASK,) * 12, 5, (), HINTS), left=(ADDRESS,) * 3)
+
+
+def drawn(look: Look, width: int, height: int) -> list[str]:
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(picture(ADDRESS, look, width, height))
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_picture_fits_the_terminal(width: int) -> None:
+    shown = drawn(LOOK, width, 24)
+    assert max(map(len, shown)) <= min(width, 80)
+    assert len(shown) <= 24
+    text = "\n".join(shown)
+    assert "1,200" in text
+    assert all(words in text for words in WAITS.values())
+    assert text.count("123,456 2,345,678") == 8
+    assert "and 4 more" in text
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_what_to_do_about_tasks_that_stand_still_is_seen_on_a_small_terminal(width: int) -> None:
+    shown = drawn(STANDS, width, 23)
+    assert max(map(len, shown)) <= width
+    assert len(shown) <= 23
+    text = "\n".join(shown)
+    assert "NOTHING MOVES: no task has begun or ended for 21 s" in text
+    assert all(f"Hint {number}" in text for number in range(3))
+    tasks = text.count("my_long_module_name.py:123 in a_function calls")
+    assert tasks >= 1
+    assert f"and {17 - tasks} more tasks" in text

@@ -1,0 +1,119 @@
+"""What stands still is noticed, and told from what is merely late."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from scalescope.driver.halted import HaltWatch
+
+WATCHES = """
+import time
+from scalescope.driver.halted import HaltWatch
+with HaltWatch() as watched:
+    print("begun", flush=True)
+    time.sleep(3)
+print(watched.reason)
+"""
+STOPPED_S = 1.6
+
+
+@pytest.fixture
+def below() -> Iterator[psutil.Popen]:
+    with psutil.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def seconds(reason: str, sentence: str) -> float:
+    match = re.fullmatch(sentence.replace("SECONDS", r"([\d.]+)"), reason)
+    assert match, reason
+    return float(match[1])
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_waiting_is_no_standstill() -> None:
+    with HaltWatch() as watched:
+        time.sleep(1.5)
+    assert watched.reason == ""
+
+
+def test_code_that_holds_the_interpreter_lock_is_no_standstill() -> None:
+    """It uses no CPU meanwhile, as when a library is loaded from a slow disk."""
+    began = time.monotonic()
+    with HaltWatch() as watched:
+        ctypes.PyDLL(None).sleep(2)
+    assert time.monotonic() - began > 1.5
+    assert watched.reason == ""
+
+
+def test_what_is_short_does_not_count(below: psutil.Popen) -> None:
+    with HaltWatch() as watched:
+        below.suspend()
+        time.sleep(0.5)
+        below.resume()
+    assert watched.reason == ""
+
+
+@pytest.mark.thorough
+def test_a_busy_host_is_no_standstill() -> None:
+    """Eight times as many processes as cores, each a session of its own, as those of other users are."""
+    spin = [sys.executable, "-Sc", "while True: pass"]
+    thieves = [subprocess.Popen(spin, start_new_session=True) for _ in range(8 * (os.cpu_count() or 1))]
+    try:
+        with HaltWatch() as watched:
+            end = time.monotonic() + 6
+            while time.monotonic() < end:
+                pass
+    finally:
+        for thief in thieves:
+            thief.kill()
+            thief.wait()
+    assert watched.reason == ""
+
+
+# ------------------------------------------------------------------ what is not
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel must count how often a thread sleeps")
+def test_a_process_that_was_stopped_knows_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", WATCHES], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        process.send_signal(signal.SIGCONT)
+        reason = process.stdout.read().strip()
+    assert seconds(reason, "the driver stood still for SECONDS s: stopped or starved") >= STOPPED_S - 0.3
+
+
+def test_one_below_that_was_stopped_is_seen(below: psutil.Popen) -> None:
+    with HaltWatch() as watched:
+        below.suspend()
+        time.sleep(STOPPED_S)
+        below.resume()
+    sentence = f"process {below.pid} of the cluster stood still for SECONDS s: stopped"
+    assert seconds(watched.reason, sentence) >= STOPPED_S - 0.3
+
+
+def test_of_a_long_trial_a_second_or_two_are_little(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalescope.driver.halted.PART", 0.9)
+    with HaltWatch() as watched:
+        time.sleep(0.5)
+        below.suspend()
+        time.sleep(STOPPED_S)
+        below.resume()
+        time.sleep(0.5)
+    assert watched.reason == ""

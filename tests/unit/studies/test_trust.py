@@ -1,0 +1,68 @@
+"""Code that another user's run names is not run unasked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.requests import asked
+
+from scalescope.cli import main as cli
+from scalescope.errors import OthersCode
+from scalescope.owner import user
+from scalescope.run.drivers import Drivers
+from scalescope.run.sweep import analyse, begin
+from scalescope.run.trials import run_trials
+from scalescope.store.store import Store
+from scalescope.studies import trust
+
+WORKLOAD = (
+    "from pathlib import Path\nPath(__file__).with_suffix('.seen').touch()\ndef run(client, items: int = 4): pass\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [("isolate", ["--folder", "isolated"]), ("compare", ["--a", "items=1", "--b", "items=2"])],
+)
+def test_code_of_another_user_is_not_run_unasked(
+    fake: Any,
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    more: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, seen = tmp_path / "theirs.py", tmp_path / "theirs.seen"
+    path.write_text(WORKLOAD)
+    request = asked({"workload": f"{path}:run", "axes": {"workers": [1, 2]}}, store=address)
+    with request.open_store() as store:
+        run, waiting = begin(request, store)
+        run_trials(Drivers(request, run.id, store), waiting)
+        analyse(store, run.id)
+        assert run.facts["user"] == user()
+        trust.check(run, others_code=False)
+    with sqlite3.connect(address) as database:
+        database.execute("UPDATE sweep_runs SET facts = ?", (json.dumps({**run.facts, "user": "mallory"}),))
+    database.close()
+    seen.unlink()
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    answers = iter([False])
+    monkeypatch.setattr("typer.confirm", lambda text, err: next(answers))
+    assert cli.run([command, "latest", "--store", address, "--no-prefect", *more]) == 2
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    assert cli.run([command, "latest", "--store", address, "--no-prefect", *more]) == 2
+    said = capsys.readouterr().err
+    assert f"was stored by mallory, and names what would run as you: {path}:run" in said
+    assert "--others-code" in said
+    assert not seen.exists()
+    with Store.open(address) as store, pytest.raises(OthersCode):
+        trust.check(store.run(run.id), others_code=False)
+    with Store.open(address) as store:
+        trust.check(store.run(run.id), others_code=True)
