@@ -31,6 +31,7 @@ from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RET
 from prefect.states import Cancelled, Completed, Failed
 from prefect.task_engine import run_task_sync
 from prefect.tasks import Task, exponential_backoff
+from pydantic_core import PydanticSerializationError
 
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
@@ -125,6 +126,11 @@ class TaskRunner(Runner):
         except STOPPED as signal:
             _set_state(run, ends[-1])
             raise signal
+        except PydanticSerializationError as error:
+            if not any(signal.__name__ in str(error) for signal in STOPPED):
+                raise
+            _set_state(run, ends[-1])  # a signal that met a serializer, which made this of it
+            raise KeyboardInterrupt from error
         except httpx.TransportError as error:  # of the engine, since what a step raises is in its state
             self._is_away(error)
             if len(ends) == 1:

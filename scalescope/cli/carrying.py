@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
@@ -79,12 +81,29 @@ def _carried_out(
 
 @contextmanager
 def interrupted() -> Iterator[None]:
-    """Say what is kept when the block is stopped by a signal, and end with its status."""
+    """Say what is kept when the block is stopped by Ctrl-C or SIGTERM, and end with its status.
+
+    Also where the interrupt met code that makes an error of its own of it, as pydantic's serializers do.
+    """
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    # Ctrl-C is ignored in what a script starts in the background: that stays so.
+    numbers = [signal.SIGTERM, *([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])]
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, Exception) and not received:
+            raise
         say("Stopped. Finished trials are kept; the same command continues.", "yellow")
-        raise typer.Exit(ExitStatus.INTERRUPTED) from None
+        raise typer.Exit(128 + received[0] if received else ExitStatus.INTERRUPTED) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def start_prefect(*, verbose: bool = False) -> None:

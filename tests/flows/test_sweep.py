@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from prefect.flow_engine import run_flow
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Pending, State
 from prefect.task_engine import SyncTaskRunEngine
+from pydantic import BaseModel, model_serializer
 from support import leaky
 from support.requests import asked
 from typer.testing import CliRunner
@@ -361,9 +362,28 @@ def test_what_is_stopped_is_cancelled_and_not_crashed(fake: Any, address: str) -
     assert states == {"Measured", "Cancelled"}
 
 
-@pytest.mark.parametrize("met", ["Running", "Measured"])
+class Met(BaseModel):
+    """A signal comes while it is written as JSON."""
+
+    @model_serializer
+    def _interrupted(self) -> str:
+        raise KeyboardInterrupt
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("met", "how"),
+    [
+        ("Running", interrupt),
+        ("Measured", interrupt),
+        pytest.param("Running", lambda: Met().model_dump_json(), id="Running-serialised"),
+    ],
+)
 def test_a_signal_that_meets_prefect_between_two_steps_is_no_crash(
-    fake: Any, address: str, met: str, monkeypatch: pytest.MonkeyPatch
+    fake: Any, address: str, met: str, how: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = SyncTaskRunEngine.set_state
 
@@ -371,7 +391,7 @@ def test_a_signal_that_meets_prefect_between_two_steps_is_no_crash(
         said = says(engine, state, force)
         if state.name == met and engine.task.name == MEASURE.name and len(fake.begun) == 1:
             monkeypatch.undo()
-            raise KeyboardInterrupt
+            how()
         return said
 
     monkeypatch.setattr(SyncTaskRunEngine, "set_state", stopped)
