@@ -181,9 +181,12 @@ class Recorder(Nothing):
 
 
 class Watched(Nothing):
-    """Looks from outside, as `scalescope watch` takes them, and oftener."""
+    """Looks from outside, as `scalescope watch` takes them, and oftener; on a slow clock so many times rarer."""
 
     name = f"watch x{OFTENER}"
+
+    def __init__(self, rarer: int = 1) -> None:
+        self.interval_s, self.call_s = rarer * watching.INTERVAL_S / OFTENER, rarer * watching.CALL_S
 
     @contextmanager
     def recording(self, client: Client) -> Iterator[None]:
@@ -193,16 +196,17 @@ class Watched(Nothing):
         def follow() -> None:
             with Asker(client.scheduler.address) as asker:
                 seen = Watch(asker)
-                while not over.wait(watching.INTERVAL_S / OFTENER):
+                while not over.wait(self.interval_s):
                     seen.look()
 
         thread = threading.Thread(target=follow)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        with patch.object(watching, "CALL_S", self.call_s):
+            thread.start()
+            try:
+                yield
+            finally:
+                over.set()
+                thread.join()
 
 
 class TaskStream(Nothing):
@@ -433,7 +437,7 @@ def count(tasks: int, pairs: int, workers: int, saturation: float, tell: Callabl
         run_tasks(client, min(tasks, BATCH))  # warm up
         found: dict[str, list[tuple[float, float]]] = {}
         for number in range(pairs):
-            for mode in (Nothing(), Recorder(Path(name), SLOWER), Again()):
+            for mode in (Nothing(), Recorder(Path(name), SLOWER), Watched(SLOWER), Again()):
                 with mode.installed(client):
                     scheduler_cpu(client)
                     client.run_on_scheduler(settle)
