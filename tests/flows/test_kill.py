@@ -108,8 +108,8 @@ def finished(address: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("cluster", "repeats", "kills"),
     [
-        pytest.param("local", 6, 3, marks=pytest.mark.thorough),  # tests/faults kills those of local clusters, too
-        ("simulated", 20, 2),
+        pytest.param("local", 6, 3, marks=pytest.mark.thorough),  # tests/faults kills flows, too
+        pytest.param("simulated", 20, 2, marks=pytest.mark.thorough),
     ],
 )
 def test_kill(marked: Callable[..., Marked], address: str, cluster: str, repeats: int, kills: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,9 @@ def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str
     ]
     assert run.verdict is not None
     [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
-    assert "graph, client and scheduler explain the time, and the machine does not" in said
+    machine = re.search(r"explain the time, and the machine does not|so ([0-9]+)\s% goes to the machine", said)
+    assert machine is not None, said
+    assert int(machine[1] or 0) < 50  # of a busy host
     assert "2 workers took" in said
     assert "1 worker took" in said
     assert "4 partitions instead of 2" in said

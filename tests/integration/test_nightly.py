@@ -155,7 +155,7 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
         Each thief is a session of its own: Linux gives each session the same share (autogroup, sched(7)).
         """
         wait_for(begun.exists, "the workload does not begin")
-        for _ in range(10 * (os.cpu_count() or 1)):
+        for _ in range(5 * (os.cpu_count() or 1)):
             thieves.append(subprocess.Popen([sys.executable, "-Sc", "while True: pass"], start_new_session=True))
         go.touch()
 

@@ -214,6 +214,7 @@ def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> Non
         place.ui.driver.switch_to.window(before)
 
 
+@pytest.mark.thorough
 def test_a_copied_run_has_not_the_tags_that_we_gave_to_the_first(place: Place, sweep: str) -> None:
     place.ended(sweep)
     place.ui.menu("Copy to new run")
@@ -360,6 +361,7 @@ def scheduled(place: Place, v1: bool, values: Mapping[str, Any]) -> Any:
     return run
 
 
+@pytest.mark.thorough
 def test_a_schedule_made_in_the_old_ui_fires(place: Place) -> None:
     run = scheduled(place, True, {})
     assert place.ended(run["id"])["parameters"]["axes"] == {"workers": [1, 2, 4, 8]}

@@ -59,7 +59,7 @@ def test_five_runs_at_once_on_postgresql_are_all_kept(site: Site, client: SyncPr
     started = [
         client.create_flow_run_from_deployment(
             ids[items % 2],
-            parameters={"workload": "futures-map", "axes": {"workers": [10, 20, 40]}, "params": {"items": items}},
+            parameters={"workload": "futures-map", "axes": {"workers": [10, 20]}, "params": {"items": items}},
         ).id
         for items in asked
     ]
@@ -75,7 +75,7 @@ def test_five_runs_at_once_on_postgresql_are_all_kept(site: Site, client: SyncPr
         kept = [store.run(run.id) for run in store.runs()]
         assert sorted(run.sweep.params["items"] for run in kept) == asked
         for run in kept:
-            assert [trial.state for trial in run.trials] == [TrialState.VALID] * 3
+            assert [trial.state for trial in run.trials] == [TrialState.VALID] * 2
             assert all(
                 len(store.tables(trial, "tasks")["tasks"]["key"]) == run.sweep.params["items"] for trial in run.trials
             )

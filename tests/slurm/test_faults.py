@@ -163,13 +163,14 @@ class Fault:
     reason: str
     prefect: bool = False
     repeated: bool = False
+    thorough: bool = False
 
 
 FAULTS = {
     "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"),
-    "job cancelled": Fault(cancel_job, 20.0, "CANCELLED"),
+    "job cancelled": Fault(cancel_job, 20.0, "CANCELLED", thorough=True),  # test_cluster.py has one, too
     "job timed-out": Fault(end_walltime, 19.0, "", repeated=True),  # in two rounds; Slurm looks every 30 s
-    "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL", prefect=True),
+    "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL", prefect=True, thorough=True),  # tests/faults, too
     "flow killed": Fault(kill_flow, 5.0, "", prefect=True),
 }
 
@@ -239,16 +240,21 @@ def ended(site: Site, process: subprocess.Popen[bytes], began: float, *, again: 
 
 
 @pytest.fixture(scope="module")
-def seen(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Seen]]:
-    """All faults at the same time, round after round."""
+def seen(
+    slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, list[Seen]]:
+    """All faults whose tests are run, at the same time, round after round."""
     from prefect.settings import PREFECT_API_URL
 
     folder, server = tmp_path_factory.mktemp("faults"), str(PREFECT_API_URL.value())
-    found: dict[str, list[Seen]] = {name: [] for name in FAULTS}
+    ours = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
+    asked_for = {item.callspec.params["name"] for item in ours if "seen" in item.fixturenames}
+    found: dict[str, list[Seen]] = {name: [] for name in FAULTS if name in asked_for}
     for turn in range(ROUNDS):
-        with ThreadPoolExecutor(len(FAULTS)) as pool:
+        with ThreadPoolExecutor(len(found)) as pool:
             running = {}
-            for number, (name, fault) in enumerate(FAULTS.items()):
+            for number, name in enumerate(found):
+                fault = FAULTS[name]
                 nodes = slurm.nodes[NODES_EACH * number : NODES_EACH * (number + 1)]
                 site = Site(slurm, folder / f"{number}-{turn}", nodes, fault.seconds, server if fault.prefect else "")
                 running[name] = pool.submit(endure, site, fault)
@@ -261,7 +267,10 @@ def seen(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.thorough] if fault.thorough else []) for name, fault in FAULTS.items()],
+)
 def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[str, list[Seen]], name: str) -> None:
     fault = FAULTS[name]
     assert len(seen[name]) == ROUNDS

@@ -20,6 +20,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALESCOPE_LEASES", str(tmp_path / "leases"))
 
 
+@pytest.mark.thorough  # nights on Kubernetes and on a local cluster are shown in each run
 def test_a_night_that_was_killed_continues_and_publishes_its_pages(in_slurm: Any, tmp_path: Path) -> None:
     address, site = str(tmp_path / "store.db"), tmp_path / "site"
     command = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "nightly", "--no-prefect"]

@@ -166,6 +166,7 @@ def test_runs_end_as_their_flows_do(site: Site) -> None:
     assert [line for line in told if "logged for Ada" in line] == ["logged for Ada, token of 4 letters"]
 
 
+@pytest.mark.thorough  # TestAdoption of test_worker.py has each part of it
 def test_a_worker_that_is_killed_and_started_again_watches_and_cancels(site: Site) -> None:
     stays, goes = site.submit("wait", name="stays"), site.submit("wait", name="goes")
     for name in ("stays", "goes"):
