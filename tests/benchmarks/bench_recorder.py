@@ -54,6 +54,7 @@ from unittest.mock import patch
 import dask
 import distributed
 from distributed import Client, Scheduler, Worker, protocol
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 from scalescope.capture import recorder
 from scalescope.capture.asking import Asker
@@ -145,6 +146,30 @@ class Again(Nothing):
     """No recording either: what two equal halves of a pair differ by, in the same minutes."""
 
     name = "nothing again"
+
+
+class Told(SchedulerPlugin):  # type: ignore[misc]
+    """Is told of every transition, and does nothing."""
+
+    name = "told"
+
+    def transition(self, key: Any, start: str, finish: str, /, **details: Any) -> None:
+        """Six times a task."""
+
+
+class Empty(Nothing):
+    """The least that any plugin can cost which is told of transitions."""
+
+    name = "empty plugin"
+
+    @contextmanager
+    def recording(self, client: Client) -> Iterator[None]:
+        """Be told."""
+        client.register_plugin(Told())
+        try:
+            yield
+        finally:
+            client.unregister_scheduler_plugin(Told.name)
 
 
 class Recorder(Nothing):
@@ -437,7 +462,7 @@ def count(tasks: int, pairs: int, workers: int, saturation: float, tell: Callabl
         run_tasks(client, min(tasks, BATCH))  # warm up
         found: dict[str, list[tuple[float, float]]] = {}
         for number in range(pairs):
-            for mode in (Nothing(), Recorder(Path(name), SLOWER), Watched(SLOWER), Again()):
+            for mode in (Nothing(), Recorder(Path(name), SLOWER), Empty(), Watched(SLOWER), Again()):
                 with mode.installed(client):
                     scheduler_cpu(client)
                     client.run_on_scheduler(settle)

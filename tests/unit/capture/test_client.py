@@ -189,6 +189,6 @@ def test_the_line_is_right_on_a_cluster(spec: Any, tmp_path: Path) -> None:
     assert found["crunch", "", 0] > 0.1  # CPU seconds, in virtual time, too
     assert found["run", "dask.compute", 1] + found["run", "client.submit().result", 1] > 0.5
     own = sum(seconds for (_, _, waits), seconds in found.items() if not waits)
-    assert free == pytest.approx(own, abs=0.3)
+    assert free == pytest.approx(own, rel=0.15)  # what the samples miss is more on a slow host
     lines = path.read_text().splitlines()
     assert f"my_job.py:{1 + lines.index('    time.sleep(0.7)')} run" in table["where"]
