@@ -80,6 +80,8 @@ def _told(
         with capture.trial(folder / "spool") as recording:
             sent = client.map(function, items, pure=False)
             if then is not None:
+                while sum(client.run(lambda dask_worker: len(dask_worker.state.executing)).values()) < len(sent):
+                    time.sleep(0.01)
                 time.sleep(0.2)
                 then()
             distributed.wait(sent, timeout=60)
