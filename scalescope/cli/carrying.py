@@ -85,22 +85,30 @@ def interrupted() -> Iterator[None]:
 
     Also where the interrupt met code that makes an error of its own of it, as pydantic's serializers do.
     """
+    # Ctrl-C is ignored in what a script starts in the background: that stays so.
+    numbers = [signal.SIGTERM, *([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])]
+    with noted(*numbers) as received:
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as error:
+            if isinstance(error, Exception) and not received:
+                raise
+            say("Stopped. Finished trials are kept; the same command continues.", "yellow")
+            raise typer.Exit(128 + received[0] if received else ExitStatus.INTERRUPTED) from None
+
+
+@contextmanager
+def noted(*numbers: int) -> Iterator[list[int]]:
+    """Have these signals raise KeyboardInterrupt while the block runs; gives the list of those that came."""
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         received.append(number)
         raise KeyboardInterrupt
 
-    # Ctrl-C is ignored in what a script starts in the background: that stays so.
-    numbers = [signal.SIGTERM, *([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])]
     before = {number: signal.signal(number, stop) for number in numbers}
     try:
-        yield
-    except (KeyboardInterrupt, Exception) as error:
-        if isinstance(error, Exception) and not received:
-            raise
-        say("Stopped. Finished trials are kept; the same command continues.", "yellow")
-        raise typer.Exit(128 + received[0] if received else ExitStatus.INTERRUPTED) from None
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,12 +8,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
 from scalescope import __version__
+from scalescope.cli.carrying import noted
 from scalescope.cli.commands import (
     demo,
     doctor,
@@ -99,27 +99,19 @@ def run(argv: Sequence[str]) -> int:
     """Run a command line; return its exit status. The one place where errors become statuses."""
     own = [*argv[:1]] if argv[:1] == ["run"] else [*argv]  # after a script all is the script's
     debug = "--debug" in own  # wherever it stands
-    received: list[int] = []
-
-    def terminate(number: int, frame: FrameType | None) -> NoReturn:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        typer.main.get_command(app).main(
-            [text for text in own if text != "--debug"] + [*argv[len(own) :]], prog_name="scalescope"
-        )
-    except SystemExit as end:  # Typer makes one of an interrupt, too
-        return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
-    except ScalescopeError as error:
-        _explain(error, debug=debug)
-        return error.exit_status
-    except Exception as error:  # noqa: BLE001 - whatever it is, the person gets a sentence and a program a status
-        _explain(error, debug=debug)
-        return ExitStatus.INFRASTRUCTURE
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with noted(signal.SIGTERM) as received:
+        try:
+            typer.main.get_command(app).main(
+                [text for text in own if text != "--debug"] + [*argv[len(own) :]], prog_name="scalescope"
+            )
+        except SystemExit as end:  # Typer makes one of an interrupt, too
+            return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
+        except ScalescopeError as error:
+            _explain(error, debug=debug)
+            return error.exit_status
+        except Exception as error:  # noqa: BLE001 - whatever it is, the person gets a sentence and a program a status
+            _explain(error, debug=debug)
+            return ExitStatus.INFRASTRUCTURE
     return ExitStatus.OK
 
 
