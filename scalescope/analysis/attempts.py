@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scalescope.errors import CaptureError
-from scalescope.model.records import STATUS_FINISHED, STATUS_LOST
+from scalescope.model.records import ACTOR_CALLS, STATUS_FINISHED, STATUS_LOST
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -59,12 +59,31 @@ class Pauses:
 
 
 @dataclass(frozen=True)
+class Calls:
+    """When which worker ran methods of actors, one after another; by time relative to `Attempts.epoch`.
+
+    Attributes:
+        worker: Index into `Attempts.addresses`.
+        begin: Seconds.
+        end: Seconds.
+        method: That which took longest of these, such as `Counter.add`.
+        count: How many calls there were.
+    """
+
+    worker: Ints
+    begin: Floats
+    end: Floats
+    method: Sequence[str]
+    count: Ints
+
+
+@dataclass(frozen=True)
 class Attempts:
     """Attempts whose computation began, one element each; times in seconds since `epoch`, clipped to the makespan.
 
     Attributes:
         epoch: When the first task became known, in seconds since the epoch of the cluster's clock.
-        makespan: From there to the end of the last computation, in seconds.
+        makespan: From there to the end of the last computation, or call of an actor, in seconds.
         begin: When the workload was called, 0 or before; 0 in records without the table `client`.
         end: When it returned, or the makespan, if that is later.
         pending: From when to when a graph was taken in, or a task was known and the scheduler did not know its end;
@@ -72,6 +91,7 @@ class Attempts:
         addresses: All workers, recorded or only named by a task.
         members: When which of them was there.
         pauses: When which of them was paused, for want of memory or by hand.
+        calls: When which of them ran methods of actors, in a thread beside those of its tasks.
         row: Row of the table `tasks`.
         key: Task key.
         thread: Identifier of the thread on its worker; 0 when unknown.
@@ -98,6 +118,7 @@ class Attempts:
     addresses: tuple[str, ...]
     members: Members
     pauses: Pauses
+    calls: Calls
     row: Ints
     key: Sequence[str]
     thread: Ints
@@ -142,7 +163,8 @@ class Attempts:
         pick = _Pick(began)
         start, status = pick(start), pick(status)
         stop = _ends(start, pick(tasks.numbers("stop")), pick(tasks.numbers("done")), status)
-        end = float(stop[status != STATUS_LOST].max())
+        called = [call for _, call in told(tables.get("events", {}), ACTOR_CALLS) if call["end"] > epoch]
+        end = max(float(stop[status != STATUS_LOST].max()), *(call["end"] for call in called), 0.0)
         makespan = end - epoch
         if not makespan > 0:
             raise _nothing("the recorded tasks took no time at all")
@@ -177,6 +199,7 @@ class Attempts:
             addresses=addresses,
             members=members,
             pauses=_pauses(tables.get("events", {}), index, within),
+            calls=_calls(called, index, clip),
             row=np.flatnonzero(began),
             key=pick.texts(tasks.texts("key")),
             thread=pick(np.asarray(tasks.column("thread"), dtype=np.int64)),
@@ -321,6 +344,13 @@ def _members(workers: _Table, index: Mapping[str, int], used: Ints, clip: Any) -
     )
 
 
+def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
+    """Time and message of the structured events of one topic whose message is an object."""
+    rows = zip(*(events.get(name, ()) for name in ("topic", "time", "message")), strict=True)
+    found = [(float(when), json.loads(message)) for name, when, message in rows if name == topic]
+    return [(when, message) for when, message in found if isinstance(message, dict)]
+
+
 def _pauses(events: Columns, index: Mapping[str, int], clip: Any) -> Pauses:
     """From the changes of status of each worker, in the order in which the scheduler saw them."""
     since: dict[int, float] = {}
@@ -343,6 +373,19 @@ def _pauses(events: Columns, index: Mapping[str, int], clip: Any) -> Pauses:
     found += [(worker, begin, np.inf) for worker, begin in since.items()]
     workers, begin, end = zip(*found, strict=True) if found else ((), (), ())
     return Pauses(np.array(workers, np.int64), clip(np.array(begin, np.float64)), clip(np.array(end, np.float64)))
+
+
+def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], clip: Any) -> Calls:
+    """From what workers told of them."""
+    known = [call for call in called if call["worker"] in index]
+    end = np.array([call["end"] for call in known], np.float64)
+    return Calls(
+        worker=np.array([index[call["worker"]] for call in known], np.int64),
+        begin=clip(end - np.array([call["seconds"] for call in known], np.float64)),
+        end=clip(end),
+        method=[max(call["methods"], key=lambda name: call["methods"][name][1]) for call in known],
+        count=np.array([sum(int(entry[0]) for entry in call["methods"].values()) for call in known], np.int64),
+    )
 
 
 def _superseded(

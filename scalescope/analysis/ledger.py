@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 
-STATES = ("busy", "lost", "serialisation", "spill", "transfer", "paused")
+STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
 """States of threads that are there and not simply idle, in the order in which they claim a thread."""
 
 Clock = Callable[[Floats], Floats]
@@ -26,7 +26,7 @@ Clock = Callable[[Floats], Floats]
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 
-_MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _BOUNDARY, _SETTLED = 0, 1, 2, 3, 4, 5, 31
+_MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _CALL, _ANSWER, _BOUNDARY, _SETTLED = 0, 1, 2, 3, 4, 5, 6, 7, 31
 """Kinds of events, in their order at one instant.
 
 A mark is an edge between bins. An attempt passes through states in turn: boundary i ends one and begins the next; its
@@ -92,7 +92,7 @@ class Chain:
         """When each state begins, and when the last ends."""
         return [self.steps[0][1], *(end for _, _, end in self.steps)]
 
-    def changes(self, *, paused: bool) -> dict[str, npt.NDArray[np.int8]]:
+    def changes(self, *, paused: bool, called: bool) -> dict[str, npt.NDArray[np.int8]]:
         """For each state that occurs, how many more threads want it from an event on, by kind of event."""
         found = {state: np.zeros(1 << _KIND_BITS, np.int8) for state in STATES}
         for i, (step, _, _) in enumerate(self.steps):
@@ -102,6 +102,8 @@ class Chain:
                 found[state][_BOUNDARY + 2 * (i + 1) + wasted] -= 1
         if paused:
             found["paused"][[_PAUSE, _RESUME]] = 1, -1
+        if called:
+            found["actors"][[_CALL, _ANSWER]] = 1, -1
         return {state: change for state, change in found.items() if change.any()}
 
 
@@ -134,7 +136,7 @@ class Events:
     @classmethod
     def of(cls, attempts: Attempts, chain: Chain, edges: Floats) -> Events:
         """The events of a trial; the first of `edges` is its begin, the last its end."""
-        count, members, pauses = len(attempts.addresses), attempts.members, attempts.pauses
+        count, members, pauses, calls = len(attempts.addresses), attempts.members, attempts.pauses, attempts.calls
         time_bits = min(50, 58 - count.bit_length())
         origin, unit = attempts.begin, attempts.elapsed / (1 << time_bits)
 
@@ -158,6 +160,8 @@ class Events:
                 turnover,
                 pack(pauses.worker, pauses.begin, _PAUSE),
                 pack(pauses.worker, pauses.end, _RESUME),
+                pack(calls.worker, calls.begin, _CALL),
+                pack(calls.worker, calls.end, _ANSWER),
                 *(pack(attempts.worker, t, _BOUNDARY + 2 * i + wasted) for i, t in enumerate(chain.boundaries)),
                 pack(workers, np.full(count, last_start), _SETTLED),
             ]
@@ -170,7 +174,7 @@ class Events:
             unit=unit,
             last_start=float(int((last_start - origin) / unit) * unit + origin),
             turnover=np.concatenate([members.nthreads, -members.nthreads])[np.argsort(turnover)],
-            changes=chain.changes(paused=len(pauses.worker) > 0),
+            changes=chain.changes(paused=len(pauses.worker) > 0, called=len(calls.worker) > 0),
             workers=count,
             edges=len(edges),
         )

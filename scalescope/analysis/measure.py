@@ -41,13 +41,14 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
     work_s = float(durations.sum())
     span_s = float(max(attempts.span[useful].max(), durations.max()))
     ideal_s = max(work_s / threads, span_s)
+    worker_time = divide(attempts, threads=threads).total()
     return Metrics(
         makespan_s=attempts.makespan,
         elapsed_s=elapsed_s,
         work_s=work_s,
         span_s=span_s,
         ideal_s=ideal_s,
-        efficiency=work_s / (threads * attempts.makespan),
+        efficiency=(work_s + worker_time["actors"]) / (threads * attempts.makespan),
         schedule_quality=ideal_s / attempts.makespan,
         parallelism=work_s / span_s if span_s > 0 else 0.0,
         tasks=len(durations),
@@ -56,7 +57,7 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         peak_parallelism=peak(attempts.start, attempts.stop),
         mean_parallelism=work_s / attempts.makespan,
         peak_runnable=peak(attempts.runnable[useful], attempts.stop[useful]),
-        worker_time_s=divide(attempts, threads=threads).total(),
+        worker_time_s=worker_time,
         longest_task_s=float(durations.max()),
         work_by_prefix=_by_prefix(_used(attempts.prefix, attempts), durations),
         **_lost(tables, attempts),

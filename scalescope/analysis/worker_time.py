@@ -8,6 +8,7 @@ recorded, it is the makespan. At every instant each of the P threads is in exact
 | --- | --- |
 | `busy` | computes a task whose result was used |
 | `lost` | computes an attempt that erred, was lost, or had to be repeated; or its worker has left |
+| `actors` | has no task to compute, while its worker runs a method of an actor, in a thread beside |
 | `serialisation` | has no task to compute, while its worker deserialises one |
 | `spill` | the same, while its worker reads or writes spilled data |
 | `transfer` | the same, while its worker fetches a task's inputs |

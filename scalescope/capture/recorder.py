@@ -67,6 +67,10 @@ _FIELDS = {
 _SECONDS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
 WAIT = "scalescope-wait "
 """So begin actions that `scalescope.capture.waits` adds."""
+ACTOR_CALLS = "scalescope-actor-calls"
+"""Topic of the events that `scalescope.capture.actors` sends."""
+STRAGGLERS_S = 0.1
+"""How long after the last such event a recording ends, since workers send them at intervals of half as much."""
 
 
 class Recorder(SchedulerPlugin):  # type: ignore[misc]
@@ -124,6 +128,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._since = 0.0
         self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         self._touched = 0
+        self._called = float("-inf")  # time of the event loop at which the last event of actors' calls had come
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
 
     # ---------------------------------------------------------------- the scheduler's hooks
@@ -179,6 +184,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             return
         if topic == "stealing":
             self.attempts.stolen(msg)
+        elif topic == ACTOR_CALLS:
+            self._called = asyncio.get_running_loop().time()
         self._event(topic, msg)
 
     def update_graph(self, scheduler: Any, *, tasks: Any = (), **kwargs: Any) -> None:
@@ -193,7 +200,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.recording = uuid.uuid4().hex
         self.sequence, self.sent, self.summary = 0, None, None
         self.events, self.lag, self.memory, self.graphs = [], [], [], []
-        self.full, self._managed = {}, {}
+        self.full, self._managed, self._called = {}, {}, float("-inf")
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
         self.transition = self.attempts.hook()  # an attribute of the instance: no method to bind
@@ -231,7 +238,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             ended = time.time()
             loop = asyncio.get_running_loop()
             deadline = loop.time() + settle_s
-            while attempts.running and loop.time() < deadline:
+            while (attempts.running or loop.time() < self._called + STRAGGLERS_S) and loop.time() < deadline:
                 await asyncio.sleep(0.02)
             self._stop()
             if attempts.waits_dropped:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import blackbox, chunks, clock, logs, memory, recorder, waits
+from scalescope.capture import actors, blackbox, chunks, clock, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -92,6 +92,7 @@ class Capture:
             kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))
             self._install(clock, "SameHostClock", kernel=kernel)
             self._install(waits, "Waits")
+            self._install(actors, "ActorCalls")
             if log_folder is not None:
                 self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
                 self._install(blackbox, "ExitCodes", nanny=True)

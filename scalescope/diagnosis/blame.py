@@ -25,7 +25,7 @@ from scalescope.analysis.ledger import unoccupied
 from scalescope.analysis.worker_time import over_time
 from scalescope.diagnosis import levels
 from scalescope.diagnosis.observation import Observation
-from scalescope.model.metrics import PARTS, WORKER_TIME
+from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
 from scalescope.model.trial import BLAMED
 
 MOST_KEPT = 5
@@ -68,7 +68,7 @@ class Charge:
     @property
     def state(self) -> str:
         """What the threads were: `ran` a task, `held` by one that waited, `wasted`, `absent`, or `idle`."""
-        if self.part == "busy":
+        if self.part in WORKING:
             return "held" if self.held else "ran"
         return {"lost": "wasted", "late_start": "absent"}.get(self.part, "idle")
 

@@ -22,7 +22,8 @@ class Timeline:
     Attributes:
         edges: Seconds since the first task was known; one more than there are cells.
         capacity: Threads there, at most those asked for.
-        occupied: Attempts that compute, or for which their worker fetches, deserialises or reads.
+        occupied: Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of
+            actors that run.
         waiting: Attempts that are runnable and neither of these.
     """
 
@@ -95,8 +96,8 @@ def occupied_from(observation: Observation) -> Floats:
 def timeline(observation: Observation) -> Timeline:
     """The timeline of a trial that has attempts."""
     attempts = observation.measured
-    begin, members = occupied_from(observation), attempts.members
-    moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left)
+    begin, members, calls = occupied_from(observation), attempts.members, attempts.calls
+    moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left, calls.begin, calls.end)
     edges = np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]])
     edges = np.unique(np.clip(edges, 0.0, attempts.makespan))
     empty = Timeline(edges, *[np.zeros(len(edges) - 1)] * 3)
@@ -104,7 +105,7 @@ def timeline(observation: Observation) -> Timeline:
     return Timeline(
         edges,
         np.minimum(empty.level(*threads), observation.threads),
-        empty.level(begin, attempts.stop),
+        empty.level(np.append(begin, calls.begin), np.append(attempts.stop, calls.end)),
         empty.level(attempts.runnable, begin),
     )
 
@@ -216,6 +217,49 @@ def unoccupied(observation: Observation) -> Unoccupied:
         waits,
         waits | [call.rpartition(".")[2] in SENDING for call in what],
         passed * observation.seconds("client") / max(float(free.sum()), 1e-9),
+    )
+
+
+# ------------------------------------------------------------------ actors
+
+
+@dataclass(frozen=True)
+class Calling:
+    """Methods of actors that ran while the client waited for them, and no task was known.
+
+    Attributes:
+        calls: How many there were in the trial.
+        workers: On how many workers.
+        method: That which took longest.
+        at_once: How many ran at a time, as a mean over the time in which any did.
+        lost_s: Thread-seconds of the part `client` while they ran and the client waited.
+    """
+
+    calls: int
+    workers: int
+    method: str
+    at_once: float
+    lost_s: float
+
+
+@once
+def calling(observation: Observation) -> Calling | None:
+    """What the client waited for from actors; None where there were no calls."""
+    calls = observation.measured.calls
+    if not len(calls.worker):
+        return None
+    names, method = codes(calls.method)
+    edges = np.unique(np.concatenate([calls.begin, calls.end]))
+    running = held(calls.begin, calls.end, edges) > 0
+    united = float(np.diff(edges)[running].sum())
+    found = unoccupied(observation)
+    idle_s = united * max(observation.threads - 1, 0)
+    return Calling(
+        int(calls.count.sum()),
+        len(np.unique(calls.worker)),
+        names[int(np.bincount(method, calls.end - calls.begin).argmax())],
+        float((calls.end - calls.begin).sum()) / max(united, 1e-9),
+        min(float(found.seconds[found.waits].sum()), idle_s),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Tables
+from scalescope.analysis.attempts import Attempts, Floats, Tables, told
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import WorkerTime, divide
 from scalescope.diagnosis.registry import GAIN, NOTEWORTHY, Cause, severity_of
@@ -134,14 +133,7 @@ class Observation:
 
     def events(self, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
         """Time and message of the structured events of one topic whose message is an object."""
-        rows = zip(
-            self.column("events", "topic"),
-            self.column("events", "time"),
-            self.column("events", "message"),
-            strict=True,
-        )
-        found = [(float(when), json.loads(message)) for name, when, message in rows if name == topic]
-        return [(when, message) for when, message in found if isinstance(message, dict)]
+        return told(self.tables.get("events", {}), topic)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -86,6 +86,7 @@ class Part:
 
 PARTS: Mapping[str, Part] = {
     "busy": Part("busy", "computing a task whose result was used"),
+    "actors": Part("actors", "idle while its worker ran a method of an actor, in a thread beside those of tasks"),
     "transfer": Part("transfer", "idle while its worker fetched a task’s inputs"),
     "serialisation": Part("serialisation", "idle while its worker deserialised a task"),
     "spill": Part("spill to disk", "idle while its worker read or wrote spilled data"),
@@ -105,6 +106,8 @@ PARTS: Mapping[str, Part] = {
 workload's call, without remainder."""
 
 WORKER_TIME = tuple(PARTS)
+WORKING = ("busy", "actors")
+"""Parts in which a worker did what the user wanted."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,8 @@ class Metrics(Mapped):
         float,
         Metric(
             "T1 / (P × makespan): the share of the threads' time in which they computed. It is low where the graph has "
-            "too few tasks for the threads, and where tasks wait.",
+            "too few tasks for the threads, and where tasks wait. Methods of actors that ran on workers with an idle "
+            "thread count as well.",
             Unit.SHARE,
             "efficiency",
             legend="T1 / (P × time)",

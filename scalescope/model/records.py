@@ -66,8 +66,12 @@ EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
 - `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one;
 - `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
   in `Semaphore.acquire`, and at which line;
+- `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
+  another, until `end` and for so many seconds; of each its number of calls and seconds, `{"Counter.add": [12, 0.4]}`;
 - `stealing`, and whatever the workload logs.
 """
+
+ACTOR_CALLS = "scalescope-actor-calls"
 
 KUBERNETES = "Kubernetes: "
 """So begin lines of logs that are no worker's own."""

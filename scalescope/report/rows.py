@@ -23,7 +23,7 @@ from scalescope.analysis.summary import (
 from scalescope.clusters.kubernetes.counters import THROTTLED
 from scalescope.diagnosis.causes.structure import structure_of
 from scalescope.model.finding import Severity, Verdict
-from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, Metric, Metrics, Unit, numbers
+from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, WORKING, Metric, Metrics, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.model.words import shortened
@@ -193,7 +193,7 @@ def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> P
     for finding in verdict.findings if verdict else ():
         if finding.severity is not Severity.INFO and finding.points and finding.points[0] in measured:
             return measured[finding.points[0]]
-    return min(measured.values(), key=lambda summary: summary.share("busy"), default=None)
+    return min(measured.values(), key=lambda summary: summary.share(*WORKING), default=None)
 
 
 # ------------------------------------------------------------------ side by side

@@ -28,6 +28,7 @@ MARKS: dict[Severity, tuple[str, str]] = {
 HEALTHY = ("✓", "bold green")
 INKS = {
     "busy": ("█", "green"),
+    "actors": ("a", "bright_green"),
     "transfer": ("▒", "blue"),
     "serialisation": ("%", "cyan"),
     "spill": ("$", "magenta"),

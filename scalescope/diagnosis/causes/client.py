@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, codes
-from scalescope.analysis.summary import percent
+from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
-from scalescope.diagnosis.causes.submission import large, loop, submissions
+from scalescope.diagnosis.causes.submission import SHORT_S, large, loop, one_by_one, submissions
 from scalescope.diagnosis.levels import AFTER, BEFORE, BETWEEN
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY
@@ -25,8 +25,7 @@ DO_INSTEAD = {
 }
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
-SHORT_S = 0.1
-"""Seconds of the client that are not worth a change, however short the trial."""
+CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
 ROUND_TRIP_S = 0.05
 """Seconds that it may take to send a graph and to fetch its small results."""
 MOSTLY = 0.9
@@ -143,7 +142,8 @@ CLIENT_WAITS = TrialCause(
     needs="A tenth of the worker time, 0.1 s, and 0.05 s for each graph, pass while the scheduler knows no task and "
     "the client waits for the cluster: results or data are on their way, or a call that is no task.",
     ruled_out_by="A client that works meanwhile (client-busy); between the graphs of a loop, its own finding "
-    "(results-awaited-in-loop); a large graph that is sent (large-graph); tasks that wait for inputs (transfer-bound).",
+    "(results-awaited-in-loop); a large graph that is sent (large-graph); tasks that wait for inputs (transfer-bound); "
+    "calls of actors, each of which waits for the one before (results-awaited-in-loop).",
     remedy="Reduce on the workers what the client gathers, and load within tasks what it sends",
     link="https://distributed.dask.org/en/stable/efficiency.html#leave-data-on-the-cluster",
     parts=("client",),
@@ -157,12 +157,18 @@ def client_waits(observation: Observation) -> Finding | None:
     `lost_s`: the part `client` of the worker time while the client waited for the cluster; without what passed between
     graphs where these are a loop, and before and between them where one is large.
     """
-    sent = submissions(observation)
+    if one_by_one(observation) is not None:
+        return None
+    sent, called = submissions(observation), levels.calling(observation)
     without = (BEFORE, BETWEEN) if large(sent).any() else (BETWEEN,) if loop(observation) else ()
     spent = Spent.of(observation, levels.unoccupied(observation).waits, without)
     if spent is None or spent.lost_s < ROUND_TRIP_S * len(sent.time) * observation.threads:
         return None
     did = f"waited in `{words.cut(spent.what) or 'a call'}`"
+    if called is not None and called.lost_s > 0.5 * spent.lost_s:
+        calls, on = plural(called.calls, "call"), plural(called.workers, "worker")
+        said = f": {calls} of actors (`{called.method}`) ran on {on}"
+        return spent.finding(CLIENT_WAITS, observation, did, said, CALL_MORE)
     said = ": results or data were on their way, or calls that are no tasks"
     remedy = SEND_LESS if spent.phases[BEFORE] > 0.5 * spent.lost_s else GATHER_LESS
     return spent.finding(CLIENT_WAITS, observation, did, said, remedy)

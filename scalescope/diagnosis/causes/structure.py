@@ -23,7 +23,7 @@ from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.asked import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Severity
-from scalescope.model.metrics import PARTS, WORKER_TIME, Metrics
+from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING, Metrics
 from scalescope.model.words import number
 
 MINOR = 0.20
@@ -127,7 +127,7 @@ def structure_of(summary: PointSummary) -> str:
             return SEQUENTIAL_GRAPH.code
         if _waves(summary, metrics):
             return UNEVEN_WAVES.code
-    return UNKNOWN.code if 1 - summary.share("busy") >= SEVERE else ""
+    return UNKNOWN.code if 1 - summary.share(*WORKING) >= SEVERE else ""
 
 
 @TOO_FEW_PARTITIONS.finds
@@ -225,16 +225,16 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     found = [
         (summary, metrics)
         for summary, metrics in _put_down_to(case, UNKNOWN)
-        if case.explained_s(summary) < MOSTLY * (1 - summary.share("busy")) * sum(metrics.worker_time_s.values())
+        if case.explained_s(summary) < MOSTLY * (1 - summary.share(*WORKING)) * sum(metrics.worker_time_s.values())
     ]
     if not found:
         return None
-    worst, metrics = max(found, key=lambda item: 1 - item[0].share("busy"))
-    idle_parts = [part for part in WORKER_TIME if part != "busy"]
+    worst, metrics = max(found, key=lambda item: 1 - item[0].share(*WORKING))
+    idle_parts = [part for part in WORKER_TIME if part not in WORKING]
     part = max(idle_parts, key=worst.share)
     return UNKNOWN.finding(
         Severity.MEDIUM,
-        f"{percent(1 - worst.share('busy'))} of the worker time is not busy at {case.label(worst)}, most of it "
+        f"{percent(1 - worst.share(*WORKING))} of the worker time is not busy at {case.label(worst)}, most of it "
         f"`{PARTS[part].title}` ({percent(worst.share(part))}); the cause is not known yet.",
         NEXT_EXPERIMENT[part],
         *_structure(worst, metrics),
@@ -261,9 +261,9 @@ def healthy(case: SweepCase) -> Finding:
         where = f"{len(good):,} of {points}"
         rest = "; at the others the number of tasks allows no more"
     if good:
-        lowest = min(good, key=lambda summary: summary.share("busy"))
-        evidence = (Evidence("lowest share of worker time busy", round(lowest.share("busy"), 4), case.label(lowest)),)
-        where += f" (at least {percent(lowest.share('busy'))} of the worker time busy)"
+        lowest = min(good, key=lambda summary: summary.share(*WORKING))
+        evidence = (Evidence("lowest share of worker time busy", round(lowest.share(*WORKING), 4), case.label(lowest)),)
+        where += f" (at least {percent(lowest.share(*WORKING))} of the worker time busy)"
     summary = f"No fault found: workers are used well at {where}{rest}."
     return HEALTHY.finding(Severity.INFO, summary, "", *evidence, points=_points(case.measured))
 
@@ -314,7 +314,7 @@ def _waves(summary: PointSummary, metrics: Metrics) -> int:
     threads = summary.point.threads
     for tasks in (metrics.widest_stage, summary.items or 0):
         unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf
-        idle = (summary.share(*WITHOUT_TASKS), 1 - summary.share("busy"))
+        idle = (summary.share(*WITHOUT_TASKS), 1 - summary.share(*WORKING))
         if any(abs(lost - unused) <= WAVE_TOLERANCE for lost in idle):
             return tasks
     return 0
@@ -340,7 +340,7 @@ def _structure(summary: PointSummary, metrics: Metrics) -> tuple[Evidence, ...]:
         Evidence("most tasks running or runnable at once", metrics.peak_runnable, "table tasks"),
         Evidence("tasks of the widest stage", metrics.widest_stage, "table tasks, by task group"),
         Evidence("tasks", metrics.tasks, "table tasks"),
-        Evidence("share of worker time busy", round(summary.share("busy"), 4), "worker time"),
+        Evidence("share of worker time busy", round(summary.share(*WORKING), 4), "worker time"),
         Evidence("share without a runnable task", round(summary.share("no_runnable_task"), 4), "worker time"),
     )
 

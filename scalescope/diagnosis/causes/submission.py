@@ -32,6 +32,10 @@ PROMPT = 0.2
 """How soon after the end of a task a client sends if it does so because of it, as a share of the time between ends."""
 ALWAYS = 0.9
 """Share of the graphs of a loop that must have been sent with nothing left to do."""
+SHORT_S = 0.1
+"""Seconds of the client that are not worth a change, however short the trial."""
+ONE_AT_A_TIME = 1.1
+"""Calls of actors that run at a time, on average, up to which each waits for the one before."""
 SLOPE_ERROR = 0.15
 """Standard error up to which it is clear whether the time from graph to graph follows the tasks between."""
 SHORT_GAP, LONG_GAP = 0.25, 0.5
@@ -266,11 +270,21 @@ def _per_graph(found: Loop) -> str:
     return "1 task" if each == 1 else f"{number(each)} tasks on average"
 
 
+def one_by_one(observation: Observation) -> levels.Calling | None:
+    """Calls of actors on several workers, each of which waited for the one before; None where that costs little."""
+    called = levels.calling(observation)
+    if called is None or called.workers < 2 or called.calls < MIN_GRAPHS or called.at_once > ONE_AT_A_TIME:
+        return None
+    costs = observation.share_of(called.lost_s) >= NOTEWORTHY and called.lost_s >= SHORT_S * observation.threads
+    return called if costs else None
+
+
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
     title="Each result awaited before the next",
     needs="At least 3 graphs, by the median with fewer tasks in flight than there are threads; at least 90 % of them "
-    "arrived when every earlier task had ended, soon after it, and threads were idle meanwhile.",
+    "arrived when every earlier task had ended, soon after it, and threads were idle meanwhile. Or the client waited "
+    "for calls of actors on several workers, of which one ran at a time.",
     ruled_out_by="One graph whose tasks depend on each other (a reduction tree, sequential-graph); graphs that arrive "
     "while earlier ones still run, or at a pace of their own (slow-submission); graphs that fill all threads each; "
     "rounds of 6 tasks at once or more, each too narrow for the threads (too-few-partitions).",
@@ -284,8 +298,24 @@ RESULTS_AWAITED_IN_LOOP = TrialCause(
 def results_awaited_in_loop(observation: Observation) -> Finding | None:
     """Each of many small graphs is sent only after the result of the one before.
 
-    `lost_s`: threads idle while no task waits, from the arrival of the first graph to the end of the last task.
+    `lost_s`: threads idle while no task waits, from the arrival of the first graph to the end of the last task; of
+    calls of actors, threads idle while these ran and the client waited.
     """
+    if (called := one_by_one(observation)) is not None:
+        idle = percent(observation.share_of(called.lost_s))
+        return RESULTS_AWAITED_IN_LOOP.finding(
+            observation,
+            called.lost_s,
+            f"The client called actors on {called.workers} workers {called.calls:,} times (`{called.method}`), each "
+            f"only after the one before had answered, so that {idle} of the worker time was idle.",
+            "call all actors before the first answer is asked for: `futures = [actor.method() for actor in actors]`, "
+            "then `.result()` of each",
+            Evidence("calls of actors", called.calls, "events of actors"),
+            Evidence("workers with actors that were called", called.workers, "events of actors"),
+            Evidence("calls that ran at a time, mean", round(called.at_once, 2), "events of actors"),
+            Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
+            confidence=0.9,
+        )
     found = loop(observation)
     if found is None or not found.waits or found.width >= ROUND:
         return None

@@ -11,7 +11,7 @@ from scalescope.analysis.knee import Knee
 from scalescope.analysis.summary import PointSummary, label, percent, plural, settings, varied
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.model.metrics import WORKER_TIME
+from scalescope.model.metrics import WORKER_TIME, WORKING
 from scalescope.report import rows
 from scalescope.store.store import SweepRun
 
@@ -262,7 +262,7 @@ def key_figures(worst: PointSummary | None) -> list[tuple[str, str, str]]:
     wide = f"{rows.seconds(metrics.work_s / point.threads)} s with every thread always busy"
     return [
         (f"{metrics.workers_used:,} of {point.workers:,}", "workers ran a task", ""),
-        (percent(worst.share("busy")), "of the worker time was busy", ""),
+        (percent(worst.share(*WORKING)), "of the worker time was busy", ""),
         (f"{rows.seconds(metrics.makespan_s)} s", "makespan", wide),
         (f"{metrics.peak_runnable:,}", "tasks could run at once, at most", f"on {plural(point.threads, 'thread')}"),
     ]

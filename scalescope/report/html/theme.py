@@ -23,6 +23,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "info": ("#45505c", "#b4bec8"),
     "good": ("#1f7348", "#6fcf9f"),
     "busy": ("#2b7d64", "#46b391"),
+    "actors": ("#6b8f2a", "#a3c763"),
     "transfer": ("#3a6fb0", "#6fa4e6"),
     "serialisation": ("#1f8c9e", "#4fbccd"),
     "spill": ("#86499f", "#bb83d3"),

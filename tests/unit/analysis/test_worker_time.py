@@ -14,6 +14,7 @@ from scalescope.analysis import ledger
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.worker_time import WorkerTime, busy_by_worker, divide
 from scalescope.model.metrics import WORKER_TIME
+from scalescope.model.records import ACTOR_CALLS
 
 EPOCH = 1_000.0  # of the fixture `records`
 
@@ -39,6 +40,20 @@ def with_status(tables: dict[str, Any], *changes: tuple[str, float, str, str]) -
     ]
     times = array("d", [EPOCH + time for _, time, _, _ in changes])
     return tables | {"events": {"time": times, "topic": [name for name, *_ in changes], "message": messages}}
+
+
+def with_calls(tables: dict[str, Any], *calls: tuple[str, float, float]) -> dict[str, Any]:
+    """Tables with methods of actors: address, begin and end."""
+    events: dict[str, Any] = tables.get("events") or {"time": [], "topic": [], "message": []}
+    rows = {
+        "time": [EPOCH + end for _, _, end in calls],
+        "topic": [ACTOR_CALLS] * len(calls),
+        "message": [
+            json.dumps({"worker": worker, "end": EPOCH + end, "seconds": end - begin, "methods": {"A.f": [1, 1.0]}})
+            for worker, begin, end in calls
+        ],
+    }
+    return tables | {"events": {name: [*events[name], *column] for name, column in rows.items()}}
 
 
 def test_all_busy(records):
@@ -163,6 +178,30 @@ def test_other_events_and_other_changes_of_status_pause_nothing(records):
     own = {"time": EPOCH, "topic": "a", "message": json.dumps(["worker-status-change", "paused"])}
     tables["events"] = {name: [*column, own[name]] for name, column in tables["events"].items()}
     assert parts(tables, 2) == {"busy": 4, "no_runnable_task": 4}
+
+
+def test_calls_of_actors_use_threads_that_tasks_leave(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 4}], workers("a", "b"))
+    # That on a finds no idle thread; after 4 no task is known, and the client waits for b.
+    assert parts(with_calls(tables, ("a", 1, 2), ("b", 1, 3), ("b", 4, 6)), 2) == {
+        "busy": 4,
+        "actors": 4,
+        "no_runnable_task": 2,
+        "client": 2,
+    }
+
+
+def test_calls_before_the_first_task_and_of_unknown_workers_are_left_out(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 4}], workers("a"))
+    attempts = Attempts.read(with_calls(tables, ("a", -2, -1), ("z", 0, 2)))
+    assert not len(attempts.calls.worker)
+    assert attempts.makespan == 4
+
+
+def test_a_call_that_outlasts_all_tasks_ends_the_makespan(records):
+    tables = records([{"worker": "a", "start": 0, "stop": 1}], workers("a"))
+    attempts = Attempts.read(with_calls(tables, ("a", 1, 4)))
+    assert attempts.makespan == attempts.end == 4
 
 
 def called(tables: dict[str, Any], begin: float, end: float) -> dict[str, Any]:
@@ -313,25 +352,31 @@ def statuses(times: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[str,
     return changes.map(lambda found: sorted(found, key=lambda change: change[1]))
 
 
+def actors_calls(times: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[str, float, float]]]:
+    call = st.tuples(st.sampled_from(["a", "b"]), times, times).map(lambda call: (call[0], *sorted(call[1:])))
+    return st.lists(call, max_size=3)
+
+
 def trials(times: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     # The last task makes sure that there is something to measure.
     anchor = {"worker": "a", "runnable": 0, "start": 0, "stop": 1}
     rows = st.lists(tasks(times), max_size=12).map(lambda rows: [*rows, anchor])
-    return st.tuples(rows, members(times), statuses(times), st.integers(1, 8), st.tuples(times, times))
+    events = st.tuples(statuses(times), actors_calls(times))
+    return st.tuples(rows, members(times), events, st.integers(1, 8), st.tuples(times, times))
 
 
-def read(records: Any, rows: Any, present: Any, changes: Any, window: tuple[float, float]) -> Attempts:
+def read(records: Any, rows: Any, present: Any, events: Any, window: tuple[float, float]) -> Attempts:
     """The attempts of a trial that was called and returned so long before the first task and after the last."""
-    before, after = window
-    tables = with_status(records(rows, present), *changes)
+    (before, after), (changes, calls) = window, events
+    tables = with_calls(with_status(records(rows, present), *changes), *calls)
     return Attempts.read(called(tables, -before, Attempts.read(tables).makespan + after))
 
 
 @settings(deadline=None)
 @given(trials(st.floats(0, 1e4, allow_subnormal=False)))
 def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
-    rows, present, changes, threads, window = trial
-    attempts = read(records, rows, present, changes, window)
+    rows, present, events, threads, window = trial
+    attempts = read(records, rows, present, events, window)
     assert attempts.elapsed == pytest.approx(attempts.makespan + sum(window))
     result = divide(attempts, threads=threads)
     assert tuple(result.parts) == WORKER_TIME
@@ -342,8 +387,8 @@ def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial
 @settings(deadline=None)
 @given(trials(SMALL))
 def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
-    rows, present, changes, _, window = trial
-    attempts = read(records, rows, present, changes, window)
+    rows, present, events, _, window = trial
+    attempts = read(records, rows, present, events, window)
     held = np.bincount(
         attempts.members.worker,
         weights=attempts.members.nthreads * np.maximum(attempts.members.left - attempts.members.joined, 0),
@@ -359,8 +404,8 @@ def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
 @settings(deadline=None)
 @given(trials(SMALL))
 def test_every_part_agrees_with_the_definition_second_by_second(records, trial):
-    rows, present, changes, threads, window = trial
-    attempts = read(records, rows, present, changes, window)
+    rows, present, events, threads, window = trial
+    attempts = read(records, rows, present, events, window)
     expected = by_the_second(attempts, threads)
     assert divide(attempts, threads=threads).total() == pytest.approx(expected, abs=1e-9)
 
@@ -393,10 +438,12 @@ def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
             waiting += state == "waiting"
             if state in WORKER_TIME:
                 wanted[attempts.worker[i]][state] += 1
+        for worker, begin, end in zip(attempts.calls.worker, attempts.calls.begin, attempts.calls.end, strict=True):
+            wanted[worker]["actors"] += begin <= second < end
         scale = min(1.0, threads / present) if present else 1.0
         idle: dict[int, int] = {}
         for worker, room in capacity.items():
-            for part in ("busy", "lost", "serialisation", "spill", "transfer"):
+            for part in ("busy", "lost", "actors", "serialisation", "spill", "transfer"):
                 taken = min(wanted[worker][part], room)
                 total[part] += scale * taken
                 room -= taken

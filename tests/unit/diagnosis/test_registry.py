@@ -14,7 +14,7 @@ from scalescope.diagnosis.causes.structure import NEXT_EXPERIMENT
 from scalescope.diagnosis.observation import TrialCause
 from scalescope.diagnosis.registry import Cause, all_causes, declared, severity_of
 from scalescope.model.finding import RENAMED, Severity
-from scalescope.model.metrics import WORKER_TIME
+from scalescope.model.metrics import WORKER_TIME, WORKING
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -52,7 +52,7 @@ def test_the_cause_that_is_added_on_the_page_is_found(cluster, task, graph, monk
 
 
 def test_every_part_of_lost_time_has_a_next_experiment():
-    assert set(NEXT_EXPERIMENT) == set(WORKER_TIME) - {"busy"}
+    assert set(NEXT_EXPERIMENT) == set(WORKER_TIME) - set(WORKING)
 
 
 @pytest.mark.parametrize("cause", all_causes(), ids=lambda cause: cause.code)

@@ -10,7 +10,7 @@ import pytest
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Severity
-from scalescope.model.records import IMPORT
+from scalescope.model.records import ACTOR_CALLS, IMPORT
 from scalescope.model.sweep import Sweep
 
 EPOCH = 1_000.0
@@ -185,3 +185,50 @@ def test_a_loop_whose_client_packs_data_for_each_call(cluster, task, graph, find
     assert 0.5 < sent.share_of(finding.lost_s) < 1
     if said == "large-graph":
         assert "The client needed 500 ms to pack and send each of 20 graphs of 12 MB" in finding.summary
+
+
+# ------------------------------------------------------------------ calls of actors
+
+ANSWER = ("my_job.py:30 main", "actor.fit.result", 1)
+
+
+def acting(cluster: Any, task: Any, calls: Sequence[tuple[int, float]], seconds: float = 0.5) -> Observation:
+    """8 actors made in 0.1 s on a worker each, and calls of them: worker, and when in seconds."""
+    events = []
+    for worker, begin in calls:
+        message = {"worker": f"tcp://10.0.0.{worker}:4000", "end": EPOCH + begin + seconds, "seconds": seconds}
+        events.append((begin + seconds, ACTOR_CALLS, {**message, "methods": {"M.fit": [1, seconds]}}))
+    observed = cluster(8, events=events).run([task(0.1, "M")] * 8)
+    return watched(observed, (max(begin for _, begin in calls) + seconds, ANSWER))
+
+
+def test_actors_that_are_called_all_at_once_are_healthy(cluster, task, find):
+    observed = acting(cluster, task, [(worker, 0.1 + 0.5 * turn) for turn in range(4) for worker in range(8)])
+    assert observed.share("actors") == pytest.approx(2.0 / 2.1)
+    assert not find(observed)
+    trial = replace(observed.trial, findings=())
+    assert diagnose(Sweep("mine"), [trial]).findings[0].code == "healthy"
+
+
+def test_actors_that_are_called_one_after_the_other(cluster, task, find):
+    observed = acting(cluster, task, [(i % 8, 0.1 + 0.5 * i) for i in range(16)])
+    (finding,) = find(observed).values()
+    assert finding.code == "results-awaited-in-loop"
+    assert finding.severity is Severity.HIGH
+    assert finding.lost_s == pytest.approx(7 * 8.0, rel=0.02)
+    assert finding.summary.startswith(
+        "The client called actors on 8 workers 16 times (`M.fit`), each only after the one"
+    )
+
+
+def test_one_actor_that_does_it_all(cluster, task, find):
+    observed = acting(cluster, task, [(0, 0.1 + 0.5 * i) for i in range(16)])
+    (finding,) = find(observed).values()
+    assert finding.code == "client-waits"
+    assert "16 calls of actors (`M.fit`) ran on 1 worker" in finding.summary
+    assert finding.remedy.startswith("an actor runs one method at a time")
+
+
+def test_calls_that_cost_little_are_not_spoken_of(cluster, task, find):
+    observed = acting(cluster, task, [(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01)
+    assert not find(observed)

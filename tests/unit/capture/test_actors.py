@@ -1,0 +1,111 @@
+"""Calls of actors, as a real cluster whose workers are threads tells of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, get_worker
+
+from scalescope.capture import actors
+from scalescope.capture.recording import Capture
+from scalescope.model import spool
+from scalescope.model.records import ACTOR_CALLS
+
+Call = dict[str, Any]
+
+
+class Counter:
+    def add(self, seconds: float) -> str:
+        time.sleep(seconds)
+        return str(get_worker().address)
+
+    def fail(self) -> None:
+        time.sleep(0.05)
+        raise ValueError("no")
+
+    async def quick(self) -> int:
+        return 1
+
+
+@pytest.fixture
+def told(client: Client, tmp_path: Path) -> Callable[[Callable[[Any], object]], list[Call]]:
+    """Does something with an actor in a trial, and gives the events of calls."""
+
+    def record(use: Callable[[Any], object]) -> list[Call]:
+        capture = Capture(client, drain_interval_s=0.05)
+        try:
+            with capture.trial(tmp_path / "spool") as recording:
+                use(client.submit(Counter, actor=True, pure=False).result())
+        finally:
+            capture.close()
+        assert recording.complete, recording.reason
+        events = spool.read(tmp_path / "spool")["events"]
+        rows = zip(events["topic"], events["message"], strict=True)
+        return [json.loads(message) for topic, message in rows if topic == ACTOR_CALLS]
+
+    return record
+
+
+def test_a_call_is_told_with_its_worker_and_its_time(told):
+    seen = {}
+
+    def use(counter: Any) -> None:
+        seen["worker"] = counter.add(0.2).result()
+        seen["end"] = time.time()
+
+    (call,) = told(use)
+    assert call["worker"] == seen["worker"]
+    assert list(call["methods"]) == ["Counter.add"]
+    assert call["methods"]["Counter.add"][0] == 1
+    assert call["seconds"] == pytest.approx(0.2, abs=0.05)
+    assert call["end"] == pytest.approx(seen["end"], abs=0.1)
+
+
+def test_many_short_calls_are_told_together_and_none_is_forgotten(told):
+    def use(counter: Any) -> None:
+        for future in [counter.add(0.001) for _ in range(100)]:
+            future.result()
+
+    began = time.monotonic()
+    calls = told(use)
+    assert len(calls) <= 2 + (time.monotonic() - began) / actors.WINDOW_S
+    assert sum(call["methods"]["Counter.add"][0] for call in calls) == 100
+    assert sum(call["seconds"] for call in calls) >= 0.1
+    ends = [call["end"] for call in calls]
+    begins = [call["end"] - call["seconds"] for call in calls]
+    assert all(end <= begin + 1e-3 for end, begin in zip(ends, begins[1:], strict=False))
+
+
+def test_calls_that_fail_take_time_too(told):
+    def use(counter: Any) -> None:
+        with pytest.raises(ValueError, match="no"):
+            counter.fail().result()
+
+    (call,) = told(use)
+    assert call["methods"]["Counter.fail"][1] >= 0.05
+
+
+def test_coroutines_hold_no_thread(told):
+    assert told(lambda counter: counter.quick().result()) == []
+
+
+def test_names_are_short_and_few():
+    assert actors._method((1, Counter().add)) == "Counter.add"
+    assert actors._method((1, None)) == "?"
+    long = type("C" * 200, (Counter,), {})()
+    assert len(actors._method((long.add,))) == actors.NAME_CHARACTERS
+
+
+def test_the_pool_is_left_as_it_was(client: Client, cluster: LocalCluster):
+    pools = [worker.executors["actor"] for worker in cluster.workers.values()]
+    capture = Capture(client, drain_interval_s=None)
+    try:
+        assert all("submit" in pool.__dict__ for pool in pools)
+    finally:
+        capture.close()
+    assert not any("submit" in pool.__dict__ for pool in pools)
