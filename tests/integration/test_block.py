@@ -58,7 +58,7 @@ def test_a_block_is_measured_and_judged_and_nothing_is_left(
         with pytest.raises(UsageError, match="not over"):
             _ = found.verdict
         for number in range(10):
-            client.submit(nap, number, pure=False).result()
+            client.submit(nap, number, 0.3, pure=False).result()
     assert left_on(client) == before
     assert found.findings[0].code == "results-awaited-in-loop"
     assert found.findings[0].gain is not None
