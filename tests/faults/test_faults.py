@@ -82,6 +82,7 @@ DISKS = [("tmp", "provisioning"), ("tmp", "measuring"), ("store/records", "measu
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.thorough  # tests/unit/run/test_trials.py fills one, too
 @pytest.mark.parametrize(("folder", "stage"), DISKS if LINES else DISKS[1:2])
 def test_a_full_disk(folder: str, stage: str, commands: Commands) -> None:
     with commands.on_small_disk(folder) as disk:

@@ -88,6 +88,7 @@ def main(client, *, items: int = 40):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("prefect_server")
 def test_a_script_of_the_users_own(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

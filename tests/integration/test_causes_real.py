@@ -14,7 +14,7 @@ from scalescope.run.drivers import Drivers
 from scalescope.run.sweep import analyse, begin
 from scalescope.run.trials import run_trials
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.quiet]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.quiet, pytest.mark.thorough]
 
 SCRIPT = """
 import os

@@ -14,6 +14,7 @@ from scalescope.store import Store
 from scalescope.studies.symptom import metric_symptom
 
 
+@pytest.mark.thorough
 def test_beam_on_300_workers_is_not_efficient_though_its_schedule_is_the_best_possible(tmp_path: Path) -> None:
     pytest.importorskip("apache_beam")
     point = {"workers": 300, "items": 300, "seconds": 10}

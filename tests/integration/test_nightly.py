@@ -139,6 +139,7 @@ def run(client, *, items: int = 8):
 """
 
 
+@pytest.mark.thorough
 def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path, address: str) -> None:
     path, begun, go = (tmp_path / name for name in ("own.py", "begun", "go"))
     path.write_text(COMPUTES)

@@ -320,8 +320,8 @@ def test_a_night_runs_with_what_was_changed_in_its_form(place: Place) -> None:
     deployment = place.get("deployments/name/nightly/nightly-local")["id"]
     place.ui.open(f"v2/deployments/deployment/{deployment}/run")
     place.ui.see('"workers"', '"hours"')
-    changed = {"Sizes": {"workers": [2]}, "Environment": "present", "Rounds": "1", "Budget": {"hours": 0.01}}
-    fill(place.ui, {**changed, "Time limit of a trial, s": "20"})  # a trial that may take longer is not begun
+    changed = {"Sizes": {"workers": [2]}, "Environment": "present", "Rounds": "1", "Budget": {"hours": 0.006}}
+    fill(place.ui, {**changed, "Time limit of a trial, s": "12"})  # a trial that may take longer is not begun
     place.ui.picture("night-form")
     run = place.ended(place.submit())
     place.ui.picture("night-ended")

@@ -19,7 +19,7 @@ from scalescope.workloads.suite import SUITE
 
 ENTRIES = {entry.workload: entry for entry in SUITE}
 SAMPLE = (
-    "array-rechunk",
+    pytest.param("array-rechunk", marks=pytest.mark.thorough),
     "beam-group-by-key",
     "csv-to-parquet",
     "dataframe-join",
@@ -27,11 +27,11 @@ SAMPLE = (
     pytest.param("sklearn-search", marks=pytest.mark.thorough),
     "tpch-q3",
     "xarray-climatology",
-    "xgboost-train",
+    pytest.param("xgboost-train", marks=pytest.mark.thorough),
     "zarr-roundtrip",
     "scale-up",
     "worker-retire",
-    "worker-loss",
+    pytest.param("worker-loss", marks=pytest.mark.thorough),  # another test runs it, too
 )
 
 

@@ -51,6 +51,10 @@ def check(total, expected):
 CLUSTERS = ("simulated", "virtual", "local")
 
 
+EVERYWHERE = ("futures-map", "beam-pardo")
+"""Workloads that `make check` runs on every kind of cluster, and not on the first alone."""
+
+
 @pytest.fixture(scope="module", params=CLUSTERS)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     spec = cluster_spec({"kind": request.param, **({"check_limit": False} if request.param == "virtual" else {})})
@@ -58,7 +62,20 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield driver
 
 
-@pytest.mark.parametrize("name", PARAMS)
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        pytest.param(
+            kind,
+            name,
+            marks=[] if kind == CLUSTERS[0] or name in EVERYWHERE else [pytest.mark.thorough],
+            id=f"{kind}-{name}",
+        )
+        for kind in CLUSTERS
+        for name in PARAMS
+    ],
+    indirect=["driver"],
+)
 def test_runs_and_is_measured(driver: Driver, name: str) -> None:
     sweep = Sweep.from_mapping({"workload": name, "points": [{"workers": 2, **PARAMS[name]}]})
     (point,) = sweep.expand(workloads.load(name))

@@ -320,6 +320,7 @@ def test_a_sweep_that_is_stopped_while_its_cluster_opens_leaves_nothing(
     assert strangers(kubernetes, shared) == before
 
 
+@pytest.mark.thorough  # test_cluster.py and test_reaping.py kill drivers, workers and nodes, too
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_nothing_is_left_and_nobody_else_is_touched(
     number: int, plan: Any, shared: str, kubernetes: Kubernetes, tmp_path: Path

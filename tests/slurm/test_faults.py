@@ -169,7 +169,7 @@ class Fault:
 FAULTS = {
     "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"),
     "job cancelled": Fault(cancel_job, 20.0, "CANCELLED", thorough=True),  # test_cluster.py has one, too
-    "job timed-out": Fault(end_walltime, 19.0, "", repeated=True),  # in two rounds; Slurm looks every 30 s
+    "job timed-out": Fault(end_walltime, 19.0, "", repeated=True, thorough=True),  # in two rounds; as a cancelled one
     "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL", prefect=True, thorough=True),  # tests/faults, too
     "flow killed": Fault(kill_flow, 5.0, "", prefect=True),
 }

@@ -146,6 +146,7 @@ def test_a_job_that_was_submitted_while_its_owner_died_is_found(in_slurm: Any, s
     assert ours(in_slurm, label) == ""
 
 
+@pytest.mark.thorough
 def test_jobs_that_ended_some_other_way(in_slurm: Any, start: Start) -> None:
     """On a node that died they are reaped; cancelled, or ended by their time limit, they leave only a lease."""
     first, gone, (cancelled, limited) = start("", "")
