@@ -48,7 +48,7 @@ SIGNALLED = [
 FEW = [
     ("flow", signal.SIGKILL, "flushing"),
     pytest.param("flow", signal.SIGTERM, "storing", marks=pytest.mark.thorough),
-    ("host of workers", signal.SIGKILL, "measuring"),
+    pytest.param("host of workers", signal.SIGKILL, "measuring", marks=pytest.mark.thorough),
 ]
 
 

@@ -105,6 +105,7 @@ def test_what_a_pull_step_brings_is_found_and_isolated(site: Site) -> None:
     assert list((site.records / origin.id / "isolated").glob("graph-*.json"))
 
 
+@pytest.mark.thorough
 def test_a_workload_that_the_temporary_folder_lacks() -> None:
     ended = run("scale-sweep/scale-sweep", workload="my_job.py:run", axes=AXES)
     assert ended.state.is_failed(), ended.state

@@ -149,6 +149,7 @@ def test_regressions_are_looked_into_before_improvements(night: Nights) -> None:
     assert [each.series.point["workers"] for each in alert.changes] == [4]
 
 
+@pytest.mark.thorough
 def test_a_slow_drift_is_told_and_no_alarm(night: Nights) -> None:
     for _ in range(14):
         result = night()
@@ -201,6 +202,7 @@ def test_the_package_is_found_among_several_and_its_release_among_those_between(
     assert "dask 1 → 2" in alert.culprit.changed
 
 
+@pytest.mark.thorough
 def test_two_causes_are_two_alerts(night: Nights) -> None:
     night()
     night.index |= {"crunch": "2"}
