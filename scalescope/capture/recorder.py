@@ -4,8 +4,8 @@ The source text of this module is what is sent to the scheduler (`scalescope.cap
 Python and has no `scalescope`: it must import the standard library and `distributed` alone, and must run on every
 release of `distributed` since 2023.5. Hooks are called by keyword, so their argument names are upstream's.
 
-The scheduler calls `transition` about six times a task. That path is a closure over local names, which appends to
-arrays and does nothing else: see `_Attempts.hook`.
+The scheduler calls `transition` about six times a task. That path is a closure over local names, which holds what it is
+given and does nothing else: see `_Attempts.hook`. Rows are made of it when the recording is over.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import uuid
 import zlib
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,13 @@ HELD_OTHERS = 1_000_000
 """Rows of each of the tables of members, stalls, memory and graphs."""
 HELD_WAITS = 10_000
 CHUNK_ROWS = 200_000
+HELD_BACK = 100_000
+"""Ends of attempts and of tasks of which rows are made later; about 60 MB. Beyond, each new one costs the first one's
+row."""
+HELD_BACK_S = 30.0
+"""How long they are held, so that not more is lost with a scheduler that dies."""
+SLICE = 1_000
+"""How many rows are made at once, in about 10 ms."""
 WORKER_CLIENT = "Client-worker-"
 LAG_INTERVAL_S = 0.05
 ALONE_S = 60.0
@@ -86,6 +94,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             look.
         owner: Id of the client for which it records; when that has been gone for `ALONE_S`, the recorder removes
             itself, and what was installed with it.
+        held_back_s: Seconds for which rows are not made of what was recorded, while the recording goes on.
         undrained_s: Seconds of a recording without a call of `drain`, after which it does the same; None never does.
     """
 
@@ -100,7 +109,9 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         lag_interval_s: float | None = LAG_INTERVAL_S,
         owner: str = "",
         undrained_s: float | None = UNDRAINED_S,
+        held_back_s: float = HELD_BACK_S,
     ) -> None:
+        self.held_back_s = held_back_s
         self.owner = owner
         self.alone_s = ALONE_S
         self.undrained_s = undrained_s
@@ -214,6 +225,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     def drain(self, recording: str, ack: int = 0) -> dict[str, Any]:
         """Return the chunk after the one that is acknowledged; the same again until then."""
         attempts = self._current(recording)
+        if self.active:
+            attempts.pack(time.time() - self.held_back_s)
         if self.sent is None or ack == self.sent["seq"]:
             self.sequence += 1
             self.sent = {
@@ -226,7 +239,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 "memory": self.memory,
                 "graphs": self.graphs,
             }
-            self.sent["last"] = not self.active and not attempts.keys
+            self.sent["last"] = not self.active and not attempts.keys and not attempts.held
             self.events, self.members, self.lag, self.memory, self.graphs = [], [], [], [], []
         self._expect_drain(None if self.sent["last"] else self.undrained_s)
         return self.sent
@@ -241,6 +254,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             while (attempts.running or loop.time() < self._called + STRAGGLERS_S) and loop.time() < deadline:
                 await asyncio.sleep(0.02)
             self._stop()
+            while attempts.pack():
+                await asyncio.sleep(0)
             if attempts.waits_dropped:
                 self.full["waits"] = attempts.waits_dropped
             attempts.tell_waits()
@@ -408,10 +423,15 @@ class _Numbers(dict):  # type: ignore[type-arg]
 class _Attempts:
     """Task attempts of one recording.
 
-    A row is packed into one buffer with every field at a fixed place, which costs a third of appending to a column each
-    and cannot leave the columns out of step; `take` slices the columns out of it.
+    While tasks run, what the scheduler says of an attempt that ended is held as it is. A row is made of it later, and
+    packed into one buffer with every field at a fixed place, which costs a third of appending to a column each and
+    cannot leave the columns out of step; `take` slices the columns out of it.
 
     Attributes:
+        held: What is to become rows, first come first: when it ended, key, task group, task prefix, as in `running`, as
+            in `ready`, keys of what it needed, outcome and details; and 0 and the key of tasks that are forgotten.
+        row_of: Row of each finished task that the scheduler still knows, and the longest path that ends with it.
+        tried: Attempts of a task that erred or whose worker died.
         running: Attempts that have not ended, by key: the worker's address, and when it was given the task.
         ready: When a task became runnable, if that was before the scheduler gave it to its worker.
         erring: The message of the error that the scheduler is handling, or None.
@@ -447,119 +467,135 @@ class _Attempts:
         self.confined: set[str] = set()
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}
         self.waits_dropped = 0
+        self.held: deque[tuple[Any, ...]] = deque()
+        self.row_of: dict[Any, tuple[int, float]] = {}
+        self.tried: dict[Any, int] = {}
         self.assigned_before = _entered_processing(scheduler)
 
     def hook(self) -> Callable[..., None]:
         """The function that the scheduler calls on every transition: a closure over local names, for speed."""
         tasks, now = self.scheduler.tasks, time.time
-        running = self.running
-        ready = self.ready
-        row_of: dict[Any, tuple[int, float]] = {}
-        tried: dict[Any, int] = {}
-        record = self._recorder(row_of, tried)
+        running, ready, tried = self.running, self.ready, self.tried
+        held, hold = self.held, self.held.append
 
         # `*args`, and names that Python compares with those of `details`, would cost half a percent of the scheduler.
         def transition(key: Any, start: str, finish: str, /, **details: Any) -> None:
             if finish == "processing":
                 if start != "processing":  # it stays there when it finished on a worker that has left
                     running[key] = (tasks[key].processing_on.address, now())
-            elif start == "processing":
+                return
+            if start == "processing":
                 attempt = running.pop(key, None)
                 if attempt is None:
                     self.foreign += 1
+                    return
+                task = tasks[key]
+                needs = [each.key for each in task.dependencies] if task.dependencies else ()
+                rare = finish != "memory" or tried or task.worker_restrictions
+                if rare or task.host_restrictions or task.resource_restrictions:
+                    outcome, details = self._outcome(task, finish, attempt[0], details)
                 else:
-                    record(key, finish, attempt, details)
+                    outcome = FINISHED
+                runnable = ready.pop(key, 0.0) if ready else 0.0
+                hold((now(), key, task.group, task.prefix, attempt, runnable, needs, outcome, details))
             elif finish == "forgotten":
-                row_of.pop(key, None)
+                hold((0.0, key))
                 if tried:
                     tried.pop(key, None)
             elif finish == "queued" or finish == "no-worker":
                 if start == "waiting":
                     ready[key] = now()
+                return
             elif start == "queued" or start == "no-worker":
-                if finish == "erred" and details.get("cause") == key:  # no worker could take it
-                    self.unassigned += 1
-                    record(key, finish, ("", 0.0), details)
-                else:
-                    ready.pop(key, None)
+                runnable = ready.pop(key, 0.0)
+                if finish != "erred" or details.get("cause") != key:
+                    return
+                self.unassigned += 1  # no worker could take it
+                task = tasks[key]
+                outcome, details = self._outcome(task, finish, "", details)
+                hold((now(), key, task.group, task.prefix, ("", 0.0), runnable, (), outcome, details))
+            else:
+                return
+            if len(held) > HELD_BACK:
+                self.pack_next()
 
         return transition
 
-    def _recorder(self, row_of: dict[Any, tuple[int, float]], tried: dict[Any, int]) -> Callable[..., None]:
-        """The function that adds a row for an attempt that ended.
+    def _outcome(self, task: Any, finish: str, given_to: str, details: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The field of that name for an attempt that is over, and what is kept of its details."""
+        key = task.key
+        if finish == "memory":
+            status = FINISHED
+        elif finish == "erred":
+            status = ERRED
+        elif self.erring is not None and self.erring["key"] == key:  # it will be retried
+            status, details = ERRED, self.erring
+        else:
+            status = LOST
+        retries = self.tried.get(key, 0)
+        outcome = status | retries << 8
+        if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
+            outcome |= self._allowed(task) << 16
+        if status == FINISHED:
+            return outcome, details
+        worker = details.get("worker") or given_to
+        if status == ERRED or worker not in self.scheduler.workers:
+            self.tried[key] = min(retries + 1, 127)
+        if status == ERRED:
+            self.event("task-erred", describe_error(key, worker, details.get("exception_text")))
+        return outcome, {name: details[name] for name in ("worker", "thread", "startstops") if name in details}
 
-        Args:
-            row_of: Row of each finished task that the scheduler still knows, and the longest path that ends with it.
-            tried: Attempts of a task that erred or whose worker died.
-        """
-        tasks, present, now = self.scheduler.tasks, self.scheduler.workers, time.time
-        ready, keys, rows, pack = self.ready, self.keys, self.rows, _ROW.pack
-        workers, names = self.workers, self.names
-        held_rows = self.held_rows
-        number = 0  # of the row
+    def pack_next(self) -> None:
+        """Make a row of the first that is held, or forget a task with it."""
+        done, key, *rest = self.held.popleft()
+        if not rest:
+            self.row_of.pop(key, None)
+            return
+        if len(self.keys) >= self.held_rows:
+            self.dropped += 1
+            return
+        group, prefix, (given_to, assigned), runnable, needs, outcome, details = rest
+        get = details.get
+        begin = end = 0.0
+        for entry in get("startstops") or ():
+            action = entry["action"]
+            if action == "compute":
+                begin = entry["start"]
+                end = entry["stop"]
+            elif action in _SECONDS:
+                self._add_seconds(action, entry["stop"] - entry["start"])
+            elif action.startswith(WAIT):
+                self._add_wait(prefix.name, action, entry["stop"] - entry["start"])
+        span = end - begin if end > begin else 0.0
+        number = self.taken + len(self.keys)
+        if needs:
+            span += self._add_needs(number, needs)
+        numbers = self.names.get(group) or self._name(key, group, prefix)
+        self.rows += _ROW.pack(
+            self.workers[get("worker") or given_to],
+            numbers[0],
+            numbers[1],
+            outcome,
+            get("thread") or 0,
+            get("nbytes") or 0,
+            runnable or assigned,
+            assigned,
+            begin,
+            end,
+            done,
+            span,
+        )
+        self.keys.append(key)
+        if outcome & 0xFF == FINISHED:
+            self.row_of[key] = (number, span)
 
-        def record(key: Any, finish: str, attempt: tuple[str, float], details: dict[str, Any]) -> None:
-            nonlocal rows, number
-            done = now()
-            given_to, assigned = attempt
-            runnable = ready.pop(key, assigned) if ready else assigned
-            if len(keys) >= held_rows:
-                self.dropped += 1
-                return
-            task = tasks[key]
-            if finish == "memory":
-                status = FINISHED
-            elif finish == "erred":
-                status = ERRED
-            elif self.erring is not None and self.erring["key"] == key:  # it will be retried
-                status, details = ERRED, self.erring
-            else:
-                status = LOST
-            get = details.get
-            worker = get("worker") or given_to
-            begin = end = 0.0
-            for entry in get("startstops") or ():
-                action = entry["action"]
-                if action == "compute":
-                    begin = entry["start"]
-                    end = entry["stop"]
-                elif action in _SECONDS:
-                    self._add_seconds(action, entry["stop"] - entry["start"])
-                elif action.startswith(WAIT):
-                    self._add_wait(task.prefix.name, action, entry["stop"] - entry["start"])
-            span = end - begin if end > begin else 0.0
-            if task.dependencies:
-                span += self._add_needs(number, task.dependencies, row_of)
-            numbers = names.get(task.group) or self._name(task)
-            outcome = status
-            if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
-                outcome |= self._allowed(task) << 16
-            retries = tried.get(key, 0) if tried else 0
-            rows += pack(
-                workers[worker],
-                numbers[0],
-                numbers[1],
-                outcome | retries << 8,
-                get("thread") or 0,
-                get("nbytes") or 0,
-                runnable,
-                assigned,
-                begin,
-                end,
-                done,
-                span,
-            )
-            keys.append(key)
-            number += 1
-            if status == FINISHED:
-                row_of[key] = (number - 1, span)
-                return
-            if status == ERRED or worker not in present:
-                tried[key] = min(retries + 1, 127)
-            if status == ERRED:
-                self.event("task-erred", describe_error(key, worker, details.get("exception_text")))
-
-        return record
+    def pack(self, until: float = float("inf"), most: int = SLICE) -> bool:
+        """Make rows of what is held and ended before a time, but not of more than so many. Returns whether more is."""
+        for _ in range(most):
+            if not self.held or self.held[0][0] > until:
+                return False
+            self.pack_next()
+        return bool(self.held)
 
     def _add_seconds(self, action: str, seconds: float) -> None:
         """To the row that is about to be added."""
@@ -586,9 +622,9 @@ class _Attempts:
             self.event("waits", message)
         self.waits.clear()
 
-    def _add_needs(self, row: int, dependencies: Any, row_of: dict[Any, tuple[int, float]]) -> float:
+    def _add_needs(self, row: int, needs: list[Any]) -> float:
         """Note what a row depends on. Returns the longest path that ends with one of these, in seconds."""
-        needed = [row_of[task.key] for task in dependencies if task.key in row_of]
+        needed = [self.row_of[key] for key in needs if key in self.row_of]
         if not needed:
             return 0.0
         if len(self.needs) + len(needed) > HELD_EDGES:
@@ -599,12 +635,12 @@ class _Attempts:
             self.needs.extend([number for number, _ in needed])
         return max([span for _, span in needed])
 
-    def _name(self, task: Any) -> tuple[int, int]:
+    def _name(self, key: Any, group: Any, prefix: Any) -> tuple[int, int]:
         """Numbers of a task's prefix and group; the group is -1 where every task has its own, named like its key."""
-        prefix = self.prefixes[task.prefix.name]
-        if task.group.name == task.key:
-            return prefix, -1
-        numbers = self.names[task.group] = (prefix, self.groups[task.group.name])
+        number = self.prefixes[prefix.name]
+        if group.name == key:
+            return number, -1
+        numbers = self.names[group] = (number, self.groups[group.name])
         return numbers
 
     def _allowed(self, task: Any) -> int:

@@ -45,7 +45,7 @@ class FakeScheduler:
             self.workers[address] = SimpleNamespace(
                 address=address, name=number, host="10.0.0.1", nthreads=2, metrics={}, nbytes=0
             )
-        self.recorder = Recorder(lag_interval_s=None, undrained_s=None, **options)
+        self.recorder = Recorder(lag_interval_s=None, undrained_s=None, **{"held_back_s": 0.0, **options})
         asyncio.run(self.recorder.start(self))
         self.plugins[Recorder.name] = self.recorder
         self.recorder.begin()
@@ -394,6 +394,64 @@ def test_whatever_gets_lost_on_the_way_every_row_arrives_once_and_in_order(steps
     while not drain():
         pass
     assert received == [str(number) for number in range(ran)]
+
+
+# ---------------------------------------------------------------- rows are made later
+
+
+def chain(scheduler: FakeScheduler, tasks: int) -> None:
+    """Each needs the one before, which is forgotten as soon as its result is no longer needed."""
+    for number in range(tasks):
+        scheduler.run(number, *([number - 1] if number else []))
+        if number:
+            scheduler.move(number - 1, "memory", "forgotten")
+
+
+def edges(scheduler: FakeScheduler, chunk: dict[str, Any]) -> list[tuple[int, int]]:
+    found = chunks.decode_dependencies(chunk["tasks"], chunk["order"])
+    return list(zip(found["task"], found["needs"], strict=True))
+
+
+def test_no_row_is_made_while_tasks_run_and_all_are_when_they_have_ended() -> None:
+    scheduler = FakeScheduler(held_back_s=30.0)
+    chain(scheduler, 1_200)  # more than are made at once
+    scheduler.submit("lost")
+    scheduler.assign("lost")
+    scheduler.lose(WORKER, "lost")
+    first = scheduler.drain()
+    assert (first["tasks"]["rows"], first["last"]) == (0, False)
+    assert scheduler.recorder.attempts.rows == b""
+    assert scheduler.totals()["rows"] == 1_201
+    chunk = scheduler.drain(ack=1)
+    rows = scheduler.tasks_of(chunk)
+    assert [row["key"] for row in rows] == [*map(str, range(1_200)), "lost"]
+    assert [row["span"] for row in rows] == [*map(float, range(1, 1_201)), 0.0]
+    assert edges(scheduler, chunk) == [(number, number - 1) for number in range(1, 1_200)]
+    assert rows[-1]["status"] == STATUS_LOST
+    assert chunk["last"]
+    assert scheduler.recorder.attempts.row_of.keys() == {1_199}
+
+
+def test_not_more_is_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalescope.capture.recorder.HELD_BACK", 10)
+    scheduler = FakeScheduler(held_back_s=30.0)
+    chain(scheduler, 100)
+    attempts = scheduler.recorder.attempts
+    assert len(attempts.held) == 10
+    assert len(attempts.row_of) <= 2
+    chunk = scheduler.drain()
+    assert chunk["tasks"]["rows"] == 95
+    assert edges(scheduler, chunk) == [(number, number - 1) for number in range(1, 95)]
+    assert scheduler.totals()["rows"] == 100
+    assert edges(scheduler, scheduler.drain(ack=1)) == [(number, number - 1) for number in range(95, 100)]
+
+
+def test_what_has_been_held_for_long_is_handed_out(ticking: None) -> None:
+    scheduler = FakeScheduler(held_back_s=10.0)
+    for number in range(8):  # two readings of the clock each
+        scheduler.run(number)
+    assert scheduler.drain()["tasks"]["rows"] == 3
+    assert scheduler.totals()["rows"] == 8
 
 
 def test_what_is_beyond_the_limit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
