@@ -122,7 +122,6 @@ def test_no_password_is_in_a_job(pool: Pool, runs: dict[str, UUID]) -> None:
 # ------------------------------------------------------------------ what breaks
 
 
-@pytest.mark.thorough
 def test_a_run_whose_pod_never_comes_or_ends_at_once(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:
