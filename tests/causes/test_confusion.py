@@ -23,6 +23,8 @@ from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 
+pytestmark = pytest.mark.quiet
+
 CODES = {cause.code for cause in (*OF_TRIALS, *OF_SWEEPS)}
 NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
