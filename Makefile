@@ -40,7 +40,7 @@ check: $(INSTALLED) ## Formatting, lint, types, import contracts, and all tests 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not quiet and not thorough" $(SHARED)
-	$(PYTEST) -m "quiet and not thorough" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	$(PYTEST) -m "quiet and not thorough"
 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
 	$(BIN)/python tests/benchmarks/run_all.py

@@ -20,8 +20,6 @@ from support.site import ROOT, WORKER, Site, header, runs_of, wait_for
 from scalescope.model.trial import TrialState
 from scalescope_flows import scheduling
 
-pytestmark = pytest.mark.quiet
-
 LIMIT_S = 40
 """Of silence, after which a run counts as killed; the file says 600. Heartbeats are 30 s apart, which is the least."""
 

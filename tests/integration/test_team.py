@@ -13,7 +13,7 @@ from support.site import POOL, ROOT, Site, wait_for
 
 from scalescope.model.trial import TrialState
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.quiet]
+pytestmark = pytest.mark.timeout(200)
 DEPLOYMENTS = ("scale-sweep", "beam-partitions")
 SECRET = "ann:open-sesame"
 
