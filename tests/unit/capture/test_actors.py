@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, get_worker
 
-from scalescope.capture import actors
+from scalescope.capture import actors, recorder
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
 from scalescope.model.records import ACTOR_CALLS
@@ -92,6 +92,11 @@ def test_calls_that_fail_take_time_too(told):
 
 def test_coroutines_hold_no_thread(told):
     assert told(lambda counter: counter.quick().result()) == []
+
+
+def test_what_is_sent_away_names_the_topic_as_it_is_named_here():
+    assert actors.TOPIC == recorder.ACTOR_CALLS == ACTOR_CALLS
+    assert recorder.STRAGGLERS_S >= 2 * actors.WINDOW_S
 
 
 def test_names_are_short_and_few():
