@@ -171,11 +171,14 @@ class TaskRunner(Runner):
 
     def publish(self, make: Callable[[], Publication]) -> None:
         """Create artifacts; that it failed is only logged, since the result is in the store."""
+        page: list[Publication] = []
 
         def create() -> None:
-            made = make()
+            made = page[0] if page else make()
             line = markdown_text(f"{made.line} ({made.title})")  # pages show descriptions as Markdown
-            create_markdown_artifact(made.markdown, key=made.key, description=line)
+            if not page:
+                create_markdown_artifact(made.markdown, key=made.key, description=line)
+                page.append(made)  # a retry does not make it twice
             if made.rows:
                 create_table_artifact(list(made.rows), key=f"{made.key}-table", description=line)
 

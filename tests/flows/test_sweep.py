@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
@@ -134,6 +135,26 @@ def test_the_result_is_published(fake: Any, address: str) -> None:
     assert found["markdown"]["key"] == f"futures-map-on-simulated-{sweep.id}"
     assert found["table"]["description"].startswith("No fault found")
     assert found["table"]["description"].endswith("(futures-map on simulated)")
+
+
+def test_a_page_is_published_once_though_its_table_needs_a_second_try(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.measures = shared_out
+    tries: list[str] = []
+
+    def table(*arguments: Any, key: str, **others: Any) -> None:
+        tries.append(key)
+        if len(tries) == 1:
+            raise httpx.ReadTimeout("the server is slow")
+
+    monkeypatch.setattr("scalescope_flows.runner.create_table_artifact", table)
+    scale_sweep(**SWEEP, seed=8, store=address)
+    key = f"futures-map-on-simulated-{asked({**SWEEP, 'seed': 8}).sweep.id}"
+    assert tries == [f"{key}-table"] * 2
+    with get_client(sync_client=True) as client:
+        found = client.request("POST", "/artifacts/filter", json={}).json()
+    assert [artifact["type"] for artifact in found if artifact["key"] == key] == ["markdown"]
 
 
 def test_the_state_of_a_run_is_its_verdict(fake: Any, address: str, caplog: pytest.LogCaptureFixture) -> None:

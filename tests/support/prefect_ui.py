@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
+"""Longer than the 60 s for which a server on SQLite may wait for a lock on its database."""
+
 CONTROL = """self::input or self::textarea or self::select or @role='textbox' or @role='combobox'
     or starts-with(@aria-label, 'Select ')"""
 
