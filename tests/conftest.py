@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from array import array
@@ -89,6 +90,18 @@ def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.setenv(leases.VARIABLE, str(folder))
         patch.setenv("KUBECONFIG", str(folder / "no-kubeconfig"))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settings_of_dask() -> Iterator[None]:
+    """A simulated or virtual cluster makes its settings the process's: tests of other files do not inherit them."""
+    import dask
+
+    config, defaults = copy.deepcopy(dask.config.config), list(dask.config.defaults)
+    yield
+    dask.config.config.clear()
+    dask.config.config.update(config)
+    dask.config.defaults[:] = defaults
 
 
 @pytest.fixture(scope="session")
