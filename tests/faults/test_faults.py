@@ -116,7 +116,7 @@ def test_a_database_that_is_gone(commands: Commands) -> None:
 
 
 @pytest.mark.skipif(not LINES or os.geteuid() != 0, reason="only root may make networks, and it takes minutes")
-@pytest.mark.parametrize("stage", ["scaling", "measuring"])
+@pytest.mark.parametrize("stage", [pytest.param("scaling", marks=pytest.mark.thorough), "measuring"])
 def test_a_network_that_is_cut(stage: str, commands: Commands, tmp_path: Path) -> None:
     with behind_a_cable(tmp_path) as (address, cable):
         seen = see(
@@ -132,7 +132,7 @@ def test_a_network_that_is_cut(stage: str, commands: Commands, tmp_path: Path) -
 
 
 @pytest.mark.skipif(not LINES, reason="starts two servers: `make faults`")
-@pytest.mark.parametrize("stage", ["provisioning", "measuring"])
+@pytest.mark.parametrize("stage", [pytest.param("provisioning", marks=pytest.mark.thorough), "measuring"])
 def test_a_prefect_server_that_is_killed(stage: str, tmp_path: Path) -> None:
     from support.site import Site
 

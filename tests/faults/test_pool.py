@@ -64,7 +64,7 @@ def commands(tmp_path: Path, site: Site) -> Iterator[Commands]:
     made.kill()
 
 
-@pytest.mark.parametrize("stage", ["provisioning", "measuring"])
+@pytest.mark.parametrize("stage", [pytest.param("provisioning", marks=pytest.mark.thorough), "measuring"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], ids=lambda each: each.name)
 def test_a_signal_to_the_worker(
     number: signal.Signals, stage: str, site: Site, client: SyncPrefectClient, commands: Commands

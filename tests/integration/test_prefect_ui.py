@@ -317,6 +317,7 @@ def test_retry_goes_on_where_the_run_was_cancelled(place: Place, cancelled: str)
 # ------------------------------------------------------------------ a night
 
 
+@pytest.mark.thorough  # nights run by schedule and on pools elsewhere, and a sweep's form is filled in above
 def test_a_night_runs_with_what_was_changed_in_its_form(place: Place) -> None:
     deployment = place.get("deployments/name/nightly/nightly-local")["id"]
     place.ui.open(f"v2/deployments/deployment/{deployment}/run")
