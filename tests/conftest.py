@@ -94,14 +94,18 @@ def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest.fixture(scope="module", autouse=True)
 def _settings_of_dask() -> Iterator[None]:
-    """A simulated or virtual cluster makes its settings the process's: tests of other files do not inherit them."""
+    """A simulated or virtual cluster makes its settings the process's: tests of other files do not inherit them.
+
+    Sections that an import brings stay, as the import does.
+    """
     import dask
+    import distributed  # noqa: F401  # it brings its own section
 
     config, defaults = copy.deepcopy(dask.config.config), list(dask.config.defaults)
     yield
-    dask.config.config.clear()
     dask.config.config.update(config)
-    dask.config.defaults[:] = defaults
+    brought = [each for each in dask.config.defaults[len(defaults) :] if each.keys().isdisjoint(config)]
+    dask.config.defaults[:] = defaults + brought
 
 
 @pytest.fixture(scope="session")
