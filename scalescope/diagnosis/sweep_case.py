@@ -24,17 +24,24 @@ class SweepCase:
         points: Its points, in order.
         explained: What findings of trials explain, by id of the point and by code, in thread-seconds of one trial.
         imports: Modules that the workload's own file imports.
+        zero_length: Points whose tasks take no time: experiments, which no cause but that of experiments looks at.
     """
 
     sweep: Sweep
     points: tuple[PointSummary, ...]
     explained: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     imports: frozenset[str] = frozenset()
+    zero_length: tuple[PointSummary, ...] = ()
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
         """Points with a valid trial."""
-        return tuple((point, point.metrics) for point in self.points if point.metrics is not None)
+        return _measured(self.points)
+
+    @property
+    def experiments(self) -> tuple[Measured, ...]:
+        """The same, and those whose tasks take no time."""
+        return self.measured + _measured(self.zero_length)
 
     def idle(self, summary: PointSummary) -> float:
         """The share of worker time without a task to run that no finding of a trial explains."""
@@ -72,6 +79,10 @@ class SweepCase:
 
     def _explained(self, summary: PointSummary) -> Mapping[str, float]:
         return self.explained.get(summary.point.id, {})
+
+
+def _measured(points: Sequence[PointSummary]) -> tuple[Measured, ...]:
+    return tuple((point, point.metrics) for point in points if point.metrics is not None)
 
 
 class SweepCause(Cause[SweepCase]):

@@ -27,10 +27,11 @@ ByPoint = Mapping[str, Sequence[Finding]]
 
 def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     """Judge a sweep. Warm-ups are left out; failed and invalid trials never count as measurements."""
+    trials, zero_length = _without_experiments(trials)
     points = summarise(trials)
     by_code = _by_code(trials)
     imports = frozenset(str(name) for trial in trials for name in trial.facts.get("imports") or ())
-    case = SweepCase(sweep, points, _explained(by_code), imports)
+    case = SweepCase(sweep, points, _explained(by_code), imports, summarise(zero_length))
     findings = [_merged(points, by_point) for by_point in by_code.values()]
     findings += [finding for cause in OF_SWEEPS if cause is not HEALTHY and (finding := cause.find(case))]
     if all(finding.severity is Severity.INFO for finding in findings):
@@ -40,6 +41,13 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     findings = [_with_measured(points, finding) for finding in findings]
     findings.sort(key=lambda finding: (finding.severity.rank, _precedence(case, finding.code), finding.rank()))
     return Verdict.of(findings)
+
+
+def _without_experiments(trials: Sequence[Trial]) -> tuple[Sequence[Trial], Sequence[Trial]]:
+    """Trials that are judged, and those with tasks of no length beside them; where there are no others, they are."""
+    beside = [trial for trial in trials if trial.point.has_zero_length_tasks]
+    others = [trial for trial in trials if not trial.point.has_zero_length_tasks]
+    return (others, beside) if others else (trials, ())
 
 
 def _with_measured(points: Sequence[PointSummary], finding: Finding) -> Finding:

@@ -21,6 +21,8 @@ from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
 CLUSTER, ENVIRONMENT, GROUPS, FAULT = "cluster", "environment", "groups", "fault"
+ZERO_LENGTH = "scalescope.zero-length-tasks"
+"""Dask configuration key of simulated clusters: tasks give their results and take no time."""
 OF_GROUP = f"{WORKERS}@"
 """In front of the name of a worker group: an axis."""
 MAX_TRIALS = 100_000
@@ -61,6 +63,11 @@ class Point:
     def threads(self) -> int:
         """P: threads of the whole cluster."""
         return self.workers * self.threads_per_worker
+
+    @property
+    def has_zero_length_tasks(self) -> bool:
+        """Whether its tasks take no time: an experiment, whose time is that of client and scheduler."""
+        return bool(self.dask_config.get(ZERO_LENGTH))
 
     @property
     def items(self) -> int | None:
@@ -418,6 +425,10 @@ class Sweep:
         workers = fields.integer(f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=spec.max_workers)
         threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=1024)
         spec.check_size(workers, threads)
+        if fields.boolean(f"{where}.{ZERO_LENGTH}", config.get(ZERO_LENGTH, False)) and spec.real_time:
+            raise InvalidField(
+                f"{where}.{ZERO_LENGTH}", True, f"a simulated cluster: on a {spec.kind} cluster tasks take real time"
+            )
         broken = str(values.get(FAULT, fault.NONE))
         nothing = fault.parse(f"{where}.{FAULT}", broken, spec.faults, spec.kind) is None
         if sum(groups.values()) > workers:

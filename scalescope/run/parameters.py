@@ -51,7 +51,7 @@ class Execution:
         Parameter(
             "Run experiments beside the worst point, too, each of which rules something out: half of the workers, and "
             "one; twice the partitions; the simulated cluster, which has no transfers, memory limits or interpreter "
-            "lock.",
+            "lock; tasks of no length there.",
             title="Explain by experiments",
         ),
     ] = False

@@ -19,7 +19,16 @@ from scalescope.model.asked import DIVIDED, NPARTITIONS
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding
-from scalescope.model.sweep import CLUSTER, WORKERS, PlannedTrial, Point, Sweep, SweepParameters
+from scalescope.model.sweep import (
+    CLUSTER,
+    DEFAULT_CLUSTER,
+    WORKERS,
+    ZERO_LENGTH,
+    PlannedTrial,
+    Point,
+    Sweep,
+    SweepParameters,
+)
 from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run import orchestrator, prices, quiet
@@ -28,6 +37,9 @@ from scalescope.store.location import locate
 from scalescope.store.store import Store
 
 logger = logging.getLogger(__name__)
+
+OWN = (NPARTITIONS, ZERO_LENGTH)
+"""Keys of Dask's configuration that are this package's."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +159,7 @@ def _check_dask_keys(plan: Sequence[PlannedTrial]) -> None:
         UnknownName: There is no such key.
     """
     here = [each.point for each in plan if Environment.parse(each.point.environment).present]
-    asked = {name: value for point in here for name, value in point.dask_config.items() if name != NPARTITIONS}
+    asked = {name: value for point in here for name, value in point.dask_config.items() if name not in OWN}
     if not asked:
         return
     import dask
@@ -265,8 +277,10 @@ def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]
         changes.append({"npartitions": 2 * count})
     elif worst.origin is not None and worst.origin.call in DIVIDED:
         changes.append({NPARTITIONS: 2 * worst.origin.partitions})
-    if sweep.cluster.real_time and not point.environment and not point.groups:
-        changes.append({CLUSTER: "simulated"})
+    if not point.environment and not point.groups:
+        simulated: dict[str, Scalar] = {CLUSTER: DEFAULT_CLUSTER} if sweep.cluster.real_time else {}
+        changes += [simulated] if simulated else []
+        changes.append({**simulated, ZERO_LENGTH: True})
     return [{**point.values, **change} for change in changes]
 
 

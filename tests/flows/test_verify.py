@@ -27,6 +27,22 @@ def run(client):
 """
 
 
+SLOW_CLIENT = """
+import time
+
+def nap(number):
+    time.sleep(0.2)
+    return number
+
+def run(client):
+    futures = []
+    for number in range(40):
+        time.sleep(0.5)
+        futures.append(client.submit(nap, number))
+    return sum(client.gather(futures))
+"""
+
+
 def swept(address: str, **given: Any) -> SweepRun:
     result = run_sweep({"store": address, **given})
     with Store.open(address) as store:
@@ -109,7 +125,11 @@ def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str
         ("", 4),
         ("", 4),
         ("simulated", 4),
+        ("simulated", 4),
     ]
+    [empty] = [each for each in run.trials if each.point.has_zero_length_tasks]
+    assert empty.metrics is not None
+    assert empty.metrics.elapsed_s < 0.5  # of 2 s that each of two tasks sleeps
     assert run.verdict is not None
     [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
     machine = re.search(r"explain the time, and the machine does not|so ([0-9]+)\s% goes to the machine", said)
@@ -118,4 +138,16 @@ def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str
     assert "2 workers took" in said
     assert "1 worker took" in said
     assert "4 partitions instead of 2" in said
+    assert "with tasks of no length it took" in said
+    assert "the rest is what tasks take" in said
     assert run.verdict.findings[0].code == "too-few-partitions"
+
+
+def test_where_tasks_of_no_length_take_as_long_it_is_the_client(address: str, tmp_path: Path) -> None:
+    job = tmp_path / "slow_client.py"
+    job.write_text(SLOW_CLIENT)
+    run = swept(address, workload=f"{job}:run", axes={"workers": [4]}, explain=True)
+    assert run.verdict is not None
+    [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
+    assert "for client and scheduler alone: so shorter tasks change nothing" in said
+    assert run.verdict.findings[0].code in ("slow-submission", "client-waits")

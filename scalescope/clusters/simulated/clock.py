@@ -49,6 +49,9 @@ PATIENCE_S = 2.0
 ELSEWHERE_S = 10.0
 """Real seconds that the clock stands still for an actor that waits for another process, a socket or a timer."""
 
+LITTLE = 0.001
+"""Share of the time for which it asks that a timeless actor sleeps."""
+
 SETTLE_S = 0.001
 """An actor whose own time is further ahead than this catches up before others see what it does."""
 
@@ -77,6 +80,8 @@ class Actor:
         charging: Whether its CPU time is charged to its own time.
         locks: How many locks it holds that the kernel takes as well (`scalescope.clusters.simulated.locks`).
         elsewhere: Whether it was seen to wait outside of the simulation in this turn.
+        timeless: Whether what it computes takes no time, and what it sleeps `LITTLE` of it: somebody who waits for a
+            time by sleeping again and again comes to it.
         passed: Called in its thread before and after each wait.
     """
 
@@ -96,6 +101,7 @@ class Actor:
         "state",
         "thread_id",
         "ticket",
+        "timeless",
     )
 
     def __init__(self, name: str, local: float, *, charging: bool) -> None:
@@ -112,6 +118,7 @@ class Actor:
         self.native_id = 0
         self.thread_id = 0
         self.elsewhere = False
+        self.timeless = False
         self._local = local
         self._mark = 0.0
         self._turn = (0.0, 0.0)
@@ -140,6 +147,12 @@ class Actor:
     def rewind(self) -> None:
         """Set its time back to 0."""
         self._local = 0.0
+
+    def forget(self, now: float) -> None:
+        """Drop the seconds charged to it since the event that woke it."""
+        self.pause()
+        self._local = min(self._local, now)
+        self.resume()
 
     def catch_up(self, event: float) -> None:
         """Move its time forward to an event that woke it."""
@@ -265,6 +278,9 @@ class Clock:
         member = self.member()
         if isinstance(member, Actor):
             self._return_from_outside(member)
+            if member.timeless:
+                member.forget(self.now)
+                seconds *= LITTLE
             self._block(member, wake=member.time() + seconds)
         else:
             self.charge(seconds)

@@ -130,7 +130,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         cost = self.spec.task_cost
         self._charging = cost == "cpu" or (cost == "auto" and not workload.modelled)
         self._repeat("trial")
-        with task_durations(self.spec.durations or {}):
+        with task_durations(self.spec.durations or {}, timeless=point.has_zero_length_tasks):
             actor.pause()
             actor.charging = self._charging
             actor.resume()
@@ -277,18 +277,39 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 
 
 @contextmanager
-def task_durations(durations: Mapping[str, float]) -> Iterator[None]:
-    """Make each task of a known prefix take its recorded virtual seconds, and every task at least `SHORTEST_TASK_S`."""
+def task_durations(durations: Mapping[str, float], *, timeless: bool = False) -> Iterator[None]:
+    """Make each task of a known prefix take its recorded virtual seconds, and every task at least `SHORTEST_TASK_S`.
+
+    Args:
+        durations: Seconds by prefix.
+        timeless: Tasks run and give their results, but take no time (what they sleep, a thousandth of it); only for
+            others do they wait.
+    """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
     original = getattr(worker, name)
 
     def charged(*args: Any, **kwargs: Any) -> Any:
+        if timeless:
+            return in_no_time(*args, **kwargs)
         message = original(*args, **kwargs)
         least = max(durations.get(key_split(worker.thread_state.key), 0.0) if durations else 0.0, SHORTEST_TASK_S)
         missing = least - (message["stop"] - message["start"])
         if missing > 0:
             CLOCK.sleep(missing)
             message["stop"] += missing
+        return message
+
+    def in_no_time(*args: Any, **kwargs: Any) -> Any:
+        actor = CLOCK.actor()
+        assert actor is not None
+        began, actor.timeless = actor.time(), True
+        try:
+            message = original(*args, **kwargs)
+        finally:
+            actor.timeless = False
+            actor.forget(CLOCK.now)
+        CLOCK.sleep(SHORTEST_TASK_S)
+        message["stop"] = message["start"] + actor.time() - began
         return message
 
     setattr(worker, name, charged)

@@ -9,10 +9,10 @@ from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.asked import NPARTITIONS
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.sweep import CLUSTER, WORKERS
+from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGTH
 from scalescope.model.words import number
 
-SIMULATED = "simulated"
+EMPTY = f"{DEFAULT_CLUSTER}, tasks of no length"
 MOST, LITTLE = 0.85, 0.6
 """Shares of a real cluster's time: from the first on the simulated one explains it, up to the second it does not."""
 HARDLY = 1.1
@@ -24,7 +24,8 @@ Rest = frozenset[tuple[str, Scalar]]
 EXPERIMENTS = SweepCause(
     code="experiments",
     title="What experiments rule out",
-    needs="Two points that differ only in the cluster, one of them simulated, or only in the number of partitions.",
+    needs="Two points that differ only in the cluster, one of them simulated, or only in the number of partitions, or "
+    "of which one has tasks of no length.",
     ruled_out_by="Points that differ in more than one thing.",
     remedy="Look at the causes that are left",
 )
@@ -35,7 +36,8 @@ def experiments(case: SweepCase) -> Finding | None:
     """What a point says beside those that differ from it in the cluster, the partitions or the workers alone.
 
     The time of the simulated cluster is that of graph, client and scheduler: it has no transfers, memory limits,
-    interpreter lock or neighbours. Workers of which half do the same in the same time do not limit it.
+    interpreter lock or neighbours. With tasks of no length, it is that of client and scheduler alone. Workers of which
+    half do the same in the same time do not limit it.
     """
     beside = _Neighbours(case)
     for summary, metrics in sorted(case.measured, key=lambda item: -item[0].point.threads):
@@ -49,9 +51,7 @@ def experiments(case: SweepCase) -> Finding | None:
                 f"Beside {case.label(summary)} ({number(metrics.elapsed_s)} s): {'; '.join(said)}.",
                 "",
                 *(
-                    Evidence(
-                        f"seconds with {name} = {other[0].point.values.get(name)}", other[1].elapsed_s, "its trials"
-                    )
+                    Evidence(f"seconds with {name} = {beside.value(other[0], name)}", other[1].elapsed_s, "its trials")
                     for name, other in others
                 ),
                 points=[summary, *(other[0] for _, other in others)],
@@ -65,7 +65,7 @@ class _Neighbours:
     def __init__(self, case: SweepCase) -> None:
         self._kind = case.sweep.cluster.kind
         self._alike: dict[tuple[str, Rest], list[tuple[int, Measured]]] = {}
-        for place, measured in enumerate(case.measured):
+        for place, measured in enumerate(case.experiments):
             for name in (*DECISIVE, WORKERS):
                 self._alike.setdefault((name, self._rest(measured[0], name)), []).append((place, measured))
 
@@ -76,16 +76,22 @@ class _Neighbours:
             (place, name, other)
             for name in names
             for place, other in self._alike[name, self._rest(summary, name)]
-            if (value := self._values(other[0]).get(name)) != own.get(name) and (name != CLUSTER or value == SIMULATED)
+            if (value := self._values(other[0]).get(name)) != own.get(name)
+            and (name != CLUSTER or value in (DEFAULT_CLUSTER, EMPTY))
         ]
         return [(name, other) for _, name, other in sorted(found, key=itemgetter(0))]
+
+    def value(self, summary: PointSummary, name: str) -> Scalar:
+        """What a point has there."""
+        return self._values(summary).get(name, "")
 
     def _rest(self, summary: PointSummary, name: str) -> Rest:
         """All values but one."""
         return frozenset(item for item in self._values(summary).items() if item[0] != name)
 
     def _values(self, summary: PointSummary) -> dict[str, Scalar]:
-        return {**summary.point.values, CLUSTER: summary.point.cluster or self._kind}
+        values = {**summary.point.values, CLUSTER: summary.point.cluster or self._kind}
+        return {**values, CLUSTER: EMPTY} if values.pop(ZERO_LENGTH, False) else values
 
 
 def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> str:
@@ -93,6 +99,11 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
     there, metrics = other
     took, times = number(metrics.elapsed_s), metrics.elapsed_s / now_s
     same = 1 / HARDLY <= times <= HARDLY
+    if name == CLUSTER and there.point.has_zero_length_tasks:
+        why = "so shorter tasks change nothing" if times >= MOST else "the rest is what tasks take, and how they divide"
+        return (
+            f"with tasks of no length it took {took} s, {percent(times)} of it, for client and scheduler alone: {why}"
+        )
     if name == CLUSTER:
         if times >= MOST:
             why = "graph, client and scheduler explain the time, and the machine does not"

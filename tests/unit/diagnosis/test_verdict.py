@@ -10,7 +10,7 @@ from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matchin
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.asked import Asked
 from scalescope.model.finding import Finding, Gain, Severity
-from scalescope.model.sweep import Sweep
+from scalescope.model.sweep import ZERO_LENGTH, Sweep
 from scalescope.model.trial import TrialState
 
 BEAM, BAG, FUTURES = Sweep("beam-pardo"), Sweep("bag-map"), Sweep("futures-map")
@@ -57,6 +57,24 @@ def test_more_tasks_than_threads_in_uneven_waves(bag_trial):
     (finding,) = verdict.findings
     assert (finding.code, finding.severity) == ("uneven-waves", Severity.INFO)
     assert "110 tasks on 100 threads take 2 waves, and the last one has only 10" in finding.summary
+
+
+# ------------------------------------------------------------------ tasks of no length
+
+
+def of_no_length(trial):
+    return replace(trial, point=replace(trial.point, dask_config={ZERO_LENGTH: True}))
+
+
+def test_a_point_of_no_length_is_no_point_of_the_sweep(bag_trial):
+    trial = bag_trial(10, [3] * 10)
+    verdict = diagnose(FUTURES, [trial, of_no_length(bag_trial(10, [1], params={"items": 30}))])
+    assert codes(verdict) == ["healthy", "experiments"]
+    assert "with tasks of no length it took 1 s, 33 % of it" in verdict.findings[1].summary
+
+
+def test_a_sweep_of_nothing_else_is_judged(bag_trial):
+    assert codes(diagnose(FUTURES, [of_no_length(bag_trial(10, [1] * 10))])) == ["healthy"]
 
 
 # ------------------------------------------------------------------ what a remedy would bring

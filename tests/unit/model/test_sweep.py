@@ -12,7 +12,7 @@ from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.sweep import Point, Sweep
+from scalescope.model.sweep import ZERO_LENGTH, Point, Sweep
 from scalescope.model.workload import Workload, WorkloadParameter
 
 WORKLOAD = Workload(
@@ -65,6 +65,16 @@ def test_an_axis_is_a_list_a_value_or_text_with_ranges(given: Any, values: tuple
 def test_what_is_no_axis(given: Any) -> None:
     with pytest.raises(InvalidField, match=r"^axes\.workers"):
         sweep(axes={"workers": given})
+
+
+def test_tasks_of_no_length_want_a_virtual_clock() -> None:
+    axes = {"workers": [2], ZERO_LENGTH: [True]}
+    [point] = sweep(axes=axes).expand(WORKLOAD)
+    assert point.has_zero_length_tasks
+    with pytest.raises(InvalidField, match="a simulated cluster: on a local cluster tasks take real time"):
+        sweep(axes=axes, cluster=LocalSpec()).expand(WORKLOAD)
+    with pytest.raises(InvalidField, match="true or false"):
+        sweep(axes={"workers": [2], ZERO_LENGTH: ["yes"]}).expand(WORKLOAD)
 
 
 def test_dask_configuration_and_threads_are_axes() -> None:

@@ -25,7 +25,7 @@ from scalescope.clusters import lean  # noqa: E402
 from scalescope.clusters.simulated.clock import real_monotonic  # noqa: E402
 from scalescope.clusters.simulated.cluster import SimulatedCluster  # noqa: E402
 from scalescope.clusters.simulated.spec import SimulatedSpec  # noqa: E402
-from scalescope.model.sweep import Point  # noqa: E402
+from scalescope.model.sweep import ZERO_LENGTH, Point  # noqa: E402
 from scalescope.model.workload import Workload  # noqa: E402
 
 LOCK = threading.Lock()
@@ -33,7 +33,13 @@ FREE = {"scheduler_us": 0.0, "worker_us": 0.0}
 
 
 def run(
-    body: Any, workers: int = 4, threads: int = 1, seed: int = 0, modelled: bool = True, **spec: Any
+    body: Any,
+    workers: int = 4,
+    threads: int = 1,
+    seed: int = 0,
+    modelled: bool = True,
+    config: dict[str, Any] | None = None,
+    **spec: Any,
 ) -> dict[str, Any]:
     """Run `body(client)` on a fresh simulated cluster; what it returns, with virtual and real seconds."""
     cluster = SimulatedCluster(SimulatedSpec(**{**FREE, **spec}), seed=seed)
@@ -41,7 +47,8 @@ def run(
     try:
         cluster.scale(workers, threads)
         client = cluster.client()
-        with cluster.running(Workload("test", 1, "", print, modelled=modelled), Point(workers, threads)):
+        point = Point(workers, threads, dask_config=config or {})
+        with cluster.running(Workload("test", 1, "", print, modelled=modelled), point):
             began, real = cluster.time(), real_monotonic()
             result = body(client)
             elapsed, real = cluster.time() - began, real_monotonic() - real
@@ -118,6 +125,30 @@ def recorded() -> Any:
         return client.gather(client.map(str, range(8), key="convert"))
 
     return run(body, 2, task_cost="recorded", durations={"convert": 5.0})
+
+
+def zero_length_tasks() -> Any:
+    """Four tasks that sleep, compute and sleep, then four that wait for a time; the client's own second stays."""
+
+    def poll(seconds: float) -> int:
+        end, asked = time.time() + seconds, 0
+        while time.time() < end:
+            asked += 1
+            sleep(0.1)
+        return asked
+
+    def mixed(number: int) -> int:
+        sleep(1.0)
+        spin(0.2)
+        sleep(1.0)
+        return number * number
+
+    def body(client: Any) -> Any:
+        sleep(1.0)
+        squares = client.gather(client.map(mixed, range(4)))
+        return [squares, min(client.gather(client.map(poll, [1.0] * 4, pure=False)))]
+
+    return run(body, 2, modelled=False, config={ZERO_LENGTH: True})
 
 
 def client_computing_is_charged() -> Any:

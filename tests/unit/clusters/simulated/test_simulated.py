@@ -46,6 +46,7 @@ OTHERS = (
     "locks_of_the_client",
     "work_stealing",
     "outside_process",
+    "zero_length_tasks",
     "bystanders_see_real_time",
 )
 MESSAGES_S = 0.05
@@ -93,6 +94,16 @@ def test_the_scheduler_is_charged_per_transition(results: dict[str, Any]) -> Non
 def test_computing_is_charged_by_its_cpu_time_and_runs_side_by_side(results: dict[str, Any]) -> None:
     """Four tasks of 0.3 CPU seconds on four workers take 0.3 s, although this process has one interpreter lock."""
     assert 0.29 <= results["computing_is_charged"]["elapsed"] <= 0.5
+
+
+def test_tasks_of_no_length_give_their_results_and_take_no_time(results: dict[str, Any]) -> None:
+    """Nor do those that sleep until a time: they ask often, and the time comes."""
+    found = results["zero_length_tasks"]
+    squares, asked = found["result"]
+    assert squares == [0, 1, 4, 9]
+    assert asked > 1_000
+    # The client's second and what four tasks on two workers wait for, a second in tenths of milliseconds, twice.
+    assert found["elapsed"] == pytest.approx(3.0, abs=0.2)
 
 
 def test_what_the_client_computes_is_charged(results: dict[str, Any]) -> None:
