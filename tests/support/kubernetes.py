@@ -114,16 +114,25 @@ def kubernetes(
 
 @pytest.fixture(scope="session")
 def collected(kubernetes: Kubernetes) -> None:
-    """Kubernetes collects what custom resources owned from up to half a minute after their definition on."""
-    owner = {
-        "apiVersion": "kubernetes.dask.org/v1",
-        "kind": "DaskWorkerGroup",
-        "name": "none",
-        "uid": str(uuid.uuid4()),
-    }
-    metadata = {"name": "orphan", "ownerReferences": [owner]}
-    kubernetes.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, namespace="default")
-    until(lambda: "orphan" not in kubernetes.kubectl("get", "configmaps", "--output=name"))
+    """Kubernetes collects what custom resources owned from up to half a minute after their definition on.
+
+    It is seen to do so: of a worker group without a cluster, which the operator can do nothing with.
+    """
+    containers = [{"name": "none", "image": kubernetes.image}]
+    spec = {"cluster": "none", "worker": {"replicas": 0, "spec": {"containers": containers}}}
+    kind = {"apiVersion": "kubernetes.dask.org/v1", "kind": "DaskWorkerGroup"}
+
+    def done() -> bool:
+        name = f"collected-{uuid.uuid4().hex[:8]}"
+        kubernetes.apply({**kind, "metadata": {"name": name}, "spec": spec}, namespace="default")
+        owner = {**kind, "name": name, "uid": kubernetes.get("daskworkergroup", name)["metadata"]["uid"]}
+        owned = {"name": name, "ownerReferences": [owner]}
+        kubernetes.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": owned}, namespace="default")
+        kubernetes.kubectl("delete", "daskworkergroup", name)
+        time.sleep(1.0)
+        return name not in kubernetes.kubectl("get", "configmaps", "--output=name")
+
+    until(done)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.analysis.summary import percent
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.asked import Asked
@@ -70,7 +71,7 @@ def test_a_point_of_no_length_is_no_point_of_the_sweep(bag_trial):
     trial = bag_trial(10, [3] * 10)
     verdict = diagnose(FUTURES, [trial, of_no_length(bag_trial(10, [1], params={"items": 30}))])
     assert codes(verdict) == ["healthy", "experiments"]
-    assert "with tasks of no length it took 1 s, 33 % of it" in verdict.findings[1].summary
+    assert f"with tasks of no length it took 1 s, {percent(1 / 3)} of it" in verdict.findings[1].summary
 
 
 def test_a_sweep_of_nothing_else_is_judged(bag_trial):
