@@ -55,6 +55,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return nodeid
             return "tests/kubernetes" if file.startswith("tests/kubernetes/") else file
 
+        def remove_node(self, node: Any) -> str | None:
+            """Of a process that died, only what it had not begun is given to others.
+
+            Upstream gives out all of it: they would wait forever for files that are finished, or die of the same test.
+            """
+            work = self.assigned_work[node]
+            pending = {file: [test for test, done in tests.items() if not done] for file, tests in work.items()}
+            died_in = next(((file, tests[0]) for file, tests in pending.items() if tests), None)
+            if died_in is None:
+                return super().remove_node(node)  # it had finished
+            file, test = died_in
+            work[file][test] = True
+            for name in [name for name, tests in work.items() if all(tests.values())]:
+                del work[name]
+            super().remove_node(node)
+            return test
+
     return Files(config, log)
 
 
