@@ -147,9 +147,10 @@ class Watch:
                 found = self.look()
                 show(found)
                 pause = max(INTERVAL_S - (time.monotonic() - began), found.seen["seconds"] / SHARE)
-                if seconds and time.monotonic() + pause > until:
+                left = until - time.monotonic() if seconds else pause
+                if left <= 0:
                     return
-                time.sleep(pause)
+                time.sleep(min(pause, left))
         except KeyboardInterrupt:
             return
 

@@ -1,16 +1,18 @@
-"""What `scalescope watch` draws, of clusters that are made up."""
+"""What `scalescope watch` draws, of clusters that are made up, and for how long it looks."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from scalescope.capture.asking import Asker
 from scalescope.capture.standing import Hang, StandingTask
 from scalescope.cli.watching import picture
-from scalescope.run.watching import WAITS, Group, Look
+from scalescope.run.watching import SHARE, WAITS, Group, Look, Watch
 
 ADDRESS = "tls://scheduler.team-weather.svc.cluster.local:8786"
 SEEN: dict[str, Any] = {
@@ -61,3 +63,14 @@ def test_what_to_do_about_tasks_that_stand_still_is_seen_on_a_small_terminal(wid
     tasks = text.count("my_long_module_name.py:123 in a_function calls")
     assert tasks >= 1
     assert f"and {17 - tasks} more tasks" in text
+
+
+def test_it_looks_until_the_time_is_over_also_where_a_look_costs_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what happens in the last pause, which is long then, is not seen."""
+    busy = replace(LOOK, seen={**SEEN, "seconds": 60 * SHARE})  # then it would wait for a minute
+    watch, shown = Watch(Asker(ADDRESS)), list[float]()
+    monkeypatch.setattr(watch, "look", lambda: busy)
+    began = time.monotonic()
+    watch.follow(0.5, lambda _: shown.append(time.monotonic() - began))
+    assert len(shown) == 2
+    assert 0.5 <= shown[1] < 60
