@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import signal
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,12 @@ pytest_plugins = [
     f"support.{name}"
     for name in ("deployed", "fake_driver", "kubernetes", "postgresql", "pool", "round_trials", "small_records")
 ]
+
+
+def pytest_configure() -> None:
+    """Started by a script in the background, tests and what they start would ignore Ctrl-C, and some wait for it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
