@@ -289,8 +289,6 @@ def task_durations(durations: Mapping[str, float], *, timeless: bool = False) ->
     original = getattr(worker, name)
 
     def charged(*args: Any, **kwargs: Any) -> Any:
-        if timeless:
-            return in_no_time(*args, **kwargs)
         message = original(*args, **kwargs)
         least = max(durations.get(key_split(worker.thread_state.key), 0.0) if durations else 0.0, SHORTEST_TASK_S)
         missing = least - (message["stop"] - message["start"])
@@ -312,7 +310,7 @@ def task_durations(durations: Mapping[str, float], *, timeless: bool = False) ->
         message["stop"] = message["start"] + actor.time() - began
         return message
 
-    setattr(worker, name, charged)
+    setattr(worker, name, in_no_time if timeless else charged)
     try:
         yield
     finally:
