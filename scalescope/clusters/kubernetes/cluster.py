@@ -281,7 +281,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         Raises:
             ClusterError: They will not come.
         """
-        watch = Watch(self._kube(), self.label, component, self.spec)
+        watch = Watch(self._kube(), self.label, component, self.spec, self._made.values())
         said, said_at = "", 0.0
         while True:
             pods = watch.look()

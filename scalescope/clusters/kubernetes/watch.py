@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from scalescope.clusters.kubernetes import reasons
 from scalescope.clusters.kubernetes.api import Api, Raw
-from scalescope.clusters.kubernetes.manifests import COMPONENT
+from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
 from scalescope.clusters.kubernetes.reasons import Hope, Trouble
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError, WorkersMissing
@@ -40,6 +40,8 @@ class Watch:
         label: Of the cluster.
         component: Which of them; empty is all.
         spec: With the limits.
+        groups: Names of the worker groups that there should be; pods of others are ending, though Kubernetes may not
+            have told them yet. None is all that there are.
         clock: Seconds that only grow.
 
     Attributes:
@@ -52,10 +54,12 @@ class Watch:
         label: str,
         component: str,
         spec: KubernetesSpec,
+        groups: Collection[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.troubles: list[Trouble] = []
         self._api, self._label, self._component, self._spec, self._clock = api, label, component, spec, clock
+        self._groups = groups
         self._since: dict[Hope, float] = {}
         self._began = self._placed_at = clock()
         self._all: list[Raw] = []
@@ -80,7 +84,7 @@ class Watch:
         now = self._clock()
         if self.troubles:
             self.troubles[0] = self._explained(self.troubles[0], now)
-        ending = [pod["metadata"]["name"] for pod in self._all if "deletionTimestamp" in pod["metadata"]]
+        ending = [pod["metadata"]["name"] for pod in self._all if self._ends(pod)]
         self._ending = {name: self._ending.get(name, now) for name in ending}
         if self.is_ending:
             for hope in (Hope.HARDLY, Hope.NEW_NODE):
@@ -232,8 +236,12 @@ class Watch:
             raise reasons.operator_away(where, operators)
 
     def _is_ours(self, found: Raw) -> bool:
-        metadata = found["metadata"]
-        return self._component in ("", metadata["labels"].get(COMPONENT)) and "deletionTimestamp" not in metadata
+        return self._component in ("", found["metadata"]["labels"].get(COMPONENT)) and not self._ends(found)
+
+    def _ends(self, found: Raw) -> bool:
+        group = found["metadata"]["labels"].get(WORKER_GROUP)
+        is_left_over = group is not None and self._groups is not None and group not in self._groups
+        return is_left_over or "deletionTimestamp" in found["metadata"]
 
     def _missing(self, expected: int, arrived: int) -> str:
         if self._component == "scheduler":

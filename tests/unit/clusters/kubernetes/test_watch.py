@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.kubernetes.manifests import COMPONENT
+from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.kubernetes.watch import ENDING_S, OPERATOR_S, RETRY_S, SETTLE_S, Watch
 from scalescope.errors import ClusterError, WorkersMissing
@@ -82,8 +82,9 @@ def kube() -> Kube:
     return Kube()
 
 
-def watch(kube: Kube, **given: Any) -> Watch:
-    return Watch(kube, "scalescope-1", "worker", KubernetesSpec(**given), lambda: kube.now)  # type: ignore[arg-type]
+def watch(kube: Kube, groups: tuple[str, ...] | None = None, **given: Any) -> Watch:
+    spec = KubernetesSpec(**given)
+    return Watch(kube, "scalescope-1", "worker", spec, groups, lambda: kube.now)  # type: ignore[arg-type]
 
 
 def look(kube: Kube, watching: Watch, at: float) -> str:
@@ -109,6 +110,21 @@ def test_pods_of_others_and_those_that_end_do_not_count(kube: Kube) -> None:
     assert watching.check(1, 1) == "others of its pods are still ending"
     kube.now = ENDING_S
     assert not watching.is_ending  # its node does not answer
+
+
+def test_pods_of_a_group_that_was_deleted_are_not_judged_but_waited_for(kube: Kube) -> None:
+    """Kubernetes tells a pod only some time later that its group is gone."""
+    state = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 2}
+    last = {"lastState": {"terminated": {"reason": "Error", "exitCode": 1}}}
+    broken, new = pod("broken", "False", containerStatuses=[{**state, **last}]), pod("new")
+    broken["metadata"]["labels"][WORKER_GROUP], new["metadata"]["labels"][WORKER_GROUP] = "first", "second"
+    kube.found, watching = [broken, new], watch(kube, groups=("second",))
+    assert [each["metadata"]["name"] for each in watching.look()] == ["new"]
+    assert watching.troubles == []
+    assert watching.is_ending
+    assert watching.check(1, 1) == "others of its pods are still ending"
+    with pytest.raises(ClusterError, match="1 of 2 workers of scalescope-1 do not run: Error"):
+        look(kube, watch(kube, groups=("first", "second")), 0)
 
 
 def test_room_is_waited_for_as_long_as_may_be_and_starting_is_counted_from_then(kube: Kube) -> None:
