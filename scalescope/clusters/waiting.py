@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 
@@ -11,6 +12,8 @@ from scalescope.clusters.base import Cluster, S
 from scalescope.errors import WorkersMissing
 
 POLL_S = 0.1
+
+_logger = logging.getLogger(__name__)
 
 CHECK_SCHEDULER = (
     "check that it runs and can be reached from here, and that the port is the scheduler's, by default 8786 (8787 is "
@@ -43,7 +46,7 @@ class ObservedCluster(Cluster[S]):
     def _disconnect(self) -> None:
         observer, self._observer = self._observer, None
         if observer is not None:
-            observer.close()
+            close_client(observer)
 
     def _wait(self, workers: int, threads: int, timeout_s: float) -> bool:
         """Wait until there are exactly these workers; whether there are in time, in seconds."""
@@ -71,6 +74,24 @@ class ObservedCluster(Cluster[S]):
         """Its workers in words: `3 workers of 2 threads`."""
         threads = " or ".join(str(number) for number in sorted(set(self._present.values())))
         return f"{len(self._present)} workers" + (f" of {threads} threads" if threads else "")
+
+
+def close_client(client: distributed.Client) -> None:
+    """Close a client, whatever has become of its scheduler.
+
+    A client that lost its scheduler connects anew in the background. Where that ends with an error (over TLS, of a
+    connection that is reset at once: `ValueError: IOStream is not idle`), distributed 2026.8 raises it from `close`,
+    with the client half open.
+    """
+    try:
+        client.close()
+    except Exception as error:  # noqa: BLE001 - of its connection; what else the caller has to remove goes on
+        _logger.info("a client of %s had ended with %s: %s", client, type(error).__name__, error)
+        client._handle_report_task = None  # else it raises the same again
+        try:
+            client.close()
+        except Exception as again:  # noqa: BLE001 - nothing else can be done about it
+            _logger.warning("%s cannot be closed: %s: %s", client, type(again).__name__, again)
 
 
 def root_cause(error: BaseException) -> str:

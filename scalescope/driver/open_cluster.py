@@ -22,6 +22,7 @@ from scalescope.capture.asking import ClientAsker
 from scalescope.capture.client import ClientWatch
 from scalescope.capture.recording import Capture
 from scalescope.capture.shipping import Shipment
+from scalescope.clusters.waiting import close_client
 from scalescope.driver import scheduler
 from scalescope.driver.attempt import Attempt, changes, checked_result, describe
 from scalescope.driver.halted import HaltWatch
@@ -444,7 +445,7 @@ class OpenCluster:
         if capture is not None:
             capture.close()
         if observer is not None:
-            observer.close()
+            close_client(observer)
 
     def _close_clients(self) -> None:
         """Close the trial's client, and those that the workload left open: they would take over as the default.
@@ -454,10 +455,10 @@ class OpenCluster:
         """
         client, self._client = self._client, None
         if client is not None:
-            client.close()
+            close_client(client)
         for other in list(distributed.client._global_clients.values()):
             if other is not self._observer and not other.asynchronous:
-                other.close()
+                close_client(other)
         config, self._dask_config = self._dask_config, None
         if config is not None:
             with dask.config.config_lock:

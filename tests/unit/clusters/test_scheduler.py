@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from scalescope import clusters, workloads
 from scalescope.cli import main as cli
 from scalescope.clusters.scheduler.cluster import SchedulerCluster
 from scalescope.clusters.scheduler.spec import SchedulerSpec
+from scalescope.clusters.waiting import close_client
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, ExitStatus, WorkersMissing
 from scalescope.model.cluster import cluster_spec
@@ -151,6 +153,29 @@ def test_tls(guarded: dict[str, str]) -> None:
     cluster.close()
     with pytest.raises(ClusterError, match="cannot connect to the running scheduler"):
         attach(address=guarded["address"], start_timeout_s=1)
+
+
+def test_a_client_that_connected_anew_in_vain_is_closed_all_the_same(
+    guarded: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tornado's own error, where the scheduler went away behind a forwarded port: of five times once, so made here."""
+    cluster = attach(**guarded)
+    client = cluster.client()
+    observer = cluster._open()
+
+    def start_tls(*given: object, **more: object) -> None:
+        raise ValueError("IOStream is not idle; cannot convert to SSL")
+
+    monkeypatch.setattr("tornado.iostream.IOStream.start_tls", start_tls)
+    for each in (client, observer):
+        each.loop.add_callback(each.scheduler_comm.comm.abort)
+        background = each._handle_report_task
+        while not background.done():
+            time.sleep(0.05)
+        assert isinstance(background.exception(), ValueError)
+    close_client(client)
+    cluster.close()
+    assert [each.status for each in (client, observer)] == ["closed", "closed"]
 
 
 @pytest.mark.parametrize("configured", [False, True])
