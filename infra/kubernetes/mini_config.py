@@ -206,6 +206,7 @@ class Configuration:
             "evictionHard": {"memory.available": "200Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
+            "volumeStatsAggPeriod": "10s",
             "nodeStatusUpdateFrequency": "2s",
             "nodeLeaseDurationSeconds": LOST_S,
         }

@@ -339,7 +339,7 @@ TRIALS = (
         prepare=_limits("default: {ephemeral-storage: 100Mi}"),
         task=lambda: (Path("/tmp/filled").write_bytes(bytes(200 << 20)), time.sleep(300)),
         restore=lambda place: place.kubectl("delete", "limitrange", "limits"),
-        own_s=20,  # between two looks of the node at its disk
+        own_s=30,  # the node measures volumes each 10 to 20 s, and looks at that each 10 s
         seldom=True,
     ),
     Row(
