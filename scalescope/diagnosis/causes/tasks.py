@@ -58,7 +58,7 @@ class Held:
         batch: Its number.
         tasks: The attempts that others waited for, longest last.
         end_s: When the batch would have ended without the delay, in seconds since the first task was known.
-        lost_s: Thread-seconds from then on of threads used before and idle, with no task waiting.
+        lost_s: Thread-seconds from then on of threads used before and idle (`_Idle`).
         wide: Most tasks of the batch running at once.
     """
 
@@ -70,12 +70,20 @@ class Held:
 
 
 class _Idle:
-    """Hands out the idle thread-seconds of a trial, each only once."""
+    """Hands out the idle thread-seconds of a trial, each only once.
+
+    Those for which no task waits, and those for which tasks wait that were given to a worker before it was known how
+    long the ones before them take; less what is explained by where tasks may run, or were put.
+    """
 
     def __init__(self, observation: Observation) -> None:
         self._attempts = observation.measured
-        self._line = levels.timeline(observation)
-        self._left = self._line.unwanted.copy()
+        self._line = line = levels.timeline(observation)
+        free, begin = ~confined(observation), levels.occupied_from(observation)
+        queued = np.minimum(line.idle - line.unwanted, line.level(self._attempts.prepared_from[free], begin[free]))
+        queued_s = line.integral(queued)
+        kept_s = max(queued_s - displaced_s(observation), 0.0)
+        self._left = line.unwanted + (queued * (kept_s / queued_s) if queued_s else 0.0)
 
     def claim(self, tasks: Ints, since: float) -> tuple[float, float]:
         """Thread-seconds after `since`, until these tasks end, of threads used before and idle now.
@@ -117,7 +125,9 @@ def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...
         count, alone = _long(durations[tasks], median)
         rest, long = tasks[: len(tasks) - count], tasks[len(tasks) - count :]
         if alone and not _larger(observation, long, rest):
-            end = max(float(attempts.stop[rest].max()), float((attempts.start[long] + median).max()))
+            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # not behind a long one
+            others = min(others, float(attempts.stop[rest].max()))
+            end = max(others, float((attempts.start[long] + median).max()))
             stragglers.append(Held(batch, long, end, *idle.claim(tasks, end)))
         elif len(long) or _spread(durations[tasks]):
             mean_s = float(durations[tasks].mean())
@@ -197,7 +207,7 @@ STRAGGLER = TrialCause(
     "that wait for tasks of their own (nested-client); other work that fills the threads meanwhile.",
     remedy="Split the long task, or start it first with `priority=`",
     link="https://distributed.dask.org/en/stable/priority.html",
-    parts=("no_runnable_task", "tail"),
+    parts=("no_runnable_task", "tail", "not_assigned"),
     rules_out=("sequential-graph",),
 )
 
@@ -206,8 +216,9 @@ STRAGGLER = TrialCause(
 def straggler(observation: Observation) -> Finding | None:
     """A few tasks of a stage hold up the others.
 
-    `lost_s`: had the stragglers taken the median of their stage, it would have ended with the last of the others. From
-    then to its real end, threads that were busy beside it before and are idle while no task waits.
+    `lost_s`: had the stragglers taken the median of their stage, it would have ended with the last of the others, which
+    would have begun as early as equal tasks. From then to its real end, threads that were busy beside it before and are
+    idle while no task waits, or only some that wait behind others.
     """
     held = _delays(observation)[0]
     lost_s = sum(each.lost_s for each in held)
@@ -253,7 +264,7 @@ SKEWED_TASKS = TrialCause(
     "(uneven waves); so many tasks per thread that the threads end together all the same.",
     remedy="Cut the input into parts of equal work and more of them, the longest first",
     link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
-    parts=("no_runnable_task", "tail"),
+    parts=("no_runnable_task", "tail", "not_assigned"),
     rules_out=("sequential-graph",),
 )
 
@@ -263,8 +274,8 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     """Durations of a stage are spread widely, and threads wait at its end.
 
     `lost_s`: from the start of the last task of such a stage (or from when it would have started, were all tasks
-    equal) to its end, threads that were busy before and are idle while no task waits; less what equally many tasks of
-    the mean duration would leave idle in their last wave.
+    equal) to its end, threads that were busy before and are idle while no task waits, or only some that wait behind
+    others; less what equally many tasks of the mean duration would leave idle in their last wave.
     """
     held = _delays(observation)[1]
     lost_s = sum(each.lost_s for each in held)
@@ -351,7 +362,7 @@ SLOW_WORKER = TrialCause(
     "ones (worker-restriction).",
     remedy="Retire the worker and look at its host",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
-    parts=("busy", "no_runnable_task", "tail"),
+    parts=("busy", "no_runnable_task", "tail", "not_assigned"),
     rules_out=("sequential-graph",),
 )
 

@@ -35,8 +35,16 @@ def test_straggler(cluster, task, find, workers, threads, seed):
 
 def test_straggler_loses_what_the_others_wait(cluster, task, find):
     finding = find(cluster(10).run([task(10.0), *[task(1.0)] * 39]))["straggler"]
-    # The other nine are through with 39 tasks after 5 s (three of them after 4 s), and wait 5 s for the long one.
-    assert finding.lost_s == pytest.approx(9 * 5)
+    # Forty equal tasks would take 4 s. The other nine are through with theirs after 5 s (six of them after 4 s), and
+    # wait 5 s for the long one.
+    assert finding.lost_s == pytest.approx(6 + 9 * 5)
+
+
+def test_straggler_behind_which_another_task_waits(cluster, task, find):
+    """That one ends last: the stage was no less held up for that."""
+    tasks = [task(3.0 if i == 0 else 0.5, on=(0,) if i == 6 else (), pinned=False) for i in range(12)]
+    finding = find(cluster(6).run(tasks))["straggler"]
+    assert "`work-0` took 3 s" in finding.summary
 
 
 def test_straggler_that_started_last_is_to_be_started_first(cluster, task, find):
@@ -97,6 +105,14 @@ def test_short_tasks_that_were_given_to_workers_with_long_ones(cluster, task, fi
     tasks = [task(each, on=behind.get(i, ()), pinned=False) for i, each in enumerate(seconds)]
     finding = find(cluster(6).run(tasks))["skewed-tasks"]
     assert finding.severity is Severity.HIGH
+
+
+def test_skewed_tasks_behind_which_later_work_waits(cluster, task, find):
+    """What waits there keeps no other thread from what it could do."""
+    tasks = [task(seconds) for seconds in (9.0, 6.0, 4.0, 3.0, 2.0, 1.0)]
+    alone = find(cluster(6).run(tasks))["skewed-tasks"].lost_s
+    tasks += [task(0.01, "sum", (5,), on=(0,), pinned=False) for _ in range(3)]
+    assert find(cluster(6).run(tasks))["skewed-tasks"].lost_s == pytest.approx(alone, rel=0.05)
 
 
 def test_equal_tasks_that_wait_on_one_worker_are_no_skew(cluster, task, find):
