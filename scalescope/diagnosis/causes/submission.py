@@ -137,11 +137,14 @@ def loop(observation: Observation) -> Loop | None:
 
     Small: by the median, fewer tasks than there are threads are in flight from one graph to the next. The client waits
     for results when (nearly) every graph arrives with nothing left to do, soon after the last task, and later where
-    that took longer: a client that is slow by itself keeps its own pace.
+    that took longer: a client that is slow by itself keeps its own pace. None, too, where the client mostly waited for
+    calls of actors meanwhile.
     """
-    sent = submissions(observation)
+    sent, called = submissions(observation), levels.calling(observation)
     count = len(sent.time)
     if count < MIN_GRAPHS or (width := float(np.median(_in_flight(observation, sent.time)))) >= observation.threads:
+        return None
+    if called is not None and called.lost_s > _unwanted_s(observation, sent.time[0], sent.time[-1]) / 2:
         return None
     left, last_end = _left(observation, sent.time[1:])
     rounds = np.diff(sent.time)

@@ -229,6 +229,15 @@ def test_one_actor_that_does_it_all(cluster, task, find):
     assert finding.remedy.startswith("an actor runs one method at a time")
 
 
+def test_actors_made_one_by_one_that_are_called_in_between_were_not_sent_too_slowly(cluster, task, find, graph):
+    message = {"worker": "tcp://10.0.0.0:4000", "end": EPOCH + 0.7, "seconds": 0.5, "methods": {"M.fit": [1, 0.5]}}
+    tasks = [task(0.01, "M"), task(0.01, "M", graph=1), task(0.01, "sqrt", graph=2)]
+    observed = cluster(2, events=[(0.7, ACTOR_CALLS, message)]).run(tasks, [graph(), graph(at=0.1), graph(at=0.75)])
+    (finding,) = find(watched(observed, (0.76, ANSWER))).values()
+    assert finding.code == "client-waits"
+    assert "1 call of actors (`M.fit`) ran on 1 worker" in finding.summary
+
+
 def test_calls_that_cost_little_are_not_spoken_of(cluster, task, find):
     observed = acting(cluster, task, [(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01)
     assert not find(observed)
