@@ -13,7 +13,7 @@ from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGT
 from scalescope.model.words import number
 
 EMPTY = f"{DEFAULT_CLUSTER}, tasks of no length"
-MOST, LITTLE = 0.85, 0.6
+NEARLY_ALL, TOO_LITTLE = 0.85, 0.6
 """Shares of a real cluster's time: from the first on the simulated one explains it, up to the second it does not."""
 HARDLY = 1.1
 """Times as long or as fast as which two points take about the same."""
@@ -100,14 +100,18 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
     took, times = number(metrics.elapsed_s), metrics.elapsed_s / now_s
     same = 1 / HARDLY <= times <= HARDLY
     if name == CLUSTER and there.point.has_zero_length_tasks:
-        why = "so shorter tasks change nothing" if times >= MOST else "the rest is what tasks take, and how they divide"
+        why = (
+            "so shorter tasks change nothing"
+            if times >= NEARLY_ALL
+            else "the rest is what tasks take, and how they divide"
+        )
         return (
             f"with tasks of no length it took {took} s, {percent(times)} of it, for client and scheduler alone: {why}"
         )
     if name == CLUSTER:
-        if times >= MOST:
+        if times >= NEARLY_ALL:
             why = "graph, client and scheduler explain the time, and the machine does not"
-        elif times <= LITTLE:
+        elif times <= TOO_LITTLE:
             why = (
                 f"{percent(1 - times)} goes to what only machines have: transfers, memory, the interpreter lock, others"
             )
