@@ -26,6 +26,9 @@ MIN_SAMPLES = 3
 SWITCH_S = 0.005
 """After so long a thread that computes gives the lock to one that waits (`sys.getswitchinterval`): a worker whose
 threads keep the lock needs as long to hand one of them its next task, and hardly a millisecond where they do not."""
+HANDED_LATE = 1 / 3
+"""Share of tasks that are handed over so late: of two threads, the one that has just ended a task is first by chance in
+every second case."""
 MIN_HANDED = 3
 """Tasks that waited on a worker while its threads computed, needed before anything is said of handing them over."""
 ROOM = 0.3
@@ -254,7 +257,7 @@ def _handed_late(observation: Observation, worker: int = 0) -> bool:
     Tasks that use a core in part, and together one, are no others by their CPU time. True where too few waited to tell.
     """
     late = handed_over(observation)[observation.measured.worker == worker]
-    return len(late) < MIN_HANDED or bool(np.median(late) >= SWITCH_S)
+    return len(late) < MIN_HANDED or bool(np.quantile(late, 1 - HANDED_LATE) >= SWITCH_S)
 
 
 def _by(worker: Ints, weight: Floats, count: int) -> Floats:
@@ -266,7 +269,7 @@ GIL_BOUND = TrialCause(
     title="Threads wait for the interpreter",
     needs="CPU of worker processes (table memory; facts host.load for one worker in a trial too short for that): on "
     "workers of two or more threads at least 1.5 tasks ran at once on 0.75 to 1.25 cores, hardly ever more; and "
-    "their threads got the next task 5 ms late, for which the interpreter lets another keep the lock.",
+    "every third task was handed to them 5 ms late, for which the interpreter lets another keep the lock.",
     ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none, and those that wait in part "
     "get their next task within a millisecond; on a host without an idle core nobody could have had more; workers that "
     "share a process cannot be told apart.",
@@ -292,7 +295,7 @@ def gil_bound(observation: Observation) -> Finding | None:
     if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
     threads = int(attempts.members.nthreads.max())
-    handed = float(np.median(handed_over(observation)[np.isin(attempts.worker, locked.workers)]))
+    handed = np.quantile(handed_over(observation)[np.isin(attempts.worker, locked.workers)], 1 - HANDED_LATE)
     names = [attempts.addresses[i] for i in locked.workers.tolist()]
     room = "" if here is None else f", with {here.idle * here.cpus:.1f} of {here.cpus} cores of the host idle"
     prefix = max(observation.stages, key=lambda stage: stage.work_s).prefix
@@ -306,7 +309,9 @@ def gil_bound(observation: Observation) -> Finding | None:
         "Numba `nogil=True`)",
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),
-        Evidence("to hand such a worker's thread its next task, median, s", round(handed, 4), "table tasks"),
+        Evidence(
+            "every third task reached such a worker's thread later than, s", round(float(handed), 4), "table tasks"
+        ),
         Evidence("threads of each worker", threads, "table workers"),
         Evidence("such as worker", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),

@@ -161,6 +161,14 @@ def test_tasks_that_wait_in_part_and_use_one_core_together(cluster, task, thread
     assert "gil-bound" not in found(on(full(cluster, task, 1, threads, gap_s=gap_s), load(4), cpu=1.0))
 
 
+@pytest.mark.parametrize(("late", "is_locked"), [([1, 7], True), ([1, 1, 1, 7], False)])
+def test_of_two_threads_one_gets_the_lock_first_by_chance(cluster, task, monkeypatch, late, is_locked):
+    run = full(cluster, task, 1, 2)
+    handed = np.tile(np.array(late) / 1000, 20 // len(late))
+    monkeypatch.setattr(machine, "handed_over", lambda observation: handed)
+    assert ("gil-bound" in found(on(run, load(4), cpu=1.0))) == is_locked
+
+
 def test_a_trial_too_short_for_samples(cluster, task):
     short = {"seconds": 0.08, "each": 4}
     run = full(cluster, task, 1, 3, gap_s=KEPT_S, **short)
