@@ -139,8 +139,9 @@ def client_busy(observation: Observation) -> Finding | None:
 CLIENT_WAITS = TrialCause(
     code="client-waits",
     title="Data travels, nothing runs",
-    needs="A tenth of the worker time, 0.1 s, and 0.05 s for each graph, pass while the scheduler knows no task and "
-    "the client waits for the cluster: results or data are on their way, or a call that is no task.",
+    needs="A tenth of the worker time, and 0.1 s, pass while the scheduler knows no task and the client waits for the "
+    "cluster: results or data are on their way, or a call that is no task. It is 0.1 s before the first graph, or "
+    "0.05 s for each graph.",
     ruled_out_by="A client that works meanwhile (client-busy); between the graphs of a loop, its own finding "
     "(results-awaited-in-loop); a large graph that is sent (large-graph); tasks that wait for inputs (transfer-bound); "
     "calls of actors, each of which waits for the one before (results-awaited-in-loop).",
@@ -162,7 +163,10 @@ def client_waits(observation: Observation) -> Finding | None:
     sent, called = submissions(observation), levels.calling(observation)
     without = (BEFORE, BETWEEN) if large(sent).any() else (BETWEEN,) if loop(observation) else ()
     spent = Spent.of(observation, levels.unoccupied(observation).waits, without)
-    if spent is None or spent.lost_s < ROUND_TRIP_S * len(sent.time) * observation.threads:
+    if spent is None:
+        return None
+    round_trip = ROUND_TRIP_S * observation.threads
+    if spent.phases[BEFORE] < 2 * round_trip and spent.lost_s < round_trip * len(sent.time):
         return None
     did = f"waited in `{words.cut(spent.what) or 'a call'}`"
     if called is not None and called.lost_s > 0.5 * spent.lost_s:

@@ -187,6 +187,13 @@ def test_a_loop_whose_client_packs_data_for_each_call(cluster, task, graph, find
         assert "The client needed 500 ms to pack and send each of 20 graphs of 12 MB" in finding.summary
 
 
+def test_data_that_travels_before_many_graphs(cluster, task, graph, find):
+    """However many follow, their round trips are not before the first."""
+    observed = cluster(4).run([task(0.05, graph=i) for i in range(12)], [graph(at=0.001 * i) for i in range(12)])
+    observed = watched(observed, (0.4, ("my_job.py:10 main", "client.scatter", 1)), begin=-0.4)
+    assert "`client.scatter` at my_job.py:10" in find(observed)["client-waits"].summary
+
+
 # ------------------------------------------------------------------ calls of actors
 
 ANSWER = ("my_job.py:30 main", "actor.fit.result", 1)
