@@ -86,7 +86,7 @@ def close_client(client: distributed.Client) -> None:
     try:
         client.close()
     except Exception as error:  # noqa: BLE001 - of its connection; what else the caller has to remove goes on
-        _logger.info("a client of %s had ended with %s: %s", client, type(error).__name__, error)
+        _logger.info("%s had ended with %s: %s", client, type(error).__name__, error)
         client._handle_report_task = None  # else it raises the same again
         try:
             client.close()

@@ -11,8 +11,9 @@ from scalescope.errors import ClusterError
 OPERATOR_S = 4.0
 """Seconds that the operator has to let go of a cluster; then it is taken for away, and done without."""
 
-COLLECTED_S = 10.0
-"""Seconds in which Kubernetes begins to end what has lost its owner; then it never does."""
+COLLECTED_S = 20.0
+"""Seconds in which Kubernetes begins to end what has lost its owner; then it never does. Where it has just learned of
+new kinds, or is short of processors, it takes more than 10."""
 
 GONE_S = 60.0
 """Seconds for everything to be gone: a pod whose node is lost stays for longer, and is named."""
