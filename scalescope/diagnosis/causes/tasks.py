@@ -58,7 +58,7 @@ class Held:
         batch: Its number.
         tasks: The attempts that others waited for, longest last.
         end_s: When the batch would have ended without the delay, in seconds since the first task was known.
-        lost_s: Thread-seconds from then on of threads used before and idle (`_Idle`).
+        lost_s: Thread-seconds from then on of threads used before and idle (`_claimable`).
         wide: Most tasks of the batch running at once.
     """
 
@@ -69,21 +69,30 @@ class Held:
     wide: float
 
 
-class _Idle:
-    """Hands out the idle thread-seconds of a trial, each only once.
+@once
+def _claimable(observation: Observation) -> Floats:
+    """Idle threads over the timeline that long tasks may explain.
 
     Those for which no task waits, and those for which tasks wait that were given to a worker before it was known how
     long the ones before them take; less what is explained by where tasks may run, or were put.
     """
+    line, attempts = levels.timeline(observation), observation.measured
+    free, begin = ~confined(observation), levels.occupied_from(observation)
+    queued = np.minimum(line.idle - line.unwanted, line.level(attempts.prepared_from[free], begin[free]))
+    queued_s = line.integral(queued)
+    if not queued_s:
+        return line.unwanted
+    left: Floats = line.unwanted + queued * (max(queued_s - displaced_s(observation), 0.0) / queued_s)
+    return left
+
+
+class _Idle:
+    """Hands out the idle thread-seconds of a trial that long tasks may explain, each only once."""
 
     def __init__(self, observation: Observation) -> None:
         self._attempts = observation.measured
-        self._line = line = levels.timeline(observation)
-        free, begin = ~confined(observation), levels.occupied_from(observation)
-        queued = np.minimum(line.idle - line.unwanted, line.level(self._attempts.prepared_from[free], begin[free]))
-        queued_s = line.integral(queued)
-        kept_s = max(queued_s - displaced_s(observation), 0.0)
-        self._left = line.unwanted + (queued * (kept_s / queued_s) if queued_s else 0.0)
+        self._line = levels.timeline(observation)
+        self._left = _claimable(observation).copy()
 
     def claim(self, tasks: Ints, since: float) -> tuple[float, float]:
         """Thread-seconds after `since`, until these tasks end, of threads used before and idle now.
@@ -201,7 +210,8 @@ STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
     needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) take more than 3 times the median, "
-    "and threads that had been busy beside them are idle, with no task waiting, until they end.",
+    "and threads that had been busy beside them are idle until they end, with no task waiting, or only some that wait "
+    "behind others.",
     ruled_out_by="Tasks that do not divide by the threads (no task is long: uneven waves); durations spread over many "
     "tasks, or results that are larger too (skewed-tasks); a worker that is slow in all it does (slow-worker); tasks "
     "that wait for tasks of their own (nested-client); other work that fills the threads meanwhile.",
