@@ -4,8 +4,10 @@ The source text of this module is what is sent to the scheduler (`scalescope.cap
 Python and has no `scalescope`: it must import the standard library and `distributed` alone, and must run on every
 release of `distributed` since 2023.5. Hooks are called by keyword, so their argument names are upstream's.
 
-The scheduler calls `transition` about six times a task. That path is a closure over local names, which holds what it is
-given and does nothing else: see `_Attempts.hook`. Rows are made of it when the recording is over.
+The scheduler calls `transition` about six times a task. That path is a closure over local names, which appends what it
+is given to a flat list and does nothing else: see `_Attempts.hook`. Rows are made of it when the recording is over. A
+dictionary to look things up in, or a tuple kept for each task, would cost more than all the instructions of the path:
+memory that is in no cache, and more work for the collector of garbage.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 from dask.utils import parse_timedelta
@@ -36,13 +38,12 @@ HELD_OTHERS = 1_000_000
 """Rows of each of the tables of members, stalls, memory and graphs."""
 HELD_WAITS = 10_000
 CHUNK_ROWS = 200_000
-HELD_BACK = 100_000
-"""Ends of attempts and of tasks of which rows are made later; about 60 MB. Beyond, each new one costs the first one's
-row."""
+BATCH = 20_000
+"""Entries of a batch of transitions: about a thousand tasks, of which rows are made in about 3 ms."""
+HELD_BATCHES = 100
+"""Batches of which rows are made later; about 40 MB. Beyond, the first is worked up for each new one."""
 HELD_BACK_S = 30.0
 """How long they are held, so that not more is lost with a scheduler that dies."""
-SLICE = 1_000
-"""How many rows are made at once, in about 10 ms."""
 WORKER_CLIENT = "Client-worker-"
 LAG_INTERVAL_S = 0.05
 ALONE_S = 60.0
@@ -54,6 +55,10 @@ EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 
 FINISHED, ERRED, LOST = 0, 1, 2
+
+RUNNABLE, UNQUEUED, FORGOTTEN, UNASSIGNED, DONE = "runnable", "unqueued", "forgotten", "unassigned", "done"
+"""Kinds of transitions, told apart by identity. Of others there is the state of the worker that was given the task, or
+`_Stolen`, or the `_Ending` of an attempt that did not just finish."""
 
 _ROW = struct.Struct("=iiiiqqdddddd")
 _FIELDS = {
@@ -175,10 +180,14 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         """A worker arrived."""
         if self.active:
             self._keep("members", self._arrival(worker))
+        if self.attempts is not None:
+            self.attempts.present.add(worker)
 
     def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any) -> None:
         """A worker left."""
         self._managed.pop(worker, None)
+        if self.attempts is not None:
+            self.attempts.present.discard(worker)
         if self.active:
             self._keep("members", (time.time(), "left", worker, stimulus_id))
 
@@ -239,7 +248,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 "memory": self.memory,
                 "graphs": self.graphs,
             }
-            self.sent["last"] = not self.active and not attempts.keys and not attempts.held
+            self.sent["last"] = not self.active and not attempts.keys and not attempts.holds
             self.events, self.members, self.lag, self.memory, self.graphs = [], [], [], [], []
         self._expect_drain(None if self.sent["last"] else self.undrained_s)
         return self.sent
@@ -251,11 +260,12 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             ended = time.time()
             loop = asyncio.get_running_loop()
             deadline = loop.time() + settle_s
+            await attempts.pack_all()
             while (attempts.running or loop.time() < self._called + STRAGGLERS_S) and loop.time() < deadline:
                 await asyncio.sleep(0.02)
+                await attempts.pack_all()
             self._stop()
-            while attempts.pack():
-                await asyncio.sleep(0)
+            await attempts.pack_all()
             if attempts.waits_dropped:
                 self.full["waits"] = attempts.waits_dropped
             attempts.tell_waits()
@@ -369,11 +379,11 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 client = WORKER_CLIENT + client  # in one process with the workers, tasks find the client of the driver
             self._keep("graphs", (began, time.time() - began, client, tasks, size))
 
-    def _event(self, topic: str, message: Any) -> None:
+    def _event(self, topic: str, message: Any, when: float | None = None) -> None:
         if len(self.events) >= self.held_events:
             self.full["events"] = self.full.get("events", 0) + 1
         else:
-            self.events.append((time.time(), str(topic), as_json(message)))
+            self.events.append((time.time() if when is None else when, str(topic), as_json(message)))
 
     def _keep(self, table: str, row: tuple[Any, ...]) -> None:
         """Add a row to a table; where that is full, count it."""
@@ -420,20 +430,38 @@ class _Numbers(dict):  # type: ignore[type-arg]
         return number
 
 
+class _Ending(NamedTuple):
+    """Of an attempt that did not just finish, or of a restricted task."""
+
+    status: int
+    allowed: int  # workers that may run the task, where it is restricted
+    leaving: tuple[str, ...]  # workers that are being removed
+    error: str | None  # text of the exception
+
+
+class _Stolen(NamedTuple):
+    """A task that waited at a worker went to another."""
+
+    thief: str
+
+
 class _Attempts:
     """Task attempts of one recording.
 
-    While tasks run, what the scheduler says of an attempt that ended is held as it is. A row is made of it later, and
-    packed into one buffer with every field at a fixed place, which costs a third of appending to a column each and
-    cannot leave the columns out of step; `take` slices the columns out of it.
+    While tasks run, what the scheduler says of them is held as it is, and nothing is looked up. Rows are made of it
+    later, each packed into one buffer with every field at a fixed place, which costs a third of appending to a column
+    each and cannot leave the columns out of step; `take` slices the columns out of it.
 
     Attributes:
-        held: What is to become rows, first come first: when it ended, key, task group, task prefix, as in `running`, as
-            in `ready`, keys of what it needed, outcome and details; and 0 and the key of tasks that are forgotten.
+        held: Key, time and kind of each transition that counts, one after another. Where an attempt ended, these
+            follow: task group, keys of what it needed, worker, thread, bytes of its result, start and stop; or all that
+            it did in place of start, and 0.
+        batches: The same from before, and when each began, first come first.
         row_of: Row of each finished task that the scheduler still knows, and the longest path that ends with it.
         tried: Attempts of a task that erred or whose worker died.
         running: Attempts that have not ended, by key: the worker's address, and when it was given the task.
         ready: When a task became runnable, if that was before the scheduler gave it to its worker.
+        present: Addresses of the workers, including one that is just being removed.
         erring: The message of the error that the scheduler is handling, or None.
         foreign: Attempts that ended but began before the recording.
         dropped: Attempts beyond the limit.
@@ -443,12 +471,16 @@ class _Attempts:
         waits_dropped: Waits of prefixes and actions beyond the limit.
     """
 
-    def __init__(self, scheduler: Any, held_rows: int, event: Callable[[str, Any], None]) -> None:
+    def __init__(self, scheduler: Any, held_rows: int, event: Callable[..., None]) -> None:
         self.scheduler = scheduler
         self.held_rows = held_rows
         self.event = event
+        self.held: list[Any] = []
+        self.opened = time.time()
+        self.batches: deque[tuple[float, list[Any]]] = deque()
         self.running: dict[Any, tuple[str, float]] = {}
         self.ready: dict[Any, float] = {}
+        self.present = set(scheduler.workers)
         self.erring: dict[str, Any] | None = None
         self.foreign = 0
         self.dropped = 0
@@ -467,7 +499,6 @@ class _Attempts:
         self.confined: set[str] = set()
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}
         self.waits_dropped = 0
-        self.held: deque[tuple[Any, ...]] = deque()
         self.row_of: dict[Any, tuple[int, float]] = {}
         self.tried: dict[Any, int] = {}
         self.assigned_before = _entered_processing(scheduler)
@@ -475,109 +506,141 @@ class _Attempts:
     def hook(self) -> Callable[..., None]:
         """The function that the scheduler calls on every transition: a closure over local names, for speed."""
         tasks, now = self.scheduler.tasks, time.time
-        running, ready, tried = self.running, self.ready, self.tried
-        held, hold = self.held, self.held.append
+        held, hold = self.held, self.held.extend
 
         # `*args`, and names that Python compares with those of `details`, would cost half a percent of the scheduler.
         def transition(key: Any, start: str, finish: str, /, **details: Any) -> None:
             if finish == "processing":
                 if start != "processing":  # it stays there when it finished on a worker that has left
-                    running[key] = (tasks[key].processing_on.address, now())
-                return
-            if start == "processing":
-                attempt = running.pop(key, None)
-                if attempt is None:
-                    self.foreign += 1
-                    return
+                    hold((key, now(), tasks[key].processing_on))
+            elif start == "processing":
                 task = tasks[key]
-                needs = [each.key for each in task.dependencies] if task.dependencies else ()
-                rare = finish != "memory" or tried or task.worker_restrictions
+                what: Any = DONE
+                rare = finish != "memory" or task.worker_restrictions
                 if rare or task.host_restrictions or task.resource_restrictions:
-                    outcome, details = self._outcome(task, finish, attempt[0], details)
-                else:
-                    outcome = FINISHED
-                runnable = ready.pop(key, 0.0) if ready else 0.0
-                hold((now(), key, task.group, task.prefix, attempt, runnable, needs, outcome, details))
+                    what, details = self._ending(task, finish, details)
+                needs = [each.key for each in task.dependencies] if task.dependencies else ()
+                get = details.get
+                begin: Any = get("startstops") or ()
+                end = 0.0
+                if len(begin) == 1 and (step := begin[0])["action"] == "compute":
+                    begin, end = step["start"], step["stop"]
+                worker, thread, nbytes = get("worker"), get("thread"), get("nbytes")
+                hold((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
+                if len(held) > BATCH:
+                    self.close_batch()
             elif finish == "forgotten":
-                hold((0.0, key))
-                if tried:
-                    tried.pop(key, None)
+                hold((key, 0.0, FORGOTTEN))
             elif finish == "queued" or finish == "no-worker":
                 if start == "waiting":
-                    ready[key] = now()
-                return
+                    hold((key, now(), RUNNABLE))
             elif start == "queued" or start == "no-worker":
-                runnable = ready.pop(key, 0.0)
-                if finish != "erred" or details.get("cause") != key:
-                    return
-                self.unassigned += 1  # no worker could take it
-                task = tasks[key]
-                outcome, details = self._outcome(task, finish, "", details)
-                hold((now(), key, task.group, task.prefix, ("", 0.0), runnable, (), outcome, details))
-            else:
-                return
-            if len(held) > HELD_BACK:
-                self.pack_next()
+                if finish == "erred" and details.get("cause") == key:  # no worker could take it
+                    what, _ = self._ending(tasks[key], finish, details)
+                    hold((key, 0.0, UNASSIGNED, key, now(), what, tasks[key].group, (), "", 0, 0, (), 0.0))
+                else:
+                    hold((key, 0.0, UNQUEUED))
 
         return transition
 
-    def _outcome(self, task: Any, finish: str, given_to: str, details: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The field of that name for an attempt that is over, and what is kept of its details."""
-        key = task.key
+    def _ending(self, task: Any, finish: str, details: dict[str, Any]) -> tuple[_Ending, dict[str, Any]]:
+        """How an attempt ended, and details of it, which are those of its error if it will be retried."""
         if finish == "memory":
             status = FINISHED
         elif finish == "erred":
             status = ERRED
-        elif self.erring is not None and self.erring["key"] == key:  # it will be retried
+        elif self.erring is not None and self.erring["key"] == task.key:  # it will be retried
             status, details = ERRED, self.erring
         else:
             status = LOST
-        retries = self.tried.get(key, 0)
-        outcome = status | retries << 8
+        allowed = 0
         if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
-            outcome |= self._allowed(task) << 16
-        if status == FINISHED:
-            return outcome, details
-        worker = details.get("worker") or given_to
-        if status == ERRED or worker not in self.scheduler.workers:
-            self.tried[key] = min(retries + 1, 127)
-        if status == ERRED:
-            self.event("task-erred", describe_error(key, worker, details.get("exception_text")))
-        return outcome, {name: details[name] for name in ("worker", "thread", "startstops") if name in details}
+            allowed = self._allowed(task)
+        leaving = tuple(self.present.difference(self.scheduler.workers)) if status == LOST else ()
+        return _Ending(status, allowed, leaving, details.get("exception_text")), details
 
-    def pack_next(self) -> None:
-        """Make a row of the first that is held, or forget a task with it."""
-        done, key, *rest = self.held.popleft()
-        if not rest:
-            self.row_of.pop(key, None)
+    @property
+    def holds(self) -> bool:
+        """Whether anything is held of which no rows have been made."""
+        return bool(self.held or self.batches)
+
+    def close_batch(self) -> None:
+        """Have what is held wait its turn, or the oldest batch worked up if there are too many."""
+        self.batches.append((self.opened, self.held[:]))
+        self.held.clear()
+        self.opened = time.time()
+        if len(self.batches) > HELD_BATCHES:
+            self.pack()
+
+    async def pack_all(self) -> None:
+        """Make rows of all that is held, and let the scheduler work between."""
+        while self.pack():
+            await asyncio.sleep(0)
+
+    def pack(self, until: float = float("inf")) -> bool:
+        """Make rows of the oldest batch, if it began before a time. Returns whether there was one."""
+        if not self.batches and self.held and self.opened <= until:
+            self.close_batch()
+        if not self.batches or self.batches[0][0] > until:
+            return False
+        entries = iter(self.batches.popleft()[1])
+        take = entries.__next__
+        running, ready, row_of = self.running, self.ready, self.row_of
+        for key in entries:
+            when, what = take(), take()
+            if what is FORGOTTEN:
+                row_of.pop(key, None)
+                if self.tried:
+                    self.tried.pop(key, None)
+            elif what is RUNNABLE:
+                ready[key] = when
+            elif what is DONE:
+                self._add_row(key, when, None, take)
+            elif what is UNQUEUED:
+                ready.pop(key, None)
+            elif what is UNASSIGNED:
+                self.unassigned += 1
+                running[key] = ("", 0.0)
+            elif type(what) is _Ending:
+                self._add_row(key, when, what, take)
+            elif type(what) is _Stolen:
+                if key in running:
+                    ready.setdefault(key, running[key][1])
+                    running[key] = (what.thief, when)
+            else:
+                running[key] = (what.address, when)
+        return True
+
+    def _add_row(self, key: Any, done: float, ending: _Ending | None, take: Callable[[], Any]) -> None:
+        """Of an attempt that ended, and of what is taken next."""
+        group, needs, worker, thread, nbytes, begin, end = take(), take(), take(), take(), take(), take(), take()
+        attempt = self.running.pop(key, None)
+        if attempt is None:
+            self.foreign += 1
             return
+        given_to, assigned = attempt
+        runnable = self.ready.pop(key, 0.0)
+        worker = worker or given_to
+        outcome = FINISHED
+        if ending is not None or self.tried:
+            outcome = self._outcome(key, worker, done, ending)
         if len(self.keys) >= self.held_rows:
             self.dropped += 1
             return
-        group, prefix, (given_to, assigned), runnable, needs, outcome, details = rest
-        get = details.get
-        begin = end = 0.0
-        for entry in get("startstops") or ():
-            action = entry["action"]
-            if action == "compute":
-                begin = entry["start"]
-                end = entry["stop"]
-            elif action in _SECONDS:
-                self._add_seconds(action, entry["stop"] - entry["start"])
-            elif action.startswith(WAIT):
-                self._add_wait(prefix.name, action, entry["stop"] - entry["start"])
+        if type(begin) is not float:
+            begin, end = self._add_steps(group.prefix.name, begin)
         span = end - begin if end > begin else 0.0
         number = self.taken + len(self.keys)
         if needs:
             span += self._add_needs(number, needs)
-        numbers = self.names.get(group) or self._name(key, group, prefix)
+        numbers = self.names.get(group) or self._name(key, group)
         self.rows += _ROW.pack(
-            self.workers[get("worker") or given_to],
+            self.workers[worker],
             numbers[0],
             numbers[1],
             outcome,
-            get("thread") or 0,
-            get("nbytes") or 0,
+            thread or 0,
+            nbytes or 0,
             runnable or assigned,
             assigned,
             begin,
@@ -589,13 +652,30 @@ class _Attempts:
         if outcome & 0xFF == FINISHED:
             self.row_of[key] = (number, span)
 
-    def pack(self, until: float = float("inf"), most: int = SLICE) -> bool:
-        """Make rows of what is held and ended before a time, but not of more than so many. Returns whether more is."""
-        for _ in range(most):
-            if not self.held or self.held[0][0] > until:
-                return False
-            self.pack_next()
-        return bool(self.held)
+    def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> int:
+        """The field of that name; an error becomes an event."""
+        retries = self.tried.get(key, 0)
+        if ending is None:
+            return FINISHED | retries << 8
+        if ending.status == ERRED or worker in ending.leaving:
+            self.tried[key] = min(retries + 1, 127)
+        if ending.status == ERRED:
+            self.event("task-erred", describe_error(key, worker, ending.error), done)
+        return ending.status | retries << 8 | ending.allowed << 16
+
+    def _add_steps(self, prefix: str, steps: Any) -> tuple[float, float]:
+        """Note what else the attempt did that is about to become a row. Returns its start and stop."""
+        begin = end = 0.0
+        for entry in steps:
+            action = entry["action"]
+            if action == "compute":
+                begin = entry["start"]
+                end = entry["stop"]
+            elif action in _SECONDS:
+                self._add_seconds(action, entry["stop"] - entry["start"])
+            elif action.startswith(WAIT):
+                self._add_wait(prefix, action, entry["stop"] - entry["start"])
+        return begin, end
 
     def _add_seconds(self, action: str, seconds: float) -> None:
         """To the row that is about to be added."""
@@ -635,9 +715,9 @@ class _Attempts:
             self.needs.extend([number for number, _ in needed])
         return max([span for _, span in needed])
 
-    def _name(self, key: Any, group: Any, prefix: Any) -> tuple[int, int]:
+    def _name(self, key: Any, group: Any) -> tuple[int, int]:
         """Numbers of a task's prefix and group; the group is -1 where every task has its own, named like its key."""
-        number = self.prefixes[prefix.name]
+        number = self.prefixes[group.prefix.name]
         if group.name == key:
             return number, -1
         numbers = self.names[group] = (number, self.groups[group.name])
@@ -662,10 +742,7 @@ class _Attempts:
         """A task went to another worker before it ran; the scheduler makes no transition of that."""
         if not isinstance(message, (tuple, list)) or len(message) < 5 or message[0] != "confirm":
             return
-        key = message[1]
-        if key in self.running:
-            self.ready.setdefault(key, self.running[key][1])
-            self.running[key] = (message[4], time.time())
+        self.held.extend((message[1], time.time(), _Stolen(message[4])))
 
     def take(self, limit: int) -> dict[str, Any]:
         """Remove at most `limit` rows and return them as compressed columns, with the names behind the numbers."""

@@ -76,6 +76,7 @@ REPORT_TASKS = 100_000
 
 _QUIET = {
     "distributed.worker.profile.enabled": False,
+    "distributed.diagnostics.computations.max-history": 1,  # 100 graphs that it remembers would slow it down by and by
     "distributed.scheduler.dashboard.tasks.task-stream-length": REPORT_TASKS,
 }
 _INT = pickle.dumps(int)
@@ -387,6 +388,7 @@ async def serve_scheduler() -> None:
 
 async def serve_workers(address: str, count: int, *, still: bool) -> None:
     """The process of the workers, perhaps without heartbeats; ends with its standard input."""
+    gc.disable()  # what 64 workers remember grows, and with it the time in which the scheduler has nothing to do
     where = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     workers = [InstantWorker(address, nthreads=1, **where) for _ in range(count)]
     await asyncio.gather(*workers)

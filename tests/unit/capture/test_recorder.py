@@ -26,8 +26,9 @@ OTHER = "tcp://10.0.0.2:4000"
 class FakeGroup:
     """Can be a key of a dictionary, as a task group can."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, prefix: Any) -> None:
         self.name = name
+        self.prefix = prefix
 
 
 class FakeScheduler:
@@ -73,11 +74,12 @@ class FakeScheduler:
         del self.plugins[name]
 
     def submit(self, key: Any, *dependencies: Any, prefix: str = "inc", group: str = "inc-1") -> None:
-        self.task_prefixes.setdefault(prefix, SimpleNamespace(name=prefix, state_counts=defaultdict(int)))
+        its_prefix = SimpleNamespace(name=prefix, state_counts=defaultdict(int))
+        its_prefix = self.task_prefixes.setdefault(prefix, its_prefix)
         self.tasks[key] = SimpleNamespace(
             key=key,
-            prefix=self.task_prefixes[prefix],
-            group=self.task_groups.setdefault(group, FakeGroup(group)),
+            prefix=its_prefix,
+            group=self.task_groups.setdefault(group, FakeGroup(group, its_prefix)),
             dependencies=[self.tasks[dependency] for dependency in dependencies],
             worker_restrictions=None,
             host_restrictions=None,
@@ -433,24 +435,29 @@ def test_no_row_is_made_while_tasks_run_and_all_are_when_they_have_ended() -> No
 
 
 def test_not_more_is_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scalescope.capture.recorder.HELD_BACK", 10)
+    monkeypatch.setattr("scalescope.capture.recorder.BATCH", 150)  # 16 entries a task: a batch of 10
+    monkeypatch.setattr("scalescope.capture.recorder.HELD_BATCHES", 2)
     scheduler = FakeScheduler(held_back_s=30.0)
     chain(scheduler, 100)
     attempts = scheduler.recorder.attempts
-    assert len(attempts.held) == 10
+    assert len(attempts.batches) == 2
+    assert len(attempts.held) <= 160
     assert len(attempts.row_of) <= 2
     chunk = scheduler.drain()
-    assert chunk["tasks"]["rows"] == 95
-    assert edges(scheduler, chunk) == [(number, number - 1) for number in range(1, 95)]
+    made = chunk["tasks"]["rows"]
+    assert 70 <= made <= 80
+    assert edges(scheduler, chunk) == [(number, number - 1) for number in range(1, made)]
     assert scheduler.totals()["rows"] == 100
-    assert edges(scheduler, scheduler.drain(ack=1)) == [(number, number - 1) for number in range(95, 100)]
+    assert edges(scheduler, scheduler.drain(ack=1)) == [(number, number - 1) for number in range(made, 100)]
 
 
-def test_what_has_been_held_for_long_is_handed_out(ticking: None) -> None:
+def test_what_has_been_held_for_long_is_handed_out(monkeypatch: pytest.MonkeyPatch, ticking: None) -> None:
+    monkeypatch.setattr("scalescope.capture.recorder.BATCH", 20)  # two tasks
     scheduler = FakeScheduler(held_back_s=10.0)
-    for number in range(8):  # two readings of the clock each
+    for number in range(8):  # two readings of the clock each, and one of a batch
         scheduler.run(number)
-    assert scheduler.drain()["tasks"]["rows"] == 3
+    handed_out = [scheduler.drain(ack=number)["tasks"]["rows"] for number in range(4)]
+    assert handed_out == [2, 2, 2, 0]
     assert scheduler.totals()["rows"] == 8
 
 

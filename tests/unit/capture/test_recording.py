@@ -266,6 +266,7 @@ def test_a_chunk_that_is_lost_is_noticed(
 def test_an_attempt_that_the_recorder_missed_is_noticed(client: Client, capture: Capture, path: Path) -> None:
     def lose_one(dask_scheduler: Any) -> None:
         recorder = dask_scheduler.plugins["scalescope-recorder"]
+        recorder.attempts.pack()
         recorder.attempts.running.popitem()
 
     with capture.trial(path) as recording:
