@@ -7,14 +7,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from scalescope.cli.output import progress, say
 from scalescope.errors import ExitStatus, OthersCode, StoreError
 from scalescope.run import orchestrator
+from scalescope.run.signals import noted
 from scalescope.run.syntax import names_block, names_store
 from scalescope.store.location import locate
 
@@ -95,23 +95,6 @@ def interrupted() -> Iterator[None]:
                 raise
             say("Stopped. Finished trials are kept; the same command continues.", "yellow")
             raise typer.Exit(128 + received[0] if received else ExitStatus.INTERRUPTED) from None
-
-
-@contextmanager
-def noted(*numbers: int) -> Iterator[list[int]]:
-    """Have these signals raise KeyboardInterrupt while the block runs; gives the list of those that came."""
-    received: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in numbers}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def start_prefect(*, verbose: bool = False) -> None:

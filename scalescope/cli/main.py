@@ -13,7 +13,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from scalescope import __version__
-from scalescope.cli.carrying import noted
 from scalescope.cli.commands import (
     demo,
     doctor,
@@ -35,6 +34,7 @@ from scalescope.cli.commands import (
 from scalescope.cli.commands import run as script
 from scalescope.cli.output import OF_SOME, epilog, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
+from scalescope.run.signals import noted
 
 FINDING, BUDGET_SPENT, FAILED = OF_SOME
 KNOWN = epilog(FINDING, ok="it is known", finding="it could not be found out")

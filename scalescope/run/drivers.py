@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.sweep import Point, digest
 from scalescope.run import quiet
 from scalescope.run.request import Request
+from scalescope.run.signals import shielded
 from scalescope.store.failures import explained
 from scalescope.store.store import Store
 
@@ -201,17 +201,3 @@ def may_start(run_id: str) -> None:
 CLOSE_TIMEOUT_S = 4.0
 """Seconds for a polite end. With what follows it (SIGTERM, SIGKILL) the whole stays below ten: whoever cancels a flow
 run kills its process 30 s later, and Prefect wants some of that."""
-
-
-@contextmanager
-def shielded() -> Iterator[None]:
-    """Ignore SIGTERM and SIGINT: a second signal must not interrupt the teardown that the first one began."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

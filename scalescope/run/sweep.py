@@ -25,9 +25,9 @@ from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.report import export, html, links
 from scalescope.report.notebook import Shown
-from scalescope.run import prices, quiet, titles
+from scalescope.run import prices, quiet, signals, titles
 from scalescope.run.bar import shown
-from scalescope.run.drivers import Drivers, may_start, shielded, stop
+from scalescope.run.drivers import Drivers, may_start, stop
 from scalescope.run.functions import named
 from scalescope.run.parameters import Reported
 from scalescope.run.places import Place, Written
@@ -275,9 +275,9 @@ def expected_cost(request: Request, trials: Sequence[PlannedTrial], store: Store
 
 def abort(store: Store, run_id: str, error: BaseException) -> None:
     """Record that a run ended before its time; it can be continued."""
-    with shielded():
+    with signals.shielded():
         try:
-            broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent)
+            broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent) and not signals.have_come()
             store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED, reason=str(error) if broken else "")
         except StoreError as refused:  # the reason why the run ended matters more
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)

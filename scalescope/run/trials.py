@@ -33,9 +33,10 @@ from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import STOOD_STILL, Trial, TrialState
 from scalescope.run import quiet, titles
-from scalescope.run.drivers import Drivers, registered, shielded
+from scalescope.run.drivers import Drivers, registered
 from scalescope.run.progress import current_meter
 from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
 MAX_LOSSES = 3

@@ -16,8 +16,9 @@ from scalescope.model.recorded import RecordedGraph
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
 from scalescope.report import files
-from scalescope.run.drivers import Drivers, shielded
+from scalescope.run.drivers import Drivers
 from scalescope.run.request import Request, check
+from scalescope.run.signals import shielded
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.rows import STEP_OF

@@ -17,10 +17,11 @@ from scalescope.model.finding import Severity
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.trial import Trial, TrialState
 from scalescope.run import quiet
-from scalescope.run.drivers import Drivers, registered, shielded, stop
+from scalescope.run.drivers import Drivers, registered, stop
 from scalescope.run.progress import Meter
 from scalescope.run.request import Request
 from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.signals import noted, shielded
 from scalescope.run.sweep import abort, analyse, begin, run_sweep
 from scalescope.run.trials import MAX_LOSSES, run_trials
 from scalescope.store.schema import RunState
@@ -274,6 +275,25 @@ def test_the_driver_is_closed_even_if_the_task_that_should_do_it_fails(fake: Any
     with pytest.raises(OSError, match="orchestrator"):
         carry_out(asked(SWEEP, store=address), runner=Failing())
     assert fake.started[0].closed
+
+
+@pytest.mark.parametrize("by_a_signal", [True, False])
+def test_a_sweep_whose_signal_became_another_error_is_stopped_and_not_failed(
+    fake: Any, address: str, by_a_signal: bool
+) -> None:
+    class Engine(Runner):
+        def do(self, step: Step[Any], *arguments: Any) -> Any:
+            try:
+                if by_a_signal:
+                    signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise RuntimeError("the engine crashed") from None
+            raise RuntimeError("the engine crashed")
+
+    with pytest.raises(RuntimeError), noted(signal.SIGINT), noted(signal.SIGTERM):
+        carry_out(asked(SWEEP, store=address), runner=Engine())
+    with Store.open(address) as store:
+        assert store.run("latest").state == ("stopped" if by_a_signal else "failed")
 
 
 def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(fake: Any, address: str) -> None:

@@ -1,0 +1,50 @@
+"""Signals that ask this process to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+_received: list[list[int]] = []  # in each block of `noted` that is open
+
+
+@contextmanager
+def noted(*numbers: int) -> Iterator[list[int]]:
+    """Have these signals raise KeyboardInterrupt while the block runs; gives the list of those that came."""
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in numbers}
+    _received.append(received)
+    try:
+        yield received
+    finally:
+        _received.pop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def have_come() -> bool:
+    """Whether one came in a block of `noted` that is open: others' code may have made an error of its own of it."""
+    return any(_received)
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Ignore SIGTERM and SIGINT: a second signal must not interrupt the teardown that the first one began."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
