@@ -22,6 +22,7 @@ from prefect.artifacts import (
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
@@ -58,6 +59,10 @@ ASKED_AGAIN_S = 60.0
 
 IMPATIENT: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: 10.0}
 """Settings of what the run waits for while it measures; by default a client tries again for a minute."""
+
+NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
+"""What the engine raises when the server goes away while it is told of a task; the second is of the first that it asks,
+whether the task may start, and hides why it was not answered."""
 
 UNREACHABLE = (httpx.HTTPError, PrefectException)
 """Errors of a server that may answer the next time."""
@@ -131,7 +136,7 @@ class TaskRunner(Runner):
                 raise
             _set_state(run, ends[-1])  # a signal that met a serializer, which made this of it
             raise KeyboardInterrupt from error
-        except httpx.TransportError as error:  # of the engine, since what a step raises is in its state
+        except NO_ANSWER as error:  # of the engine, since what a step raises is in its state
             self._is_away(error)
             if len(ends) == 1:
                 return super().do(step, *arguments)

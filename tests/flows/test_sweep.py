@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from prefect import flow
+from prefect import flow, task_engine
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, TaskRun
@@ -490,10 +491,12 @@ class Door:
 
     def __init__(self, port: int) -> None:
         self._port, self._open = port, [socket.create_server(("127.0.0.1", 0))]
+        self.is_shut = False
         self.address = f"http://127.0.0.1:{self._open[0].getsockname()[1]}/api"
         threading.Thread(target=self._serve, daemon=True).start()
 
     def shut(self) -> None:
+        self.is_shut = True
         for each in self._open:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -516,17 +519,45 @@ class Door:
             to.shutdown(socket.SHUT_WR)
 
 
-@pytest.mark.parametrize("trial", [0, pytest.param(2, marks=pytest.mark.thorough)])
-def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
-    fake: Any, address: str, trial: int, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Door:
+    """Where a client asks once more only while it is open: then the server is there, and busy with other tests."""
     door = Door(urlsplit(PREFECT_API_URL.value()).port or 0)
-    fake.script = {trial: lambda driver: door.shut() or "measure"}
+    retries = SimpleNamespace(value=lambda: 0 if door.is_shut else 5)
+    monkeypatch.setattr("prefect.client.base.PREFECT_CLIENT_MAX_RETRIES", retries)
+    return door
+
+
+def goes_on_without_a_server(door: Door, address: str, log: pytest.LogCaptureFixture, *, items: int) -> None:
+    """Of other items in each test: the process keeps a client for each set of tags, which knows the door before."""
+    sweep = {**SWEEP, "params": {"items": items}}
     with temporary_settings({PREFECT_API_URL: door.address, PREFECT_CLIENT_MAX_RETRIES: 0}):
-        assert scale_sweep(**SWEEP, store=address).valid == 3
-    assert "The Prefect server does not answer" in caplog.text
+        assert scale_sweep(**sweep, store=address).valid == 3
+    assert door.is_shut
+    assert "The Prefect server does not answer" in log.text
     with Store.open(address) as store:
         assert store.run("latest").state == "complete"
+
+
+@pytest.mark.parametrize("trial", [0, pytest.param(2, marks=pytest.mark.thorough)])
+def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
+    fake: Any, door: Door, address: str, trial: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.script = {trial: lambda driver: door.shut() or "measure"}
+    goes_on_without_a_server(door, address, caplog, items=5 + trial)
+
+
+def test_so_does_one_that_fails_as_it_is_asked_whether_a_task_may_start(
+    fake: Any, door: Door, address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask = task_engine._concurrency
+
+    def asked_too_late(**options: Any) -> Any:
+        door.shut()
+        return ask(**options)
+
+    monkeypatch.setattr("prefect.task_engine._concurrency", asked_too_late)
+    goes_on_without_a_server(door, address, caplog, items=6)
 
 
 # ------------------------------------------------------------------ with a driver and a cluster
