@@ -243,6 +243,18 @@ def test_a_queued_task_is_runnable_before_it_is_assigned(ticking: None) -> None:
     assert waited == {"x": 3.0, "y": 1.0}
 
 
+def test_a_task_that_left_the_queue_was_not_runnable_before_it_came_back(ticking: None) -> None:
+    scheduler = FakeScheduler()
+    scheduler.submit("x")
+    scheduler.move("x", "waiting", "queued")
+    scheduler.move("x", "queued", "released")  # what it needs was lost
+    scheduler.move("x", "released", "waiting")
+    scheduler.assign("x")
+    scheduler.finish("x")
+    (row,) = scheduler.rows()
+    assert row["runnable"] == row["assigned"]
+
+
 def test_a_group_named_as_its_key_is_kept(scheduler: FakeScheduler) -> None:
     scheduler.run("sum-1", group="sum-1", prefix="sum")
     scheduler.run("inc-1", group="inc")
@@ -305,6 +317,15 @@ def test_a_task_that_was_called_off_is_lost_but_no_reason_to_count_a_retry(sched
     scheduler.move("x", "processing", "released")
     scheduler.assign("x")
     scheduler.finish("x")
+    assert [(row["status"], row["retries"]) for row in scheduler.rows()] == [(STATUS_LOST, 0), (STATUS_FINISHED, 0)]
+
+
+def test_a_task_called_off_while_another_worker_leaves_is_no_retry_either(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    scheduler.assign("x", worker=OTHER)
+    scheduler.lose(WORKER, "x")
+    scheduler.assign("x", worker=OTHER)
+    scheduler.finish("x", worker=OTHER)
     assert [(row["status"], row["retries"]) for row in scheduler.rows()] == [(STATUS_LOST, 0), (STATUS_FINISHED, 0)]
 
 
