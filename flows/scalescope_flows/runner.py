@@ -236,8 +236,9 @@ class TaskRunner(Runner):
 
     def _is_away(self, error: Exception) -> None:
         self._asked_again = time.monotonic() + ASKED_AGAIN_S
+        why = error.__cause__ if isinstance(error, ConcurrencySlotAcquisitionError) else error
         text = "The Prefect server does not answer (%s): the run goes on without it for %g s"
-        get_run_logger().warning(text, error, ASKED_AGAIN_S)
+        get_run_logger().warning(text, why, ASKED_AGAIN_S)
 
     def _task(
         self, step: Step[R], arguments: tuple[Any, ...], ended: Callable[[State[Any]], object] = lambda state: None
