@@ -177,8 +177,9 @@ def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
     place.ui.wait(lambda: place.ui.find("//*[@aria-label='log sort order']"), "the order of the log")[0].click()
     place.ui.press("Newest to oldest", on="option")
     logs = "//*[@role='log'][contains(., 'Finished in state')]"  # a task's, too, until the page has turned the order
-    place.ui.wait(lambda: [log for log in place.ui.find(logs) if CAUSE in log.text[:1000]], "the verdict in the log")
+    [log] = place.ui.wait(lambda: [log for log in place.ui.find(logs) if CAUSE in log.text[:1000]], "the verdict first")
     place.ui.picture("log")
+    assert CAUSE in log.text[:1000]
 
 
 def test_the_artifact_is_a_page_with_verdict_and_table(place: Place, sweep: str) -> None:
