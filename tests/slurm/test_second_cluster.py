@@ -207,13 +207,14 @@ def test_what_an_outage_left_in_the_middle_is_reaped(
 
 
 def test_a_lease_is_kept_while_its_jobs_complete(
-    opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., SlurmCluster], in_strict: Any, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobqueue, "CLOSE_TIMEOUT_S", 1.0)
-    cluster = opened(prologue=("trap 'sleep 60' TERM", "sleep 60"))
+    stubborn = state / "stubborn"  # Slurm says that a job runs before its first command has
+    cluster = opened(prologue=("trap 'sleep 60' TERM", f"touch {stubborn}", "sleep 60"))
     with ThreadPoolExecutor() as pool:
         scaling = pool.submit(cluster.scale, 1, 1)
-        until(lambda: "RUNNING" in jobs(in_strict, cluster.label).values())
+        until(stubborn.exists)
         cluster.close()
         assert list(jobs(in_strict, cluster.label).values()) == ["COMPLETING"]
         assert isinstance(scaling.exception(), ClusterError)
