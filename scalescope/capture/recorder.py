@@ -231,11 +231,14 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self._watch(self.lag_interval_s, self._since)
         return {"protocol": PROTOCOL, "recording": self.recording, "time": time.time()}
 
-    def drain(self, recording: str, ack: int = 0) -> dict[str, Any]:
+    async def drain(self, recording: str, ack: int = 0) -> dict[str, Any]:
         """Return the chunk after the one that is acknowledged; the same again until then."""
         attempts = self._current(recording)
         if self.active:
-            attempts.pack(time.time() - self.held_back_s)
+            due = time.time() - self.held_back_s
+            while attempts.pack(due):
+                await asyncio.sleep(0)
+            self._current(recording)
         if self.sent is None or ack == self.sent["seq"]:
             self.sequence += 1
             self.sent = {
@@ -507,13 +510,12 @@ class _Attempts:
     def hook(self) -> Callable[..., None]:
         """The function that the scheduler calls on every transition: a closure over local names, for speed."""
         tasks, now = self.scheduler.tasks, time.time
-        held, hold = self.held, self.held.extend
 
         # `*args`, and names that Python compares with those of `details`, would cost half a percent of the scheduler.
         def transition(key: Any, start: str, finish: str, /, **details: Any) -> None:
             if finish == "processing":
                 if start != "processing":  # it stays there when it finished on a worker that has left
-                    hold((key, now(), tasks[key].processing_on))
+                    self.held.extend((key, now(), tasks[key].processing_on))
             elif start == "processing":
                 task = tasks[key]
                 what: Any = DONE
@@ -527,20 +529,20 @@ class _Attempts:
                 if len(begin) == 1 and (step := begin[0])["action"] == "compute":
                     begin, end = step["start"], step["stop"]
                 worker, thread, nbytes = get("worker"), get("thread"), get("nbytes")
-                hold((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
-                if len(held) > BATCH:
+                self.held.extend((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
+                if len(self.held) > BATCH:
                     self.close_batch()
             elif finish == "forgotten":
-                hold((key, 0.0, FORGOTTEN))
+                self.held.extend((key, 0.0, FORGOTTEN))
             elif finish == "queued" or finish == "no-worker":
                 if start == "waiting":
-                    hold((key, now(), RUNNABLE))
+                    self.held.extend((key, now(), RUNNABLE))
             elif start == "queued" or start == "no-worker":
                 if finish == "erred" and details.get("cause") == key:  # no worker could take it
                     what, _ = self._ending(tasks[key], finish, details)
-                    hold((key, 0.0, UNASSIGNED, key, now(), what, tasks[key].group, (), "", 0, 0, (), 0.0))
+                    self.held.extend((key, 0.0, UNASSIGNED, key, now(), what, tasks[key].group, (), "", 0, 0, (), 0.0))
                 else:
-                    hold((key, 0.0, UNQUEUED))
+                    self.held.extend((key, 0.0, UNQUEUED))
 
         return transition
 
@@ -566,9 +568,12 @@ class _Attempts:
         return bool(self.held or self.batches)
 
     def close_batch(self) -> None:
-        """Have what is held wait its turn, or the oldest batch worked up if there are too many."""
-        self.batches.append((self.opened, self.held[:]))
-        self.held.clear()
+        """Have what is held wait its turn, or the oldest batch worked up if there are too many.
+
+        A new list takes its place: to copy it would bring all of it into the cache again.
+        """
+        self.batches.append((self.opened, self.held))
+        self.held = []
         self.opened = time.time()
         if len(self.batches) > HELD_BATCHES:
             self.pack()
