@@ -238,7 +238,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             due = time.time() - self.held_back_s
             while attempts.pack(due):
                 await asyncio.sleep(0)
-            self._current(recording)
+            self._current(recording)  # raises where another client has begun meanwhile
         if self.sent is None or ack == self.sent["seq"]:
             self.sequence += 1
             self.sent = {
@@ -508,7 +508,10 @@ class _Attempts:
         self.assigned_before = _entered_processing(scheduler)
 
     def hook(self) -> Callable[..., None]:
-        """The function that the scheduler calls on every transition: a closure over local names, for speed."""
+        """The function that the scheduler calls on every transition: a closure over local names, for speed.
+
+        `held` is looked up each time, since the end of a batch puts a new list in its place.
+        """
         tasks, now = self.scheduler.tasks, time.time
 
         # `*args`, and names that Python compares with those of `details`, would cost half a percent of the scheduler.
