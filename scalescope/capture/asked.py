@@ -132,6 +132,8 @@ def _divided(original: Callable[..., Any], made: Any, args: Sequence[Any], optio
     asked = dask.config.get(NPARTITIONS, 0)
     if not isinstance(asked, int) or asked < 0:
         raise InvalidField(NPARTITIONS, asked, "a number of partitions")
+    if asked == 0:
+        return made
     given = inspect.signature(original).bind(*args, **options).arguments
     data = next(iter(given.values()))
     enough = min(asked, len(data)) if isinstance(data, Sized) else 0
