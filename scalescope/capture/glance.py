@@ -90,10 +90,11 @@ async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
 
     Returns:
         `tasks` (at most `MOST_TASKS` that are with a worker or that no worker may run: `key`, `state`, `worker`,
-        `seceded`, `since` in seconds since the epoch or None); `beyond`, how many more there are; `stacks` by worker
-        and key, None for a worker that does not answer; `workers` (by address: threads, cores in use, when it was heard
-        of); `held` (names of locks and semaphores with leases); `time` and `moved_at` as of `glance`; `taken` (threads
-        that tasks hold), `left` (tasks that have not ended), `ready` (those of them that only lack a thread).
+        `seceded`, `since` in seconds since the epoch or None, and the restrictions for which it `asks`); `beyond`, how
+        many more there are; `stacks` by worker and key, None for a worker that does not answer; `workers` (by address:
+        threads, cores in use, when it was heard of); `held` (names of locks and semaphores with leases); `time` and
+        `moved_at` as of `glance`; `taken` (threads that tasks hold), `left` (tasks that have not ended), `ready` (those
+        of them that only lack a thread).
     """
     scheduler = dask_scheduler
     given = [(task, state) for state in scheduler.workers.values() for task in state.processing]
@@ -126,6 +127,7 @@ async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
                 "worker": state.address if state else "",
                 "seceded": bool(state) and task in state.long_running,
                 "since": since.get(task.key),
+                "asks": _asks(task),
             }
             for task, state in shown
         ],
@@ -170,6 +172,17 @@ def _groups(scheduler: Any) -> tuple[Counter[str], list[tuple[str, int, int]]]:
     groups = [(name, done, total) for name, (done, total) in sizes.items() if done < total]
     groups.sort(key=lambda group: group[1] - group[2])
     return left, groups[:20]
+
+
+def _asks(task: Any) -> str:
+    """The restrictions of a task: `resources GPU=1 and workers tcp://10.0.0.1:4000`, each cut to 100 characters."""
+    resources = ", ".join(f"{name}={amount:g}" for name, amount in (task.resource_restrictions or {}).items())
+    asked = {
+        "resources": resources,
+        "workers": ", ".join(sorted(task.worker_restrictions or ())),
+        "hosts": ", ".join(sorted(task.host_restrictions or ())),
+    }
+    return " and ".join(f"{what} {names[:100]}" for what, names in asked.items() if names)
 
 
 def _moved_at(scheduler: Any) -> float | None:

@@ -14,7 +14,7 @@ from dask.utils import key_split
 from scalescope.capture import glance
 from scalescope.capture.client import is_library
 from scalescope.capture.shipping import Shipment
-from scalescope.model.standstill import NO_THREAD, RESULTS, STILL_S, StandingTasks, Standstill
+from scalescope.model.standstill import NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
 
 ANSWER_S = 2.0
 """Seconds in which a worker must answer."""
@@ -76,12 +76,13 @@ class Hang:
     hints: tuple[str, ...]
 
 
-def standstill(asker: Asks, limit_s: float) -> Standstill:
+def standstill(asker: Asks, limit_s: float, enough_s: float = STILL_S) -> Standstill:
     """Where the tasks of a cluster stand, asked once; without groups where they move, for then nobody knows.
 
     Args:
         asker: Of the cluster.
         limit_s: Seconds in which the scheduler must answer, besides those that it gives its workers.
+        enough_s: Seconds without the beginning or end of a task from which on the cluster stands still.
 
     Raises:
         Exception: Whatever came of asking the scheduler.
@@ -89,8 +90,8 @@ def standstill(asker: Asks, limit_s: float) -> Standstill:
     found = asker.scheduler(Shipment(glance, "standing"), ANSWER_S, limit_s=limit_s + ANSWER_S)
     still_s = None if found["moved_at"] is None else max(found["time"] - found["moved_at"], 0.0)
     threads = sum(count for count, _, _ in found["workers"].values())
-    seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, ())
-    if still_s is None or still_s < STILL_S:
+    seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, (), enough_s=enough_s)
+    if still_s is None or still_s < enough_s:
         return seen
     hang = described(found["moved_at"], found, states(asker, found))
     stuck = _stuck(hang, found)
@@ -198,7 +199,7 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
     worker, key = task["worker"], task["key"]
     stacks = found["stacks"].get(worker, {})
     if not worker:
-        return "no worker may run it"
+        return f"{NO_WORKER}: it asks for {task['asks']}" if task["asks"] else NO_WORKER
     if stacks is None:
         heard = time.strftime("%H:%M:%S", time.localtime(found["workers"][worker][2]))
         return f"{SAYS} is silent since {heard}"

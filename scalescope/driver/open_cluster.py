@@ -32,7 +32,7 @@ from scalescope.model import spool
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.fault import NONE, parse
 from scalescope.model.spool import Columns
-from scalescope.model.standstill import STANDSTILL
+from scalescope.model.standstill import STANDSTILL, STILL_S
 from scalescope.model.sweep import FAULT, Point
 from scalescope.model.trial import STOOD_STILL
 from scalescope.workloads._beam import around as around_beam
@@ -164,13 +164,18 @@ class OpenCluster:
         if cluster is not None and cluster.spec.real_time:  # a simulated one lives in this process alone
             cluster.close()
 
-    def stands(self) -> tuple[str, dict[str, Any]]:
-        """Where the tasks of the trial stand while the main thread is busy with it: in words, and as a fact of it."""
+    def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
+        """Where the tasks of the trial stand while the main thread is busy with it: in words, and as a fact of it.
+
+        Args:
+            limit_s: The time limit that is over: a trial that stood for half of it has come to a standstill.
+        """
         cluster, client = self._cluster, self._observer
         if cluster is None or client is None:
             return "there is no cluster", {}
         try:
-            found = standing.standstill(ClientAsker(client), LAST_WORD_S)
+            enough_s = min(STILL_S, limit_s / 2) if cluster.spec.real_time else STILL_S
+            found = standing.standstill(ClientAsker(client), LAST_WORD_S, enough_s)
         except Exception:
             logger.exception("the scheduler did not say where its tasks stand")
             return "the scheduler did not say where its tasks stand", {}

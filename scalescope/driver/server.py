@@ -214,14 +214,14 @@ class DriverServer:
         logger.error("timed out after %g s of real time in phase %r; the threads are:", limit_s, phase)
         faulthandler.dump_traceback(all_threads=True)
         stop = _Stop(f"timed out after {limit_s:g} s of real time while {phase}", EXIT_STUCK, seen)
-        self._end(stop, ask=phase == RUNNING)
+        self._end(stop, over_s=limit_s if phase == RUNNING else None)
 
-    def _end(self, stop: _Stop, *, ask: bool = False) -> None:
+    def _end(self, stop: _Stop, *, over_s: float | None = None) -> None:
         """End the process: through the main thread if that comes back soon, else in spite of it.
 
         Args:
             stop: Why.
-            ask: Whether to ask the cluster where the tasks of the trial in progress stand.
+            over_s: The time limit of the trial in progress, if it is over: the cluster is asked where its tasks stand.
         """
         with self._lock:
             if self._ending:
@@ -233,7 +233,7 @@ class DriverServer:
             if self._taken.wait(PATIENCE_S):
                 return
         elif running is not None:
-            stands, facts = self._cluster.stands() if ask else ("", {})
+            stands, facts = self._cluster.stands(over_s) if over_s else ("", {})
             self._report(running, Attempt(facts=facts), TrialState.INVALID, stop.says(stands), ending=True)
         closer = threading.Thread(target=self._cluster.abandon, name="scalescope-closer", daemon=True)
         closer.start()

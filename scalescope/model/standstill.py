@@ -12,6 +12,8 @@ STANDSTILL = "standstill"
 """The fact of a trial that was stopped at its time limit: a `Standstill`."""
 STILL_S = 10.0
 """Seconds without the beginning or end of a task from which on a cluster stands still."""
+NO_WORKER = "no worker may run it"
+"""How it begins what is said of a task with restrictions that no worker meets."""
 NO_THREAD = "waits for a thread there"
 """Said of a task whose worker has no thread for it."""
 RESULTS = ("Client", "Future")
@@ -58,6 +60,7 @@ class Standstill(Mapped):
         computing: Workers that use the processor.
         groups: Of tasks that are with workers, largest first.
         hints: What to look at, in sentences.
+        enough_s: From how many of these seconds on a cluster stands still.
     """
 
     still_s: float | None
@@ -68,11 +71,12 @@ class Standstill(Mapped):
     computing: int
     groups: tuple[StandingTasks, ...]
     hints: tuple[str, ...] = ()
+    enough_s: float = STILL_S
 
     @property
     def lasts(self) -> bool:
         """Whether nothing has moved for long, and no worker computes either."""
-        return self.still_s is not None and self.still_s >= STILL_S and self.left > 0 and not self.computing
+        return self.still_s is not None and self.still_s >= self.enough_s and self.left > 0 and not self.computing
 
     @property
     def holding(self) -> tuple[StandingTasks, ...]:

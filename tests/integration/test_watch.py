@@ -245,7 +245,7 @@ def test_what_hangs_is_named_with_its_worker_and_line(
         (found[waiting.key], line_of(locked), "__enter__ (semaphore.py)", ""),
         (found[asleep.key], "", "", "processing, says the scheduler; its worker is silent since"),
         (found[lost.key], "", "", "processing, says the scheduler; its worker does not have it"),
-        (found[nowhere.key], "", "", "no worker may run it"),
+        (found[nowhere.key], "", "", "no worker may run it: it asks for workers tcp://127.0.0.1:1"),
         (inner, "", "", "waits for a thread there"),
     ):
         assert (task["where"], task["call"]) == (where, call)

@@ -7,7 +7,7 @@ import time
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.dask.dask_runner import DaskRunner
-from declare import HEALTHY, SIDE, case, mends
+from declare import HEALTHY, NARROW, SIDE, case, mends
 
 ISSUE = "[Bug]: Dask runner limited to 100 concurrent tasks, apache/beam#26669"
 FIRST = "a first pipeline, from a new user's trial of Scalescope"
@@ -55,7 +55,7 @@ def three_no_ops(client, n_items: int = 64, npartitions: int = 0):
 )
 def map_and_combine(client, items: int = 60, npartitions: int = 0):
     def work(i):
-        time.sleep(0.1)
+        time.sleep(0.4)
         return i
 
     with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
@@ -125,7 +125,7 @@ def with_partitions(client, items: int = 32):
 )
 def inference(client, images: int = 300, npartitions: int = 0):
     def infer(image):
-        time.sleep(0.02)
+        time.sleep(0.08)
         return image
 
     with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
@@ -170,7 +170,7 @@ def months_to_zarr(client, months: int = 24, npartitions: int = 0):
 )
 def group_by_key(client, keys: int = 12, npartitions: int = 0):
     def work(group):
-        time.sleep(0.3)
+        time.sleep(2.0)
         return group[0]
 
     with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
@@ -211,3 +211,63 @@ def table_read_in_parts(client, items: int = 12):
     with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions=12)) as pipeline:
         pipeline | "tables" >> beam.Create(range(6)) | "read" >> beam.Map(read_table)
         pipeline | "items" >> beam.Create(range(items)) | beam.Map(join)
+
+
+# ------------------------------------------------------------------ collected without the rules at hand
+
+
+@case(
+    "Joining with hot keys gets a pipeline from hours to days, user@beam.apache.org: "
+    "https://www.mail-archive.com/user@beam.apache.org/msg01892.html",
+    ("straggler", "skewed-tasks"),
+    6,
+    "virtual",
+    near=("too-few-partitions", "slow-worker", "data-locality", "uneven-waves"),
+    lever="divide the values of the hot key into parts",
+    mended={"largest": 15},
+)
+def join_with_a_hot_key(client, largest: int = 0, keys: int = 12, hot: int = 90, cold: int = 6):
+    """The groups of both sides by key, of which one is large; `largest` is the largest part of a group."""
+
+    def join(group):
+        key, values = group
+        time.sleep(0.2 * len(values))
+        return key, values
+
+    def undo_grouping(group):
+        key, values = group
+        return [(key, value) for value in values]
+
+    groups = []
+    for key in range(keys):
+        values = list(range(cold if key else hot))
+        size = largest or len(values)
+        groups += [(key, values[i : i + size]) for i in range(0, len(values), size)]
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, len(groups))) as pipeline:
+        pipeline | "groups" >> beam.Create(groups) | "join" >> beam.Map(join) | "undo" >> beam.FlatMap(undo_grouping)
+
+
+@case(
+    "Initial DaskRunner for Beam (a pipeline becomes bags; here one with enough partitions), apache/beam#22421",
+    HEALTHY,
+    8,
+    "virtual",
+    near=("too-few-partitions", NARROW, "sequential-graph", "tiny-tasks"),
+)
+def pipeline_that_reads_and_filters(client, files: int = 48, seconds: float = 1.0):
+    def read(file):
+        time.sleep(seconds)
+        return file, list(range(5))
+
+    def parse(contents):
+        file, lines = contents
+        return [file + line for line in lines]
+
+    with beam.Pipeline(runner=DaskRunner(), options=options(client, files)) as pipeline:
+        (
+            pipeline
+            | "files" >> beam.Create(range(files))
+            | "read" >> beam.Map(read)
+            | "parse" >> beam.FlatMap(parse)
+            | "even" >> beam.Filter(lambda number: number % 2 == 0)
+        )

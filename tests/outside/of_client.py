@@ -163,7 +163,7 @@ def compress_in_tasks(client, slices: int = 40):
     "local",
     near=(HEALTHY, "transfer-bound"),
 )
-def shapes_of_gathered_arrays(client, arrays: int = 8, side: int = 2_000):
+def shapes_of_gathered_arrays(client, arrays: int = 16, side: int = 2_000):
     def random(i):
         return np.ones((side, side)) * i
 
@@ -172,7 +172,7 @@ def shapes_of_gathered_arrays(client, arrays: int = 8, side: int = 2_000):
 
 
 @mends(shapes_of_gathered_arrays, "ask for the shape where the array is")
-def shapes_of_arrays(client, arrays: int = 8, side: int = 2_000):
+def shapes_of_arrays(client, arrays: int = 16, side: int = 2_000):
     def random(i):
         return np.ones((side, side)) * i
 
@@ -295,7 +295,7 @@ def submit_without_preparing(client, tasks: int = 160):
     "local",
     near=("slow-submission", TRAVEL),
 )
-def arrays_in_the_graph(client, mebibytes: int = 12, parts: int = 8):
+def arrays_in_the_graph(client, mebibytes: int = 12, parts: int = 16):
     expression = [np.random.default_rng(i).random(mebibytes * 2**17) for i in range(parts)]
 
     def infer(block):
@@ -306,7 +306,7 @@ def arrays_in_the_graph(client, mebibytes: int = 12, parts: int = 8):
 
 
 @mends(arrays_in_the_graph, "load in the tasks")
-def arrays_in_the_tasks(client, mebibytes: int = 12, parts: int = 8):
+def arrays_in_the_tasks(client, mebibytes: int = 12, parts: int = 16):
     def infer(i):
         block = np.random.default_rng(i).random(mebibytes * 2**17)
         time.sleep(0.05)
@@ -323,7 +323,7 @@ def arrays_in_the_tasks(client, mebibytes: int = 12, parts: int = 8):
     threads=2,
     near=("slow-submission",),
 )
-def the_same_payload_in_each(client, mebibytes: int = 12, tasks: int = 8):
+def the_same_payload_in_each(client, mebibytes: int = 12, tasks: int = 40):
     potential = np.random.default_rng(0).random(mebibytes * 2**17)
 
     def multislice(potential, i):
@@ -334,7 +334,7 @@ def the_same_payload_in_each(client, mebibytes: int = 12, tasks: int = 8):
 
 
 @mends(the_same_payload_in_each, "scatter it once")
-def payload_scattered(client, mebibytes: int = 12, tasks: int = 8):
+def payload_scattered(client, mebibytes: int = 12, tasks: int = 40):
     potential = client.scatter(np.random.default_rng(0).random(mebibytes * 2**17), broadcast=True)
 
     def multislice(potential, i):
@@ -390,18 +390,15 @@ def closure_over_a_table(client, calls: int = 12):
     client.gather([client.submit(lambda i=i: remotely(i), pure=False) for i in range(calls)])
 
 
-@mends(closure_over_a_table, "make the table in a task, and pass its future")
-def table_made_in_a_task(client, calls: int = 12):
-    def make():
-        return [(i, str(i)) for i in range(150_000)]
+@mends(closure_over_a_table, "pass each call the row that it needs")
+def rows_as_arguments(client, calls: int = 12):
+    table = [(i, str(i)) for i in range(150_000)]
 
-    def remotely(table, i):
+    def remotely(row):
         time.sleep(0.05)
-        return table[i][0]
+        return row[0]
 
-    table = client.submit(make, pure=False)
-    client.replicate(table)
-    client.gather([client.submit(remotely, table, i, pure=False) for i in range(calls)])
+    client.gather([client.submit(remotely, table[i], pure=False) for i in range(calls)])
 
 
 @case(

@@ -217,6 +217,7 @@ def array_of_tiny_chunks(client, chunk: int = 40):
     near=("straggler", "uneven-waves"),
     lever="parts of equal numbers of rows",
     mended={"rows_at_once": 200},
+    factor=1.3,
 )
 def days_of_different_size(client, rows_at_once: int = 0):
     rows = [200 * (1 + (day * 7) % 5) ** 2 for day in range(20)]
@@ -257,7 +258,7 @@ def apply_to_groups(client, cut: int = 0):
 @case(POSTMORTEM + " (prints)", "recomputation", 4, "virtual", near=("results-awaited-in-loop",))
 def prints_along_the_way(client, persist: bool = False):
     def read(i):
-        time.sleep(0.5)
+        time.sleep(1.5)
         return pd.DataFrame({"x": [i], "y": [i % 3]})
 
     df = dd.from_map(read, range(8), meta=pd.DataFrame({"x": [0], "y": [0]}))

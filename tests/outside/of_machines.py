@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import math
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -255,7 +253,7 @@ def kept_on_disk(client, keep: bool = True, blocks: int = 30, mebibytes: int = 2
     lever="more memory for the worker",
     mended={"cluster": {"kind": "local", "memory_limit_mb": 4_000}},
 )
-def ocean_on_a_small_worker(client, blocks: int = 20, mebibytes: int = 24):
+def ocean_on_a_small_worker(client, blocks: int = 40, mebibytes: int = 24):
     data = client.map(random_block, range(blocks), mebibytes=mebibytes, pure=False)
     for _ in range(2):
         client.gather(client.map(total_of, data, pure=False))
@@ -509,31 +507,3 @@ def actor_called_in_the_task(client, n: int = 4):
 
     actor = client.submit(Actor, actor=True, pure=False).result()
     client.gather([client.submit(lambda actor, i: actor.foo().result()[i % 2], actor, i, pure=False) for i in range(n)])
-
-
-@case(
-    "Actors on same worker cause deadlock, dask/distributed#4224",
-    ("invalid-trials", "nothing-measured", WAITING),
-    2,
-    "virtual",
-    near=(HEALTHY, "straggler"),
-    timeout_s=10.0,
-    lever="actors on different workers",
-    mended={"apart": True},
-)
-def actors_on_one_worker(client, apart: bool = False):
-    first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
-
-    class Minimal:
-        def thetime(self):
-            time.sleep(0.5)
-            return time.time()
-
-    class UsesMinimal:
-        def getthetime(self, ac):
-            return ac.thetime().result()
-
-    ac = client.submit(Minimal, actor=True, workers=[first], pure=False).result()
-    ac2 = client.submit(UsesMinimal, actor=True, workers=[second if apart else first], pure=False).result()
-    ac2.getthetime(ac).result()
-    client.submit(math.sqrt, sys.maxsize, pure=False).result()

@@ -10,7 +10,7 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, codes
 from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
-from scalescope.diagnosis.causes.submission import SHORT_S, large, loop, one_by_one, submissions
+from scalescope.diagnosis.causes.submission import SHORT_S, heavy, large, loop, one_by_one, submissions
 from scalescope.diagnosis.levels import AFTER, BEFORE, BETWEEN
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY
@@ -106,8 +106,9 @@ CLIENT_BUSY = TrialCause(
     needs="A tenth of the worker time, and 0.1 s, pass while the scheduler knows no task (before the first graph, "
     "between graphs, after the last task) and the client runs code of its own, by samples of its stack.",
     ruled_out_by="A client that waits for the cluster then (client-waits); between the graphs of a loop, its own "
-    "finding (slow-submission, results-awaited-in-loop); a large graph that is packed, sent and taken in "
-    "(large-graph). Imports, which a process does once, are information.",
+    "finding (slow-submission, results-awaited-in-loop); a graph that is packed, sent and taken in, large "
+    "(large-graph) or of tasks that carry data (serialisation-bound). Imports, which a process does once, are "
+    "information.",
     remedy="Move it into tasks, do it while tasks run (submit first), or send one graph",
     link="https://docs.dask.org/en/stable/best-practices.html",
     parts=("client",),
@@ -119,12 +120,12 @@ def client_busy(observation: Observation) -> Finding | None:
     """The client does something while the cluster has nothing to do.
 
     `lost_s`: the part `client` of the worker time while the client did not wait for the cluster, imports apart; without
-    what passed between graphs where these are a loop, and the sending of large graphs.
+    what passed between graphs where these are a loop, and the sending of heavy ones.
     """
     found = levels.unoccupied(observation)
     imports = np.array([what == IMPORT for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
-    own = ~(found.sends if large(submissions(observation)).any() else found.waits)
+    own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
     if spent := Spent.of(observation, own & ~imports, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         remedy = DO_INSTEAD[int(np.argmax(spent.phases))]

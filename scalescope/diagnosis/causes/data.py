@@ -13,7 +13,16 @@ from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.causes.failures import MORE_MEMORY, deaths
-from scalescope.diagnosis.causes.submission import HEAVY_GRAPH, LARGE_BYTES, SCATTER, packing
+from scalescope.diagnosis.causes.submission import (
+    HEAVY_GRAPH,
+    LARGE_BYTES,
+    SCATTER,
+    heavy,
+    large,
+    loop,
+    packing,
+    submissions,
+)
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -144,12 +153,13 @@ SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
     needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
-    "idle between hand-over and start of tasks, 20 ms each, while a graph has 100 kB or more.",
+    "idle while the client packs calls that carry 100 kB or more each, and between hand-over and start of tasks, 20 ms "
+    "each, while a graph has 100 kB or more.",
     ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph whose "
     "tasks start late points to blocked event loops or tiny tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future.",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
-    parts=("serialisation", "not_assigned"),
+    parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
     rules_out=("event-loop-blocked",),
 )
 
@@ -160,7 +170,7 @@ def serialisation_bound(observation: Observation) -> Finding | None:
 
     Worker time lost: the part `serialisation`, which older releases of distributed report; newer ones do not, and there
     it is the time for which threads were idle although their next task had been handed to their worker
-    already, at most the part `not_assigned`.
+    already, at most the part `not_assigned`, and that in which the client packed what tasks carry.
     """
     return _unpacking(observation) if observation.noteworthy("serialisation") else _heavy_tasks(observation)
 
@@ -211,8 +221,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
     """By what a worker had been handed and could not start, where the graph is heavy."""
     nbytes = observation.numbers("graphs", "nbytes")
     heaviest = float(nbytes.max(initial=0.0))
-    packed = packing(observation)
-    packed_s = packed.idle_s if packed is not None and packed.nbytes < LARGE_BYTES else 0.0
+    packed_s = _packed_s(observation)
     if heaviest < HEAVY_GRAPH or not (packed_s or observation.noteworthy("not_assigned")):
         return None
     waited = handed_over(observation)
@@ -239,6 +248,17 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
         confidence=0.7,
     )
+
+
+def _packed_s(observation: Observation) -> float:
+    """Thread-seconds idle while the client packs calls that carry data, but are no large graphs."""
+    sent, packed = submissions(observation), packing(observation)
+    in_loop = packed.idle_s if packed is not None and packed.nbytes < LARGE_BYTES else 0.0
+    if not (heavy(sent) & ~large(sent)).any():
+        return in_loop
+    free = levels.unoccupied(observation)
+    phases = [levels.BEFORE] if loop(observation) else [levels.BEFORE, levels.BETWEEN]
+    return in_loop + float(free.seconds[free.sends & ~free.waits][:, phases].sum())
 
 
 def _heavy_remedy(prefix: str) -> str:

@@ -12,7 +12,8 @@ from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.standstill import NO_WORKER
 
 LOOKED_AT = 10
 """Prefixes that are looked at, those first whose tasks waited longest."""
@@ -22,6 +23,8 @@ CERTAIN_FEW = 0.25
 """The same where no inputs were recorded."""
 MOST = 0.9
 """Share of a group's waiting that is meant by `most`."""
+
+RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
 
 
 def displaced_s(observation: Observation) -> float:
@@ -129,19 +132,55 @@ WORKER_RESTRICTION = TrialCause(
     title="Tasks confined to few workers",
     needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
     "runnable and wait while threads elsewhere are idle; or a worker takes far longer than others for tasks that none "
-    "but it may take.",
+    "but it may take. Or a trial reaches its time limit with tasks that no worker may run.",
     ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
     "are idle (tiny-tasks); a restriction that names all workers.",
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("not_assigned", "no_runnable_task", "tail"),
+    spoils=40,
     workers_unused=True,
+    without_attempts=True,
 )
 
 
 @WORKER_RESTRICTION.finds
 def worker_restriction(observation: Observation) -> Finding | None:
-    """Tasks may run on few workers only, and wait for them.
+    """Tasks may run on few workers only, or on none, and wait for them."""
+    if observation.standstill or observation.attempts is None:
+        return _unmet(observation)
+    return _confined(observation)
+
+
+def _unmet(observation: Observation) -> Finding | None:
+    """Nothing moved any more, and of some tasks the scheduler said that no worker may run them."""
+    found = observation.standstill
+    away = [each for each in found.groups if each.problem.startswith(NO_WORKER)] if found else []
+    if found is None or not away:
+        return None
+    worst, tasks = away[0], sum(each.tasks for each in away)
+    asked = worst.problem.partition(": it asks for ")[2] or "what no worker has"
+    by, remedy = "workers", "name workers that are there, or add `allow_other_workers=True`, in the call"
+    if asked.startswith("resources"):
+        by, remedy = (
+            "resources",
+            "start workers that offer them (`dask worker --resources`), or ask for none in the call",
+        )
+    return WORKER_RESTRICTION.finding(
+        observation,
+        observation.threads * observation.trial.real_s,
+        f"Nothing moved any more: no worker may run {plural(tasks, 'task')} (`{worst.prefix}`), which ask for {asked}.",
+        f"{remedy} that makes `{worst.prefix}` tasks",
+        Evidence("tasks that no worker may run", tasks, "facts standstill"),
+        Evidence("tasks that had not ended", found.left, "facts standstill"),
+        confidence=0.95,
+        severity=Severity.HIGH,
+        link=RESOURCES_LINK if by == "resources" else WORKER_RESTRICTION.link,
+    )
+
+
+def _confined(observation: Observation) -> Finding | None:
+    """Tasks that may run on few workers only waited for them.
 
     `lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time. Threads idle on the allowed
     workers themselves count against it, except for resources, which leave threads idle by design.
@@ -178,9 +217,7 @@ def worker_restriction(observation: Observation) -> Finding | None:
         Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
         Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
         confidence=0.95,
-        link="https://distributed.dask.org/en/stable/resources.html"
-        if worst.by == "resources"
-        else WORKER_RESTRICTION.link,
+        link=RESOURCES_LINK if worst.by == "resources" else WORKER_RESTRICTION.link,
     )
 
 

@@ -46,6 +46,8 @@ HEAVY_GRAPH = 100_000
 """Bytes from which on a graph carries data rather than the names of tasks."""
 LARGE_BYTES = 10_000_000
 """Bytes of a graph of which Dask warns (`distributed.admin.large-graph-warning-threshold`)."""
+BANDWIDTH = 100e6
+"""Bytes per second that Dask expects of a connection (`distributed.scheduler.bandwidth`)."""
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
 """In a list: of a list or dict by itself, each element becomes a future of its own."""
 MANY_TASKS = 10_000
@@ -244,7 +246,11 @@ class Packing:
 
 @once
 def packing(observation: Observation) -> Packing | None:
-    """What a loop of heavy graphs costs while the client packs and sends them, or None where it mostly does not."""
+    """What a loop of heavy graphs costs while the client packs and sends them, or None where it mostly does not.
+
+    The main thread packs some, and is seen in the call; others are packed by the thread that sends them, and show by
+    the time that so many bytes need.
+    """
     found, nbytes = loop(observation), submissions(observation).nbytes
     if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
         return None
@@ -252,7 +258,7 @@ def packing(observation: Observation) -> Packing | None:
     end = begin + observation.numbers("client", "seconds")
     sends = [str(what).rpartition(".")[2] in levels.SENDING for what in observation.column("client", "what")]
     packed = np.clip(np.minimum(end, found.end) - np.maximum(begin, found.begin), 0, None)[sends].sum()
-    if packed < (found.end - found.begin) / 2:
+    if max(packed, nbytes[1:].sum() / BANDWIDTH) < (found.end - found.begin) / 2:
         return None
     return Packing(median, found.round_s, _unwanted_s(observation, found.begin, found.end))
 
@@ -446,6 +452,11 @@ LARGE_GRAPH = TrialCause(
 def large(sent: Submissions) -> Bools:
     """Which graphs are so large that this may cost time."""
     return (sent.nbytes >= LARGE_BYTES) | (sent.tasks >= MANY_TASKS)
+
+
+def heavy(sent: Submissions) -> Bools:
+    """Which graphs are so large, or are not, but have tasks that carry data: packing them costs time."""
+    return large(sent) | (sent.nbytes >= HEAVY_GRAPH * np.maximum(sent.tasks, 1))
 
 
 @LARGE_GRAPH.finds

@@ -19,6 +19,11 @@ STOPPED = Standstill(52.3, 4, 4, 6, 2, 0, (STARVED, ASKS), ("Look there.",))
         (replace(STOPPED, still_s=None), "6 tasks have not ended, and none has begun"),
         (replace(STOPPED, still_s=0.25), "6 tasks have not ended; the last began or ended 0.25 s before"),
         (
+            replace(STOPPED, still_s=6.0, ready=0, groups=(ASKS,), enough_s=5.0),
+            "no task has begun or ended for 6 s: 4 tasks `fib` hold 4 of 4 threads at mine.py:7 in fib, in result "
+            "(client.py)",
+        ),
+        (
             replace(STOPPED, computing=1),
             "6 tasks have not ended; the last began or ended 52.3 s before, and 1 worker computes",
         ),

@@ -187,6 +187,31 @@ def test_a_loop_whose_client_packs_data_for_each_call(cluster, task, graph, find
         assert "The client needed 500 ms to pack and send each of 20 graphs of 12 MB" in finding.summary
 
 
+def test_data_that_the_thread_packs_which_sends_it(cluster, task, graph, find):
+    """Seen by the bytes: 80 MB in a second are what Dask expects of a connection, 24 MB are not."""
+    tasks = [task(0.1, "func", graph=i) for i in range(20)]
+    for every, said in ((0.15, "large-graph"), (0.5, "slow-submission")):
+        sent = cluster(8).run(tasks, [graph(at=every * i, nbytes=12_000_000) for i in range(20)])
+        assert next(iter(find(watched(sent, (every * 20, SLEEP))))) == said
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "graphs", "said"),
+    [
+        (2_000_000, 1, "client-busy"),  # of 60 tasks: they carry little
+        (20_000_000, 1, "large-graph"),
+        (2_000_000, 60, "serialisation-bound"),
+        (2_000, 60, "client-busy"),
+    ],
+)
+def test_packing_before_the_first_graph(cluster, task, graph, find, nbytes, graphs, said):
+    tasks = [task(0.5, "func", graph=i % graphs) for i in range(60)]
+    sent = cluster(4).run(tasks, [graph(at=0.001 * i, nbytes=nbytes) for i in range(graphs)])
+    findings = find(watched(sent, (5.0, SUBMIT), (8.0, GATHER), begin=-5.0))
+    assert list(findings) == [said]
+    assert findings[said].lost_s == pytest.approx(20, rel=0.05)
+
+
 def test_data_that_travels_before_many_graphs(cluster, task, graph, find):
     """However many follow, their round trips are not before the first."""
     observed = cluster(4).run([task(0.05, graph=i) for i in range(12)], [graph(at=0.001 * i) for i in range(12)])

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scalescope.model.finding import Severity
+from scalescope.model.standstill import StandingTasks, Standstill
 
 SIZES = [2, 4, 10, 40, 200]
 
@@ -23,6 +26,42 @@ def test_worker_restriction(cluster, task, find, workers, allowed, seconds):
     assert finding.severity is Severity.HIGH
     assert f"may run on {allowed} of {workers} workers only" in finding.summary
     assert f"remove `workers=[...]` from the call that makes `inc` tasks ({allowed} of {workers} w" in finding.remedy
+
+
+AWAY = StandingTasks("train", 12, False, "", "", "", "no worker may run it: it asks for resources GPU=1", 0)
+STOPPED = Standstill(9.0, 4, 0, 12, 0, 0, (AWAY,), enough_s=5.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "remedy"),
+    [
+        (
+            ": it asks for resources GPU=1",
+            "resources GPU=1",
+            "start workers that offer them (`dask worker --resources`)",
+        ),
+        (": it asks for workers tcp://10.0.0.9:1", "workers tcp://10.0.0.9:1", "name workers that are there"),
+        ("", "what no worker has", "name workers that are there"),
+    ],
+)
+def test_tasks_that_no_worker_may_run(cluster, standing, find, asked, said, remedy):
+    stopped = replace(STOPPED, groups=(replace(AWAY, problem=f"no worker may run it{asked}"),))
+    (finding,) = find(standing(cluster(4), stopped)).values()
+    assert (finding.code, finding.severity) == ("worker-restriction", Severity.HIGH)
+    assert finding.summary == (f"Nothing moved any more: no worker may run 12 tasks (`train`), which ask for {said}.")
+    assert finding.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        replace(STOPPED, still_s=4.0),
+        replace(STOPPED, groups=(replace(AWAY, problem=""),)),
+        replace(STOPPED, computing=1),  # others still work
+    ],
+)
+def test_what_was_stopped_and_could_run(cluster, standing, find, stopped):
+    assert not find(standing(cluster(4), stopped))
 
 
 def test_restricted_among_others(cluster, task, find):

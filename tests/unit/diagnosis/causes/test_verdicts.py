@@ -165,3 +165,6 @@ def test_what_spoilt_the_trials_comes_before_that_nothing_was_measured(cluster, 
     assert codes(found) == ["nested-client", "nothing-measured", "invalid-trials"]
     locked = replace(stopped, groups=(replace(waiting, waits_for="Semaphore", call="__enter__ (semaphore.py)"),))
     assert codes(verdict(standing(cluster(4), locked))) == ["waiting-tasks", "nothing-measured", "invalid-trials"]
+    away = replace(waiting, holds=False, waits_for="", problem="no worker may run it: it asks for resources GPU=1")
+    found = verdict(standing(cluster(4), replace(stopped, groups=(away,))))
+    assert codes(found) == ["worker-restriction", "nothing-measured", "invalid-trials"]
