@@ -39,6 +39,15 @@ ONE_OFF = 0.7
 HEAVY_TASK_S = 0.02
 """Mean seconds of handing over a task from which on it is its content, and not the handling that every task costs."""
 
+IMPORT_S = 0.25
+"""Mean seconds of handing over the first task of a thread from which on it is an import."""
+IMPORTS = 0.2
+"""Share of the worker time from which on imports at the first tasks are worth a word."""
+PRELOAD = (
+    "import the modules of the tasks when workers start (`distributed.worker.preload`, `--preload MODULE`), or measure "
+    "with `warmups: 1`"
+)
+
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 
 
@@ -155,7 +164,7 @@ SERIALISATION_BOUND = TrialCause(
     needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
     "idle while the client packs calls that carry 100 kB or more each, and between hand-over and start of tasks, 20 ms "
     "each, while a graph has 100 kB or more.",
-    ruled_out_by="Time for the first task of each worker only is the import of modules, and low; a light graph whose "
+    ruled_out_by="Time for the first tasks of each worker only is the import of modules, and low; a light graph whose "
     "tasks start late points to blocked event loops or tiny tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future.",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
@@ -172,7 +181,9 @@ def serialisation_bound(observation: Observation) -> Finding | None:
     it is the time for which threads were idle although their next task had been handed to their worker
     already, at most the part `not_assigned`, and that in which the client packed what tasks carry.
     """
-    return _unpacking(observation) if observation.noteworthy("serialisation") else _heavy_tasks(observation)
+    if observation.noteworthy("serialisation"):
+        return _unpacking(observation)
+    return _heavy_tasks(observation) or _first_tasks(observation)
 
 
 def _unpacking(observation: Observation) -> Finding | None:
@@ -184,12 +195,7 @@ def _unpacking(observation: Observation) -> Finding | None:
     prefix, part = _largest(attempts.deserialize, observation)
     once = float(attempts.deserialize[_first_on_worker(observation)].sum() / attempts.deserialize.sum())
     imports = once >= ONE_OFF and tasks > len(np.unique(attempts.worker[unpacking]))
-    remedy = (
-        "import the modules of the tasks when workers start (`distributed.worker.preload`, `--preload MODULE`), or "
-        "measure with `warmups: 1`"
-        if imports
-        else _heavy_remedy(prefix)
-    )
+    remedy = PRELOAD if imports else _heavy_remedy(prefix)
     what = (
         "most of it for the first task of each worker, which imports its modules"
         if imports
@@ -247,6 +253,41 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         Evidence("bytes of the largest graph", int(heaviest), "table graphs"),
         Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
         confidence=0.7,
+    )
+
+
+def _first_tasks(observation: Observation) -> Finding | None:
+    """By what only the first task of each thread waited for on its worker: modules are imported as it is unpacked."""
+    attempts, waited = observation.measured, handed_over(observation)
+    order = np.lexsort((attempts.start, attempts.thread, attempts.worker))
+    same = (np.diff(attempts.worker[order], prepend=-1) == 0) & (np.diff(attempts.thread[order], prepend=-1) == 0)
+    first = order[~same]
+    once_s = float(waited[first].sum())
+    lost_s = min(once_s, observation.seconds("not_assigned"))
+    lag = observation.tables.get("lag", {})
+    by_scheduler = sum(
+        seconds
+        for process, seconds in zip(lag.get("process", ()), lag.get("seconds", ()), strict=True)
+        if process == "scheduler" and seconds >= IMPORT_S
+    )
+    if (
+        (share := observation.share_of(lost_s)) < IMPORTS
+        or (each := once_s / len(first)) < max(IMPORT_S, 2 * by_scheduler)
+        or once_s < ONE_OFF * waited.sum()
+        or len(waited) == len(first)
+    ):
+        return None
+    return SERIALISATION_BOUND.finding(
+        observation,
+        lost_s,
+        f"{percent(share)} of the worker time passed before the first task of each thread began, "
+        f"{words.duration(each)} after its worker had it; later ones began at once: the worker imports what they need.",
+        PRELOAD,
+        Evidence("thread-seconds from hand-over to start of first tasks", round(once_s, 3), "table tasks"),
+        Evidence("seconds for each thread", round(each, 4), "table tasks, assigned to start"),
+        Evidence("seconds of all later tasks", round(float(waited.sum()) - once_s, 3), "table tasks"),
+        confidence=0.7,
+        severity=Severity.LOW,
     )
 
 

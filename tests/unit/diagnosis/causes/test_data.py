@@ -137,6 +137,29 @@ def test_a_large_graph_that_is_handed_out_fast(cluster, task, graph):
     assert not found(cluster(4, gap_s=0.002).run([task(1.0)] * 40, [graph(nbytes=5_000_000)]))
 
 
+@pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])
+def test_first_tasks_that_import_modules(cluster, task, first_s, later_s, named):
+    run = cluster(4, 2).run([task(1.0 + (first_s if i < 8 else later_s)) for i in range(40)])
+
+    def start(row):
+        return run.tables["tasks"]["start"][row] + (first_s if row < 8 else later_s)
+
+    findings = found(changed(run, start=start))
+    assert ("serialisation-bound" in findings) is named
+    if named:
+        finding = findings["serialisation-bound"]
+        assert finding.severity is Severity.LOW
+        assert "the first task of each thread began, 3 s after its worker had it" in finding.summary
+        assert "preload" in finding.remedy
+
+
+def test_first_tasks_that_a_stalled_scheduler_held_up(cluster, task):
+    run = cluster(4).run([task(4.0 if i < 4 else 1.0) for i in range(40)])
+    run = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (3.0 if row < 4 else 0.0))
+    lag = {"process": ["scheduler"], "time": array("d", [EPOCH + 3.0]), "seconds": array("d", [2.9])}
+    assert "serialisation-bound" not in found(Observation.of(run.trial, {**run.tables, "lag": lag}))
+
+
 def test_waiting_for_a_free_thread_is_not_handing_over(cluster, task, graph):
     """All tasks were assigned at once; each starts when the one before ends."""
     run = cluster(2).run([task(1.0)] * 20, [graph(nbytes=5_000_000)])
