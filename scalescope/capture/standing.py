@@ -14,7 +14,7 @@ from dask.utils import key_split
 from scalescope.capture import glance
 from scalescope.capture.client import is_library
 from scalescope.capture.shipping import Shipment
-from scalescope.model.standstill import NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
+from scalescope.model.standstill import ASKS_FOR, NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
 
 ANSWER_S = 2.0
 """Seconds in which a worker must answer."""
@@ -199,7 +199,7 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
     worker, key = task["worker"], task["key"]
     stacks = found["stacks"].get(worker, {})
     if not worker:
-        return f"{NO_WORKER}: it asks for {task['asks']}" if task["asks"] else NO_WORKER
+        return ASKS_FOR + task["asks"] if task["asks"] else NO_WORKER
     if stacks is None:
         heard = time.strftime("%H:%M:%S", time.localtime(found["workers"][worker][2]))
         return f"{SAYS} is silent since {heard}"

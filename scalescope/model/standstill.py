@@ -14,6 +14,8 @@ STILL_S = 10.0
 """Seconds without the beginning or end of a task from which on a cluster stands still."""
 NO_WORKER = "no worker may run it"
 """How it begins what is said of a task with restrictions that no worker meets."""
+ASKS_FOR = f"{NO_WORKER}: it asks for "
+"""The same where the restrictions, which follow, are known."""
 NO_THREAD = "waits for a thread there"
 """Said of a task whose worker has no thread for it."""
 RESULTS = ("Client", "Future")

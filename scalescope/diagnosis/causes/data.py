@@ -23,7 +23,7 @@ from scalescope.diagnosis.causes.submission import (
     packing,
     submissions,
 )
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import STATUS_FINISHED
@@ -258,21 +258,17 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
 
 def _first_tasks(observation: Observation) -> Finding | None:
     """By what only the first task of each thread waited for on its worker: modules are imported as it is unpacked."""
-    attempts, waited = observation.measured, handed_over(observation)
-    order = np.lexsort((attempts.start, attempts.thread, attempts.worker))
-    same = (np.diff(attempts.worker[order], prepend=-1) == 0) & (np.diff(attempts.thread[order], prepend=-1) == 0)
-    first = order[~same]
+    if observation.share("not_assigned") < IMPORTS:
+        return None
+    waited, (order, again) = handed_over(observation), _by_thread(observation)
+    first = order[~again]
     once_s = float(waited[first].sum())
     lost_s = min(once_s, observation.seconds("not_assigned"))
-    lag = observation.tables.get("lag", {})
-    by_scheduler = sum(
-        seconds
-        for process, seconds in zip(lag.get("process", ()), lag.get("seconds", ()), strict=True)
-        if process == "scheduler" and seconds >= IMPORT_S
-    )
+    stall = observation.numbers("lag", "seconds")
+    stall = stall[(levels.worker_of_rows(observation, "lag", "process") == -1) & (stall >= IMPORT_S)]
     if (
         (share := observation.share_of(lost_s)) < IMPORTS
-        or (each := once_s / len(first)) < max(IMPORT_S, 2 * by_scheduler)
+        or (each := once_s / len(first)) < max(IMPORT_S, 2 * stall.sum())
         or once_s < ONE_OFF * waited.sum()
         or len(waited) == len(first)
     ):
@@ -309,16 +305,25 @@ def _heavy_remedy(prefix: str) -> str:
     )
 
 
+@once
+def _by_thread(observation: Observation) -> tuple[Ints, Bools]:
+    """Attempts in the order in which each thread ran them, and which of these are not the first of their thread."""
+    attempts = observation.measured
+    order = np.lexsort((attempts.start, attempts.thread, attempts.worker))
+    again = np.zeros(len(order), dtype=np.bool_)
+    again[1:] = (np.diff(attempts.worker[order]) == 0) & (np.diff(attempts.thread[order]) == 0)
+    return order, again
+
+
+@once
 def handed_over(observation: Observation) -> Floats:
     """Seconds of each attempt for which its thread was free and its worker had it, and did nothing else for it."""
     attempts = observation.measured
     assigned = np.maximum(levels.column(observation, "assigned") - attempts.epoch, 0.0)
     # The thread was free once the attempt before it on that thread had ended.
-    order = np.lexsort((attempts.start, attempts.thread, attempts.worker))
-    same = np.zeros(len(order), dtype=bool)
-    same[1:] = (np.diff(attempts.worker[order]) == 0) & (np.diff(attempts.thread[order]) == 0)
+    order, again = _by_thread(observation)
     free = np.zeros(len(order))
-    free[order[1:]] = np.where(same[1:], attempts.stop[order[:-1]], 0.0)
+    free[order[1:]] = np.where(again[1:], attempts.stop[order[:-1]], 0.0)
     joined = np.zeros(len(attempts.addresses))
     joined[attempts.members.worker] = attempts.members.joined
     since = np.maximum(np.maximum(assigned, free), joined[attempts.worker])

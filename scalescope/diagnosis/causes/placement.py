@@ -13,7 +13,7 @@ from scalescope.diagnosis import levels, words
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.standstill import NO_WORKER
+from scalescope.model.standstill import ASKS_FOR, NO_WORKER
 
 LOOKED_AT = 10
 """Prefixes that are looked at, those first whose tasks waited longest."""
@@ -159,7 +159,7 @@ def _unmet(observation: Observation) -> Finding | None:
     if found is None or not away:
         return None
     worst, tasks = away[0], sum(each.tasks for each in away)
-    asked = worst.problem.partition(": it asks for ")[2] or "what no worker has"
+    asked = worst.problem.partition(ASKS_FOR)[2] or "what no worker has"
     by, remedy = "workers", "name workers that are there, or add `allow_other_workers=True`, in the call"
     if asked.startswith("resources"):
         by, remedy = (
