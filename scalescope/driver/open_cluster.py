@@ -7,7 +7,7 @@ import gc
 import logging
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,9 @@ logger = logging.getLogger(__name__)
 SCALE_LIMIT_S, LOAD_LIMIT_S, RECORD_LIMIT_S, CLEAR_LIMIT_S = 150.0, 120.0, 300.0, 60.0
 """Real seconds for what is not the workload's: scale a cluster (where its specification has no limit of its own),
 import a workload, take in the records, clear up."""
+
+IMPORT_TIMEOUT_S = 90.0
+"""Seconds within which scheduler and workers should have imported what a workload imports; its trial runs anyway."""
 
 LIMIT_MARGIN_S = 30.0
 """Added to the limit of a specification, so that the cluster's own error comes first."""
@@ -106,6 +109,7 @@ class OpenCluster:
         self._observer: distributed.Client | None = None
         self._client: distributed.Client | None = None
         self._workloads: dict[str, Workload] = {}
+        self._imported: set[tuple[str, str]] = set()  # workload, and the address that has imported what it imports
         self._dask_config: dict[str, Any] | None = None
         self._spoiled = False
         self._anew = ""  # why the next trial has a cluster of its own
@@ -131,6 +135,7 @@ class OpenCluster:
         limit = spec.open_limit_s + LIMIT_MARGIN_S
         self._enter("opening", limit, f"opening the {spec.kind} cluster")
         self._config = config
+        self._imported.clear()
         self._cluster = clusters.build(spec, seed=self._request.seed)
         scratch = {}
         if spec.here and dask.config.get("temporary-directory", None) is None:
@@ -241,6 +246,8 @@ class OpenCluster:
                 cause="workers came or went between scaling and the trial",
                 next_step="run the trial again; look into the driver's log if it happens again",
             )
+        if cluster.spec.real_time:
+            attempt.warnings += filter(None, [self._import(workload, before)])
         left = self._measure(request, workload, point, attempt)
         lost = changes(before, self._workers(), left)
         changed = "; ".join(part for part in (lost, cluster.losses()) if part)
@@ -280,6 +287,33 @@ class OpenCluster:
                 next_step="give the trial a cluster of its own",
             )
         return cluster
+
+    def _import(self, workload: Workload, workers: Collection[str]) -> str:
+        """Have every process import what the workload imports; else its first tasks would, at some points of a sweep.
+
+        What cannot be imported is left to the tasks, which say so themselves if they need it.
+
+        Returns:
+            Why the first tasks may import it all the same; else nothing.
+        """
+        assert self._observer is not None
+        wanting = [address for address in workers if (workload.name, address) not in self._imported]
+        if not wanting:
+            return ""
+        packages = (package.replace("-", "_") for package in workload.packages)
+        modules = [*packages, workload.run.__module__, *workload.modules]
+        text = f"importing what the workload imports in the scheduler and {len(wanting)} workers"
+        self._enter("importing", IMPORT_TIMEOUT_S + LIMIT_MARGIN_S, text)
+        function = Shipment(scheduler, "import_modules")
+        asked = {"modules": modules, "callback_timeout": IMPORT_TIMEOUT_S}
+        try:
+            self._observer.run(function, workers=wanting, on_error="ignore", **asked)
+            self._observer.run_on_scheduler(function, **asked)
+        except (OSError, ValueError, TimeoutError) as error:
+            why = f"{type(error).__name__}: {error}".rstrip(": ")
+            return f"not all processes imported what the workload needs before the trial ({why}): its first tasks may"
+        self._imported.update((workload.name, address) for address in wanting)
+        return ""
 
     def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:
         """Run and record. Returns the addresses of workers that left meanwhile."""

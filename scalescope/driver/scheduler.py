@@ -1,4 +1,4 @@
-"""Functions that the driver sends to the scheduler, and one that it sends to workers.
+"""Functions that the driver sends to the scheduler and to workers.
 
 The source text of this module is what is sent (`scalescope.capture.shipping`): the standard library and `distributed`
 alone.
@@ -6,6 +6,9 @@ alone.
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 
@@ -21,6 +24,13 @@ def census(dask_scheduler: Any = None) -> dict[str, Any]:
         "tasks": len(dask_scheduler.tasks),
         "processing": sum(len(ws.processing) for ws in workers.values()),
     }
+
+
+def import_modules(modules: Sequence[str]) -> None:
+    """Import what there is of these; what a task needs and cannot be imported, it says itself."""
+    for name in modules:
+        with suppress(Exception, SystemExit):  # whatever a foreign module does
+            importlib.import_module(name)
 
 
 def running(dask_worker: Any = None) -> int:

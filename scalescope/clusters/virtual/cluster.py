@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import dask
 import distributed
@@ -20,10 +20,6 @@ from scalescope.clusters.virtual import limit, process, zygote
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.limit import EmulationLimit
-
-if TYPE_CHECKING:
-    from scalescope.model.sweep import Point
-    from scalescope.model.workload import Workload
 
 STOP_TIMEOUT_S = 5.0
 
@@ -45,7 +41,6 @@ class VirtualCluster(Cluster[VirtualSpec]):
         self._hosts: list[_Child] = []
         self._address = ""
         self._workers = 0
-        self._imported: set[str] = set()
         self._limit: EmulationLimit | None = None
 
     def open(self) -> None:
@@ -68,6 +63,11 @@ class VirtualCluster(Cluster[VirtualSpec]):
             WorkersMissing: They did not arrive in time.
         """
         deadline = time.monotonic() + self.spec.start_timeout_s
+        assert self._scheduler is not None
+        for child in (self._scheduler, *self._hosts):
+            child.send(process.SearchPath(tuple(sys.path)))
+        for child in (self._scheduler, *self._hosts):
+            child.answer(deadline - time.monotonic())
         count = len(self._hosts)
         for number, host in enumerate(self._hosts):
             names = tuple(range(number, workers, count))
@@ -83,21 +83,6 @@ class VirtualCluster(Cluster[VirtualSpec]):
     def is_whole(self) -> bool:
         """Whether none of its processes has ended."""
         return self._scheduler is not None and not any(child.ended for child in (self._scheduler, *self._hosts))
-
-    @contextmanager
-    def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Import what the workload needs in every process first: else its first tasks would, all at once."""
-        if workload.name not in self._imported:
-            self._imported.add(workload.name)
-            packages = [package.replace("-", "_") for package in workload.packages]
-            modules = (*packages, workload.run.__module__, *workload.modules)
-            assert self._scheduler is not None
-            self._scheduler.send(process.Import((), tuple(sys.path)))  # it unpickles graphs, and calls nothing in them
-            for host in self._hosts:
-                host.send(process.Import(modules, tuple(sys.path)))
-            for child in (self._scheduler, *self._hosts):
-                child.answer(self.spec.start_timeout_s)
-        yield
 
     def client(self) -> distributed.Client:
         """A client in this process."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -17,7 +16,6 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -57,16 +55,10 @@ class HostWorkers:
 
 
 @dataclass(frozen=True)
-class Import:
-    """Import what tasks will need, as far as it is there; the answer is None.
+class SearchPath:
+    """Find modules where the driver finds them now, in the folder of the workload's file, too; the answer is None."""
 
-    Attributes:
-        modules: Their names.
-        path: Where the driver finds modules now, the folder of the workload's file included; empty: as before.
-    """
-
-    modules: tuple[str, ...]
-    path: tuple[str, ...] = ()
+    path: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class Stop:
     """Close everything and end."""
 
 
-Command = StartScheduler | HostWorkers | Import | Stop
+Command = StartScheduler | HostWorkers | SearchPath | Stop
 
 
 def main(descriptor: int, path: list[str]) -> None:
@@ -156,11 +148,8 @@ class Process:
         if isinstance(command, HostWorkers):
             dask.config.set(command.config)
             return await self._host(command)
-        if isinstance(command, Import):
-            sys.path[:] = command.path or sys.path
-            for name in command.modules:
-                with suppress(Exception):  # what a task really needs and cannot be imported, it says itself
-                    importlib.import_module(name)
+        if isinstance(command, SearchPath):
+            sys.path[:] = command.path
             return None
         return await self._stop()
 

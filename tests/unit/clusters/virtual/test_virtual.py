@@ -16,8 +16,6 @@ import pytest
 from scalescope.clusters.virtual.cluster import VirtualCluster
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.sweep import Point
-from scalescope.model.workload import Workload
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -94,19 +92,6 @@ def test_tasks_run_side_by_side(cluster: VirtualCluster) -> None:
     assert sum(began < first_stop for _, began, _ in answers) > 10, (last_start, first_stop)
 
 
-def test_what_a_workload_imports_is_imported_in_every_process_before_it_runs(cluster: VirtualCluster) -> None:
-    workload = Workload("mine.py:run", 1, "", print, modules=("not_there", "colorsys"))
-
-    def there() -> bool:
-        return "colorsys" in sys.modules
-
-    cluster.scale(4, 1)
-    with cluster.client() as client:
-        assert not any(client.run(there).values())
-        with cluster.running(workload, Point(4, 1)):
-            assert all(client.run(there).values())
-
-
 def test_modules_are_found_where_the_driver_finds_them(
     cluster: VirtualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +101,7 @@ def test_modules_are_found_where_the_driver_finds_them(
         return str(tmp_path) in sys.path
 
     cluster.scale(4, 1)
-    with cluster.client() as client, cluster.running(Workload("its.py:run", 1, "", print), Point(4, 1)):
+    with cluster.client() as client:
         assert all(client.run(there).values())
         assert client.run_on_scheduler(there)
 

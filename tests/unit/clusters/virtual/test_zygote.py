@@ -49,7 +49,7 @@ def test_forks_what_is_asked_for_and_ends_with_it() -> None:
     parent = Zygote()
     pipes = [Connection(mine.detach()) for mine in parent.fork(2)]
     for pipe in pipes:
-        pipe.send(process.Import(()))
+        pipe.send(process.SearchPath(tuple(sys.path)))
     assert [pipe.recv() for pipe in pipes] == [(True, None)] * 2
     assert not parent.wait(0)
     for pipe in pipes:

@@ -1,0 +1,70 @@
+"""What a workload imports is imported in the scheduler and in every worker before its trial."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
+from scalescope.driver import open_cluster
+from scalescope.driver.open_cluster import OpenCluster
+from scalescope.driver.process import Driver
+from scalescope.driver.protocol import Open, RunTrial
+from scalescope.model.cluster import ClusterSpec
+from scalescope.model.sweep import PlannedTrial, Point
+
+WORKLOAD = """
+    def computes(number):
+        import beside
+        import ends_the_process
+        import not_there
+        return beside.add(number)
+
+    def lacking(client):
+        def lacks():
+            import sys
+            return "beside" not in sys.modules
+        return [*client.run(lacks).values(), client.run_on_scheduler(lacks)]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(textwrap.dedent(WORKLOAD))
+    (tmp_path / "beside.py").write_text("def add(number):\n    return number + 1\n")
+    (tmp_path / "ends_the_process.py").write_text("import sys\n\nsys.exit('no licence')\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("spec", [LocalSpec(), VirtualSpec(hosts=2, check_limit=False)], ids=lambda spec: spec.kind)
+def test_every_process_has_it_those_of_a_larger_size_too(spec: ClusterSpec, folder: Path, tmp_path: Path) -> None:
+    with Driver.start(spec, folder=tmp_path) as driver:
+        for number, workers in enumerate([1, 3]):
+            trial = PlannedTrial(number, Point(workers, 1), 0)
+            outcome = driver.run(trial, f"{folder}/mine.py:lacking", timeout_s=60)
+            assert outcome.reason == ""
+            assert outcome.result == [False] * (workers + 1)
+
+
+def test_what_takes_too_long_is_said_and_the_trial_runs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "beside.py").write_text("import time\n\ntime.sleep(2)\n")
+    monkeypatch.setattr(open_cluster, "IMPORT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    opened = OpenCluster(lambda phase, limit_s, text: None, "")
+    opened.open(Open(VirtualSpec(hosts=1, check_limit=False).to_mapping(), str(tmp_path)))
+    try:
+        attempt = opened.run(
+            RunTrial("k", Point(2, 1).to_mapping(), 0, False, f"{folder}/mine.py:lacking", 60.0, str(tmp_path))
+        )
+    finally:
+        opened.clear()
+        opened.close()
+    assert attempt.raised == ""
+    [warning] = attempt.warnings
+    assert warning.startswith("not all processes imported what the workload needs before the trial (TimeoutError")
