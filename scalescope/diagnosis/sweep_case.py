@@ -23,7 +23,7 @@ class SweepCase:
         sweep: The question.
         points: Its points, in order.
         explained: What findings of trials explain, by id of the point and by code, in thread-seconds of one trial.
-        imports: Modules that the workload's own file imports.
+        imports: Modules that the workload imports.
         zero_length: Points whose tasks take no time: experiments, which no cause but that of experiments looks at.
     """
 

@@ -6,10 +6,16 @@ alone.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+
+from distributed.utils import offload
+
+TICKS_S = 0.1
+"""Long enough for a few ticks of an event loop."""
 
 
 def census(dask_scheduler: Any = None) -> dict[str, Any]:
@@ -26,8 +32,21 @@ def census(dask_scheduler: Any = None) -> dict[str, Any]:
     }
 
 
-def import_modules(modules: Sequence[str]) -> None:
-    """Import what there is of these; what a task needs and cannot be imported, it says itself."""
+async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> None:
+    """Import what there is of these, off the event loop; what a task needs and cannot be imported, it says itself.
+
+    A worker says with each heartbeat how slow its loop was within a second, and would go on to say so in the trial: it
+    begins a second anew.
+    """
+    await offload(_import, modules)
+    if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", 0):  # not the scheduler
+        dask_worker._cycle_ticks()
+        await asyncio.sleep(TICKS_S)
+        dask_worker._cycle_ticks()
+        await dask_worker.heartbeat()
+
+
+def _import(modules: Sequence[str]) -> None:
     for name in modules:
         with suppress(Exception, SystemExit):  # whatever a foreign module does
             importlib.import_module(name)

@@ -96,7 +96,7 @@ class Workload:
     packages: tuple[str, ...] = ()  # distributions it needs besides `distributed`
     extra: str = ""  # the extra of Scalescope that installs them; empty where they come with Scalescope itself
     uses: tuple[OptionalPackage, ...] = ()  # distributions that it can do without
-    modules: tuple[str, ...] = ()  # modules that the text of its own module imports, at its top or in its functions
+    modules: tuple[str, ...] = ()  # modules that it imports, or uses of those that its own module imports
     folder: str = ""  # of its file, where what it imports may lie as well; empty where it is a module
     # digest of its file and of what that imports from its own folder; empty where the list of packages says what it is
     code: str = field(default="", compare=False)

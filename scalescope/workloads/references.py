@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from importlib.machinery import SourceFileLoader
@@ -49,7 +49,7 @@ def load_function(reference: str) -> Workload:
         raise _bad(reference, f"a function of {place}; {fields.suggest(name, functions)}")
     folder = os.path.dirname(module.__file__ or "") if place.endswith(".py") else ""
     found = describe(reference, function)
-    return replace(found, modules=_imported_modules(module), folder=folder, code=_code(module))
+    return replace(found, modules=_modules(module, name), folder=folder, code=_code(module))
 
 
 def describe(reference: str, function: Any) -> Workload:
@@ -142,28 +142,73 @@ _PARSING = threading.Lock()
 """Python 3.11 counts the depth of all threads that parse together, and raises SystemError."""
 
 
-def _imported_modules(module: ModuleType) -> tuple[str, ...]:
-    """What the text of a module imports, wherever it does: `a`, and of `from a import b` also `a.b`."""
+def _modules(module: ModuleType, function: str) -> tuple[str, ...]:
+    """What a function imports, or uses of what its module's text imports: `a`, and of `from a import b` also `a.b`."""
     try:
-        return tuple(name for name in _imports(inspect.getsource(module)) if not name.startswith("."))
+        return tuple(name for name in _used(inspect.getsource(module), function) if not name.startswith("."))
     except (OSError, TypeError, SyntaxError):
         return ()
 
 
 @lru_cache(maxsize=256)
-def _imports(text: str) -> tuple[str, ...]:
-    """What a text imports, in its order; with dots in front where that is relative."""
-    with _PARSING:
-        tree = ast.parse(text)
+def _used(text: str, function: str) -> tuple[str, ...]:
+    """What is imported for a function, itself or by way of other names of a text; all where it is not defined there."""
+    bound: dict[str, list[ast.stmt]] = {}
+    for statement in _outermost(_parsed(text).body):
+        for name in _bound(statement):
+            bound.setdefault(name, []).append(statement)
+    if function not in bound:
+        return _imports(text)
     names: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(dict.fromkeys(alias.name for alias in node.names))
-        elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            names |= dict.fromkeys(filter(None, [base.rstrip(".") and base]))
-            names |= dict.fromkeys(f"{base}{'.' if node.module else ''}{alias.name}" for alias in node.names)
+    waiting, seen = [function, "*"], set()
+    while waiting:
+        name = waiting.pop()
+        for node in (node for statement in bound.get(name, ()) for node in ast.walk(statement)):
+            names |= dict.fromkeys(_named(node))
+            if isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                waiting.append(node.id)
     return tuple(names)
+
+
+def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    """Statements outside of functions and classes, within `if` and `try` too."""
+    for node in body:
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _outermost(ast.iter_child_nodes(node))
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement gives a meaning; `*` for all those of a module."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+    elif isinstance(statement, ast.Assign | ast.AnnAssign):
+        yield from (each.id for each in ast.walk(statement) if isinstance(each, ast.Name))
+
+
+@lru_cache(maxsize=256)
+def _imports(text: str) -> tuple[str, ...]:
+    """What a text imports, wherever it does, in its order; with dots in front where that is relative."""
+    return tuple(dict.fromkeys(name for node in ast.walk(_parsed(text)) for name in _named(node)))
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """The modules that a statement imports, or may."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = "." * node.level + (node.module or "")
+        yield from filter(None, [base.rstrip(".") and base])
+        yield from (f"{base}{'.' if node.module else ''}{alias.name}" for alias in node.names)
+
+
+def _parsed(text: str) -> ast.Module:
+    with _PARSING:
+        return ast.parse(text)
 
 
 def _code(module: ModuleType) -> str:

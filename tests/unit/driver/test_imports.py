@@ -24,10 +24,14 @@ WORKLOAD = """
         import not_there
         return beside.add(number)
 
+    def another(number):
+        import colorsys
+
     def lacking(client):
+        client.map(computes, [])
         def lacks():
             import sys
-            return "beside" not in sys.modules
+            return "beside" not in sys.modules or "colorsys" in sys.modules
         return [*client.run(lacks).values(), client.run_on_scheduler(lacks)]
 """
 

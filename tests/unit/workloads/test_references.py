@@ -136,10 +136,62 @@ def test_a_graph_with_its_functions_is_pickled_by_value(user_file: Path) -> None
     assert done.stdout.strip() == b"Answer(value=1002)"
 
 
-def test_modules_that_a_file_imports_are_known(user_file: Path) -> None:
-    """And what it imports of them, which may be modules."""
-    modules = workloads.load(f"{user_file}:run").modules
-    assert {"__future__", "dataclasses", "typing", "distributed", "distributed.Client", "dask.bag"} < {*modules}
+def test_modules_that_a_function_uses_are_known(user_file: Path) -> None:
+    """And what is imported of them, which may be modules; not what other functions of the file use."""
+    modules = {*workloads.load(f"{user_file}:run").modules}
+    assert {"dataclasses", "distributed", "distributed.Client"} <= modules
+    assert not modules & {"dask", "dask.bag"}
+    assert "dask.bag" in workloads.load(f"{user_file}:over_a_bag").modules
+
+
+MANY_WAYS = """
+from math import *
+
+try:
+    import tomllib as toml
+except ImportError:
+    toml = None
+import colorsys, wave
+import xml.dom
+from dask import delayed
+
+FORMAT = "%s" if wave else ""
+
+@delayed
+def task(path):
+    from csv import reader
+    return FORMAT % toml
+
+class Other:
+    colors = colorsys
+
+def run(client):
+    return task("a").compute()
+
+def parse(client):
+    return Other.colors, xml.dom
+
+made = [parse][0]
+globals()["found"] = run
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        ("run", {"dask", "dask.delayed", "math", "math.*", "wave", "colorsys", "csv", "csv.reader", "tomllib"}),
+        ("parse", {"math", "math.*", "colorsys", "wave", "xml.dom"}),
+        ("made", {"math", "math.*", "colorsys", "wave", "xml.dom"}),
+        (
+            "found",
+            {"math", "math.*", "tomllib", "colorsys", "wave", "xml.dom", "dask", "dask.delayed", "csv", "csv.reader"},
+        ),
+    ],
+)
+def test_modules_by_whatever_way_a_function_uses_them(name: str, modules: set[str], tmp_path: Path) -> None:
+    path = tmp_path / "many.py"
+    path.write_text(MANY_WAYS)
+    assert {*workloads.load(f"{path}:{name}").modules} == modules
 
 
 def test_modules_that_are_imported_from_the_same_package_are_not_named(
