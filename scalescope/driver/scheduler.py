@@ -39,7 +39,7 @@ async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> Non
     begins a second anew.
     """
     await offload(_import, modules)
-    if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", 0):  # not the scheduler
+    if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", False):  # not the scheduler
         dask_worker._cycle_ticks()
         await asyncio.sleep(TICKS_S)
         dask_worker._cycle_ticks()
