@@ -97,9 +97,14 @@ def line_of_user(frame: FrameType | None) -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         if not is_library(file):
-            return f"{Path(file).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+            return _line(file, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return ""
+
+
+@functools.lru_cache(maxsize=MOST)
+def _line(file: str, number: int, function: str) -> str:
+    return f"{Path(file).name}:{number} in {function}"
 
 
 def _used(name: str, modules: Collection[str]) -> bool:
