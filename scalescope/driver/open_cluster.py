@@ -47,8 +47,8 @@ SCALE_LIMIT_S, LOAD_LIMIT_S, RECORD_LIMIT_S, CLEAR_LIMIT_S = 150.0, 120.0, 300.0
 """Real seconds for what is not the workload's: scale a cluster (where its specification has no limit of its own),
 import a workload, take in the records, clear up."""
 
-IMPORT_TIMEOUT_S = 90.0
-"""Seconds within which scheduler and workers should have imported what a workload imports; its trial runs anyway."""
+IMPORT_TIMEOUT_S = 60.0
+"""Seconds within which workers, and then the scheduler, should have imported what a trial needs; it runs anyway."""
 
 LIMIT_MARGIN_S = 30.0
 """Added to the limit of a specification, so that the cluster's own error comes first."""
@@ -109,7 +109,7 @@ class OpenCluster:
         self._observer: distributed.Client | None = None
         self._client: distributed.Client | None = None
         self._workloads: dict[str, Workload] = {}
-        self._imported: set[tuple[str, str]] = set()  # workload, and the address that has imported what it imports
+        self._imported: set[tuple[str, str]] = set()  # workload, and an address that was asked to import
         self._dask_config: dict[str, Any] | None = None
         self._spoiled = False
         self._anew = ""  # why the next trial has a cluster of its own
@@ -300,10 +300,11 @@ class OpenCluster:
         wanting = [address for address in workers if (workload.name, address) not in self._imported]
         if not wanting:
             return ""
+        self._imported.update((workload.name, address) for address in wanting)
         packages = (package.replace("-", "_") for package in workload.packages)
         modules = [*packages, workload.run.__module__, *workload.modules]
-        text = f"importing what the workload imports in the scheduler and {len(wanting)} workers"
-        self._enter("importing", IMPORT_TIMEOUT_S + LIMIT_MARGIN_S, text)
+        text = f"importing the workload's modules in the scheduler and {len(wanting)} workers"
+        self._enter("importing", 2 * IMPORT_TIMEOUT_S + LIMIT_MARGIN_S, text)
         function = Shipment(scheduler, "import_modules")
         asked = {"modules": modules, "callback_timeout": IMPORT_TIMEOUT_S}
         try:
@@ -312,7 +313,6 @@ class OpenCluster:
         except (OSError, ValueError, TimeoutError) as error:
             why = f"{type(error).__name__}: {error}".rstrip(": ")
             return f"not all processes imported what the workload needs before the trial ({why}): its first tasks may"
-        self._imported.update((workload.name, address) for address in wanting)
         return ""
 
     def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:

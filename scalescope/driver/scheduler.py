@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from distributed.utils import offload
-
 TICKS_S = 0.1
 """Long enough for a few ticks of an event loop."""
 
@@ -38,7 +36,7 @@ async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> Non
     A worker says with each heartbeat how slow its loop was within a second, and would go on to say so in the trial: it
     begins a second anew.
     """
-    await offload(_import, modules)
+    await asyncio.get_running_loop().run_in_executor(None, _import, modules)
     if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", False):  # not the scheduler
         dask_worker._cycle_ticks()
         await asyncio.sleep(TICKS_S)

@@ -186,8 +186,9 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
         yield statement.name
     elif isinstance(statement, ast.Import | ast.ImportFrom):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
-    elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        yield from (each.id for each in ast.walk(statement) if isinstance(each, ast.Name))
+    elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
 @lru_cache(maxsize=256)

@@ -152,10 +152,12 @@ try:
 except ImportError:
     toml = None
 import colorsys, wave
+import sched
 import xml.dom
 from dask import delayed
 
 FORMAT = "%s" if wave else ""
+UNUSED: object = sched.scheduler if wave else None
 
 @delayed
 def task(path):
@@ -184,7 +186,8 @@ globals()["found"] = run
         ("made", {"math", "math.*", "colorsys", "wave", "xml.dom"}),
         (
             "found",
-            {"math", "math.*", "tomllib", "colorsys", "wave", "xml.dom", "dask", "dask.delayed", "csv", "csv.reader"},
+            {"math", "math.*", "tomllib", "colorsys", "wave", "sched", "xml.dom", "dask", "dask.delayed", "csv"}
+            | {"csv.reader"},
         ),
     ],
 )
