@@ -207,7 +207,9 @@ def _named(node: ast.AST) -> Iterator[str]:
         yield from (f"{base}{'.' if node.module else ''}{alias.name}" for alias in node.names)
 
 
+@lru_cache(maxsize=8)
 def _parsed(text: str) -> ast.Module:
+    """The tree of a text, which the modules of its functions and its digest are both read off."""
     with _PARSING:
         return ast.parse(text)
 

@@ -134,10 +134,7 @@ def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str
     assert empty.metrics.elapsed_s < 0.5  # of 2 s that each of two tasks sleeps
     assert run.verdict is not None
     [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
-    machine = re.search(
-        r"explain the time, and the machine does not|so ([0-9]+)\s% goes to",
-        said,
-    )
+    machine = re.search(r"explain the time, and the machine does not|so ([0-9]+)\s% goes to the machine", said)
     assert machine is not None, said
     assert int(machine[1] or 0) < 50  # of a busy host
     assert "2 workers took" in said
