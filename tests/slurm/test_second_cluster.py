@@ -29,6 +29,7 @@ from scalescope.clusters import reaping
 from scalescope.clusters.jobqueue import cluster as jobqueue
 from scalescope.clusters.jobqueue.waiting import Waiting
 from scalescope.clusters.reaping import Fate
+from scalescope.clusters.slurm import watch
 from scalescope.clusters.slurm.cluster import SlurmCluster
 from scalescope.clusters.slurm.spec import SlurmSpec, _default_partition
 from scalescope.driver.process import Driver
@@ -298,7 +299,9 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
 def test_workers_that_wait_too_long_for_others_are_given_back(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Once: that all start in the end is known in time, however rarely one looks."""
     monkeypatch.setattr(SlurmSpec, "hold_s", 20.0)
+    monkeypatch.setattr(watch, "SHORTEST_S", 4.0)
     others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "30")
     cluster = opened(cores=6)  # two of the nodes have so many
     said: list[str] = []
@@ -318,6 +321,7 @@ def test_workers_that_wait_too_long_for_others_are_given_back(
     for number in queued:
         in_strict.run("scontrol", "update", f"JobId={number}", "StartTime=now")
     scaling.join(60)
+    assert sum("given back" in text for text in said) == 1, said
     facts = cluster.facts()
     assert {job["id"] for job in facts["jobs"]} == set(queued)
     assert 0 < facts["held_worker_s"] < 60
@@ -350,16 +354,28 @@ def test_what_there_is_room_for_is_reckoned_node_by_node(
 
 
 @pytest.mark.parametrize(
-    ("held_s", "start_s", "given_back"), [(0, 290, False), (0, 310, True), (400, 90, False), (400, 110, True)]
+    ("held_s", "start_s", "then", "given_back"),
+    [
+        (0, 290, 290, False),
+        (0, 310, 310, True),
+        (400, 90, 90, False),
+        (400, 110, 110, True),
+        (0, 310, 290, False),  # as one more look says
+        (0, 310, None, False),
+    ],
 )
 def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
-    monkeypatch: pytest.MonkeyPatch, held_s: float, start_s: float, given_back: bool
+    monkeypatch: pytest.MonkeyPatch, held_s: float, start_s: float, then: float | None, given_back: bool
 ) -> None:
     cluster = SlurmCluster(SlurmSpec())
     began: list[str] = []
     monkeypatch.setattr(cluster, "_held_s", held_s)
     monkeypatch.setattr(cluster, "_submit", lambda sizes: began.append(cluster._begin))
-    cluster._hold(Waiting("2 jobs waiting", last_start=time.time() + start_s))
+    now = Waiting("1 worker missing") if then is None else Waiting("1 job waiting", last_start=time.time() + then)
+    looks: list[Waiting] = []
+    monkeypatch.setattr(cluster._watch, "refresh", lambda: looks.append(now))
+    monkeypatch.setattr(cluster, "_explain", lambda arrived: looks[-1])
+    cluster._hold(Waiting("2 jobs waiting", last_start=time.time() + start_s), 1)
     assert [bool(begin) for begin in began] == [True] * given_back
 
 

@@ -284,7 +284,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             try:
                 waiting = self._explain(arrived)
                 if waiting is not None and waiting.in_queue and arrived:
-                    self._hold(waiting)
+                    self._hold(waiting, arrived)
             except JobsEnded as error:
                 self._replace(error)
                 started_at = now
@@ -424,8 +424,8 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             ClusterError: They will not come.
         """
 
-    def _hold(self, waiting: Waiting) -> None:
-        """Decide whether workers that have come go on to wait for jobs that still queue.
+    def _hold(self, waiting: Waiting, arrived: int) -> None:
+        """Decide whether workers that have come (so many) go on to wait for jobs that still queue.
 
         Raises:
             ClusterError: They have waited for as long as they may.

@@ -152,11 +152,12 @@ class SlurmCluster(JobQueueCluster):
             self._cancel(doubled)
         return waiting
 
-    def _hold(self, waiting: Waiting) -> None:
+    def _hold(self, waiting: Waiting, arrived: int) -> None:
         """Give all jobs back, to queue again, where those that run would wait too long for the others.
 
         That is for more than half of what is left of the time for which they may: so they can queue again many times,
-        and all that they wait stays within its limit, which budgets count with.
+        and all that they wait stays within its limit, which budgets count with. Slurm is asked once more before: what
+        let some start may have let all start, and the last look can be older than the workers that have come since.
 
         Raises:
             ClusterError: They have waited for as long as they may.
@@ -169,10 +170,13 @@ class SlurmCluster(JobQueueCluster):
                 cause=waiting.words,
                 next_step="try again when the queue is shorter, or ask for fewer workers",
             )
-        start = waiting.last_start
-        if start is None or start - time.time() <= left_s / 2:
+        if not _starts_after(waiting, left_s / 2):
             return
-        self.report(f"all jobs are given back and queue again: some would wait too long for others. {waiting.words}")
+        self._watch.refresh()
+        now = self._explain(arrived)
+        if now is None or not (start := _starts_after(now, left_s / 2)):
+            return
+        self.report(f"all jobs are given back and queue again: some would wait too long for others. {now.words}")
         sizes = [job.workers for job in self._jobs]
         self._cancel([job.id for job in self._jobs])
         self._jobs = []
@@ -181,6 +185,12 @@ class SlurmCluster(JobQueueCluster):
             self._submit(sizes)
         finally:
             self._begin = ""
+
+
+def _starts_after(waiting: Waiting, wait_s: float) -> float:
+    """When the last job will start, in seconds since the epoch, if that is more than `wait_s` from now; else 0."""
+    start = waiting.last_start or 0.0
+    return start if start - time.time() > wait_s else 0.0
 
 
 CLUSTER = SlurmCluster
