@@ -77,6 +77,7 @@ _FIELDS = {
 }
 """Offset in a row and type code of each field; every offset is a multiple of the field's size."""
 
+_TOLD = ("worker", "thread", "nbytes", "startstops")
 _SECONDS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
 WAIT = "scalescope-wait "
 """So begin actions that `scalescope.capture.waits` adds."""
@@ -514,8 +515,24 @@ class _Attempts:
         """
         tasks, now = self.scheduler.tasks, time.time
 
-        # `*args`, and names that Python compares with those of `details`, would cost half a percent of the scheduler.
-        def transition(key: Any, start: str, finish: str, /, **details: Any) -> None:
+        # What workers say of a task that finished has all its names here: putting it into a dictionary, and taking
+        # what counts out of that, would cost a quarter more. A name left out would be compared with each of these.
+        def transition(
+            key: Any,
+            start: str,
+            finish: str,
+            /,
+            stimulus_id: Any = None,
+            worker: Any = None,
+            metadata: Any = None,
+            nbytes: Any = None,
+            type: Any = None,
+            typename: Any = None,
+            thread: Any = None,
+            startstops: Any = None,
+            status: Any = None,
+            **others: Any,
+        ) -> None:
             if finish == "processing":
                 if start != "processing":  # it stays there when it finished on a worker that has left
                     self.held.extend((key, now(), tasks[key].processing_on))
@@ -524,14 +541,14 @@ class _Attempts:
                 what: Any = DONE
                 rare = finish != "memory" or task.worker_restrictions
                 if rare or task.host_restrictions or task.resource_restrictions:
-                    what, details = self._ending(task, finish, details)
+                    what, erred = self._ending(task, finish, others)
+                    if erred is not None:
+                        worker, thread, nbytes, startstops = [erred.get(name) for name in _TOLD]
                 needs = [each.key for each in task.dependencies] if task.dependencies else ()
-                get = details.get
-                begin: Any = get("startstops") or ()
+                begin: Any = startstops or ()
                 end = 0.0
                 if len(begin) == 1 and (step := begin[0])["action"] == "compute":
                     begin, end = step["start"], step["stop"]
-                worker, thread, nbytes = get("worker"), get("thread"), get("nbytes")
                 self.held.extend((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
                 if len(self.held) > BATCH:
                     self.close_batch()
@@ -541,29 +558,30 @@ class _Attempts:
                 if start == "waiting":
                     self.held.extend((key, now(), RUNNABLE))
             elif start == "queued" or start == "no-worker":
-                if finish == "erred" and details.get("cause") == key:  # no worker could take it
-                    what, _ = self._ending(tasks[key], finish, details)
+                if finish == "erred" and others.get("cause") == key:  # no worker could take it
+                    what, _ = self._ending(tasks[key], finish, others)
                     self.held.extend((key, 0.0, UNASSIGNED, key, now(), what, tasks[key].group, (), "", 0, 0, (), 0.0))
                 else:
                     self.held.extend((key, 0.0, UNQUEUED))
 
         return transition
 
-    def _ending(self, task: Any, finish: str, details: dict[str, Any]) -> tuple[_Ending, dict[str, Any]]:
-        """How an attempt ended, and details of it, which are those of its error if it will be retried."""
+    def _ending(self, task: Any, finish: str, details: dict[str, Any]) -> tuple[_Ending, dict[str, Any] | None]:
+        """How an attempt ended, and the message of its error if it will be retried, which no hook is told of."""
+        erred = None
         if finish == "memory":
             status = FINISHED
         elif finish == "erred":
             status = ERRED
         elif self.erring is not None and self.erring["key"] == task.key:  # it will be retried
-            status, details = ERRED, self.erring
+            status, details = ERRED, (erred := self.erring)
         else:
             status = LOST
         allowed = 0
         if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
             allowed = self._allowed(task)
         leaving = tuple(self.present.difference(self.scheduler.workers)) if status == LOST else ()
-        return _Ending(status, allowed, leaving, details.get("exception_text")), details
+        return _Ending(status, allowed, leaving, details.get("exception_text")), erred
 
     @property
     def holds(self) -> bool:

@@ -13,14 +13,15 @@ cores, and the ratios are upper bounds.
 Each round runs every mode once on the same scheduler, in an order drawn anew: nothing, twice; `Capture.trial`, of a
 `Capture` that is installed before and removed after it; looks as `scalescope watch` takes them, but 20 times as often,
 since what these cost is less than equal halves differ by: divide what they add by 20; `Client.get_task_stream`;
-`Client.performance_report` (up to 100,000 tasks). Ratios are those of a mode to nothing in the same round: many short
-rounds say more than a few long ones, but what a trial costs once weighs more in them. That is told apart, by trials
-without a task: beginning, ending, and asking every worker for its memory, which is 0.1 to 0.2 ms for each.
-Before each, the scheduler collects its garbage and freezes the rest: what earlier batches left grows, and the moment
-of a full collection (0.2 to 0.5 s) would be chance. CPU is that of the scheduler process, from before the first batch
-to the end of the last, and until the records have been collected; wall is the client's over the batches. The interval
-is that of order statistics with at least 95 % confidence, or the whole range of too few rounds. The client decodes and
-writes records while the batches run, on the same two cores.
+`Client.performance_report` (up to 100,000 tasks). Ratios are those of a mode to nothing in the same round, of which
+there are two measurements: to their mean, which varies less than either. Many short rounds say more than a few long
+ones, but what a trial costs once weighs more in them. That is told apart, by trials without a task: beginning, ending,
+and asking every worker for its memory, which is 0.1 to 0.2 ms for each. Before each, the scheduler collects its garbage
+and freezes the rest: what earlier batches left grows, and the moment of a full collection (0.2 to 0.5 s) would be
+chance. CPU is that of the scheduler process, from before the first batch to the end of the last, and until the records
+have been collected; wall is the client's over the batches. The interval is that of order statistics with at least 95 %
+confidence, or the whole range of too few rounds. The client decodes and writes records while the batches run, on the
+same two cores.
 
 `--instructions` counts those of the scheduler process by valgrind's callgrind instead of its seconds: the same on a
 busy host, to within 1 %, but without the kernel's part and without what caches cost. The process is some 40 times as
@@ -326,15 +327,17 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def summarise(costs: dict[str, list[Cost]], tasks: int) -> list[dict[str, Any]]:
-    """Median ratios to the mode `nothing` of the same round."""
+    """Median ratios to nothing in the same round: to the mean of both its measurements; of its second, to its first."""
     rows = []
+    first, second = costs[Nothing.name], costs[Again.name]
     for name, measured in costs.items():
         row: dict[str, Any] = {"mode": name, "tasks": tasks, "rounds": len(measured)}
         for quantity in ("cpu_s", "running_cpu_s", "wall_s"):
-            pairs = [
-                (getattr(cost, quantity), getattr(plain, quantity))
-                for cost, plain in zip(measured, costs["nothing"], strict=True)
-            ]
+            plain = [getattr(cost, quantity) for cost in first]
+            if name not in (Nothing.name, Again.name):
+                again = [getattr(cost, quantity) for cost in second]
+                plain = [(one + other) / 2 for one, other in zip(plain, again, strict=True)]
+            pairs = list(zip([getattr(cost, quantity) for cost in measured], plain, strict=True))
             ratios = [cost / plain for cost, plain in pairs]
             label = quantity.removesuffix("_s")
             row[f"{label}_us_per_task"] = median(cost for cost, _ in pairs) / tasks * 1e6
