@@ -74,8 +74,8 @@ def test_a_block_is_measured_and_judged_and_nothing_is_left(
 
 
 def test_it_is_kept_and_shown_like_a_run(client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with scalescope.diagnose(client, "the morning's job") as found:
-        client.gather(client.map(nap, range(20), pure=False))
+    with scalescope.diagnose(client, "the morning's job") as found:  # so long that what a busy host adds is no fault
+        client.gather(client.map(nap, range(20), seconds=0.5, pure=False))
     run = found.save(str(tmp_path / "store.db"))
     capsys.readouterr()
     assert cli.run(["show", run, "--store", str(tmp_path / "store.db")]) == 0
