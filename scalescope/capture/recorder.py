@@ -77,7 +77,6 @@ _FIELDS = {
 }
 """Offset in a row and type code of each field; every offset is a multiple of the field's size."""
 
-_TOLD = ("worker", "thread", "nbytes", "startstops")
 _SECONDS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
 WAIT = "scalescope-wait "
 """So begin actions that `scalescope.capture.waits` adds."""
@@ -543,7 +542,8 @@ class _Attempts:
                 if rare or task.host_restrictions or task.resource_restrictions:
                     what, erred = self._ending(task, finish, others)
                     if erred is not None:
-                        worker, thread, nbytes, startstops = [erred.get(name) for name in _TOLD]
+                        told = ("worker", "thread", "nbytes", "startstops")
+                        worker, thread, nbytes, startstops = map(erred.get, told)  # no closure over `erred`
                 needs = [each.key for each in task.dependencies] if task.dependencies else ()
                 begin: Any = startstops or ()
                 end = 0.0

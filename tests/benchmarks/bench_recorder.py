@@ -161,7 +161,7 @@ class Told(SchedulerPlugin):  # type: ignore[misc]
 
 
 class Empty(Nothing):
-    """The least that any plugin can cost which is told of transitions."""
+    """What a plugin costs that is told of transitions and looks at nothing."""
 
     name = "empty plugin"
 
