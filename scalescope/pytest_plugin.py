@@ -42,7 +42,7 @@ def assert_scales(
         UsageError: The function cannot be sent to another process, or there are too few sizes.
         InfrastructureError: No cluster could be opened.
     """
-    from scalescope.analysis.summary import plural
+    from scalescope.model.words import plural
     from scalescope.run.sweep import run_sweep
 
     sizes = sorted(set(workers))

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from scalescope.analysis.scaling import WEAK, Fit, Floats, Interval, Model, compare, in_waves, interval_of
-from scalescope.analysis.summary import percent, plural, settings, varied
+from scalescope.analysis.summary import settings, varied
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial
+from scalescope.model.words import percent, plural
 
 FEWEST = 5
 """Distinct worker counts from which on a curve is fitted: a cap has two parameters, and points on both sides."""

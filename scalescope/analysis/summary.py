@@ -16,6 +16,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metric, Metrics, Unit
 from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
 from scalescope.model.trial import BLAMED, Trial, TrialState
+from scalescope.model.words import plural
 
 CONFIDENCE = 0.95
 COMBINE: Mapping[Combine, Callable[[Sequence[Any]], Any]] = {
@@ -184,16 +185,6 @@ def _same(value: Scalar, text: str) -> bool:
         except ValueError:
             return False
     return json.dumps(value).strip('"').lower() == text.lower()
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 worker`, `2 workers`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def percent(share: float) -> str:
-    """`12 %` for 0.12."""
-    return f"{100 * share:.0f} %"
 
 
 def interval(values: Sequence[float]) -> Estimate:

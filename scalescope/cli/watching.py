@@ -12,10 +12,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from scalescope.analysis.summary import percent, plural
 from scalescope.capture.standing import Hang
-from scalescope.diagnosis.words import cut, duration, middle_cut, size
 from scalescope.errors import printable
+from scalescope.model.words import cut, duration, middle_cut, percent, plural, size
 from scalescope.report.screen import stderr
 from scalescope.run.watching import DOES, WAITS, Look, Watch
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints, codes
-from scalescope.diagnosis import words
 from scalescope.diagnosis.observation import Observation, once
+from scalescope.model import words
 
 MAX_CELLS = 20_000
 """Most cells of a timeline. Up to so many boundaries levels are exact; beyond, they are means over a cell."""

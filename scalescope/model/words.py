@@ -1,7 +1,8 @@
-"""Numbers as people write them."""
+"""Numbers, names and texts as people read them: every module that writes for people uses these."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 
@@ -9,6 +10,53 @@ def number(value: float, digits: int = 3) -> str:
     """The digits that count, all those before the point, and never an exponent: `0.202`, `12.8`, `3,843`."""
     rounded = f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
     return format(Decimal(rounded), ",f")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def percent(share: float) -> str:
+    """`12 %` for 0.12."""
+    return f"{100 * share:.0f} %"
+
+
+def some(names: Sequence[str], limit: int = 3) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(f"`{name}`" for name in names[:limit]) + more
+
+
+def duration(seconds: float) -> str:
+    """Seconds in three digits and a unit that suits them."""
+    if seconds >= 0.9995:
+        return f"{number(seconds)} s"
+    return f"{number(1000 * seconds)} ms"
+
+
+def size(nbytes: float) -> str:
+    """Bytes in three digits and a unit that suits them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 999.5:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:,.3g} TB"
+
+
+def cut(text: str, limit: int = 60) -> str:
+    """A text without its end, where it is longer."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def middle_cut(key: str, limit: int = 48) -> str:
+    """A key without its middle: its begin names the function, its end the item."""
+    return key if len(key) <= limit else f"{key[: limit - 17]}…{key[-16:]}"
+
+
+def first_line(text: str, limit: int = 160) -> str:
+    """The first line of a text, without a full stop of its own."""
+    return cut((text.strip().splitlines() or [""])[0].rstrip(". "), limit)
 
 
 def shortened(text: str, limit: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from scalescope import workloads
-from scalescope.analysis.summary import plural
 from scalescope.model.trial import TrialState
+from scalescope.model.words import plural
 from scalescope.nightly import alerts, history, record
 from scalescope.nightly.changes import find_changes, find_drift, smallest_change
 from scalescope.nightly.record import Measured

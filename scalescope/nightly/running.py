@@ -17,12 +17,12 @@ from typing import Any
 
 from scalescope import environments
 from scalescope.analysis.cost import Budget, Cost, spent
-from scalescope.analysis.summary import plural
 from scalescope.errors import InfrastructureError
 from scalescope.model import parameters
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
+from scalescope.model.words import plural
 from scalescope.nightly import alerts, confirm, plan, record
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.parameters import NightlyParameters

@@ -6,12 +6,13 @@ import html
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from scalescope.analysis.summary import PointSummary, plural, summarise
+from scalescope.analysis.summary import PointSummary, summarise
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import UsageError
 from scalescope.model.finding import Finding
 from scalescope.model.metrics import PARTS, numbers
 from scalescope.model.trial import Trial
+from scalescope.model.words import plural
 from scalescope.report import export, rows
 from scalescope.report.html import theme
 from scalescope.report.table import html_text

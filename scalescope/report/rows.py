@@ -9,24 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scalescope.analysis.knee import Knee, of_sweep
-from scalescope.analysis.summary import (
-    Estimate,
-    PointSummary,
-    label,
-    order,
-    percent,
-    plural,
-    settings,
-    summarise,
-    varied,
-)
+from scalescope.analysis.summary import Estimate, PointSummary, label, order, settings, summarise, varied
 from scalescope.clusters.kubernetes.counters import THROTTLED
 from scalescope.diagnosis.causes.structure import structure_of
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, WORKING, Metric, Metrics, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial
-from scalescope.model.words import shortened
+from scalescope.model.words import percent, plural, shortened
 from scalescope.report.table import MISSING, Column, Table, fitting, legend
 
 WORTH_A_WORD = 0.05

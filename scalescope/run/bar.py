@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from scalescope.diagnosis.words import duration
 from scalescope.errors import printable
+from scalescope.model.words import duration
 from scalescope.report.screen import Screen, stderr
 from scalescope.run.progress import Listener, Progress
 from scalescope.run.runner import Runner

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from scalescope.analysis.summary import label, plural, varied
-from scalescope.diagnosis.words import duration
+from scalescope.analysis.summary import label, varied
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial, TrialState
+from scalescope.model.words import duration, plural
 
 AGAIN_S = 300.0
 """Seconds until a wait that goes on, for jobs in a queue say, is worth another line in the log."""

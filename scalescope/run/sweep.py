@@ -14,7 +14,6 @@ from typing import Any
 
 from scalescope import environments
 from scalescope.analysis.cost import estimate
-from scalescope.analysis.summary import plural
 from scalescope.diagnosis.registry import declared
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
@@ -23,6 +22,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
+from scalescope.model.words import plural
 from scalescope.report import export, html, links
 from scalescope.report.notebook import Shown
 from scalescope.run import prices, quiet, signals, titles

@@ -15,7 +15,6 @@ from typing import Any
 
 from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.measure import measure as metrics_of
-from scalescope.analysis.summary import plural
 from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.driver.process import Driver, Outcome
@@ -32,6 +31,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import STOOD_STILL, Trial, TrialState
+from scalescope.model.words import plural
 from scalescope.run import quiet, titles
 from scalescope.run.drivers import Drivers, registered
 from scalescope.run.progress import current_meter

@@ -34,8 +34,8 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from scalescope.analysis.summary import plural
     from scalescope.environments import list_cached
+    from scalescope.model.words import plural
 
     found = list_cached()
     if as_json:

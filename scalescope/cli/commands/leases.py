@@ -24,8 +24,8 @@ def leases(as_json: Json = False) -> None:
     Each is written down before it is started, in $SCALESCOPE_LEASES or in the user's state folder.
     """
     from scalescope import leases as ledger
-    from scalescope.analysis.summary import plural
     from scalescope.clusters import reaping
+    from scalescope.model.words import plural
 
     found, broken = ledger.read_all()
     told = [(lease, *reaping.explain(lease)) for lease in found]

@@ -204,7 +204,7 @@ def _run_row(run: SweepRun) -> tuple[str, ...]:
 
 
 def _study_row(study: Study) -> tuple[str, ...]:
-    from scalescope.analysis.summary import plural
+    from scalescope.model.words import plural
     from scalescope.studies.report.common import workload
 
     cluster = study.question.get("cluster") or ""

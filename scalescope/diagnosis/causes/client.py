@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, codes
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.causes.submission import SHORT_S, heavy, large, loop, one_by_one, submissions
 from scalescope.diagnosis.levels import AFTER, BEFORE, BETWEEN
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import IMPORT
+from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
 DO_INSTEAD = {

@@ -10,8 +10,7 @@ from itertools import compress
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.causes.failures import MORE_MEMORY, deaths
 from scalescope.diagnosis.causes.submission import (
     HEAVY_GRAPH,
@@ -25,8 +24,10 @@ from scalescope.diagnosis.causes.submission import (
 )
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import STATUS_FINISHED
+from scalescope.model.words import percent, plural
 
 FELT_S = 0.01
 """Mean seconds of a fetch or of unpacking below which it is the price of a message, and not of data."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from scalescope.analysis.summary import PointSummary, percent, plural
+from scalescope.analysis.summary import PointSummary
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.asked import NPARTITIONS
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGTH
-from scalescope.model.words import number
+from scalescope.model.words import number, percent, plural
 
 EMPTY = f"{DEFAULT_CLUSTER}, tasks of no length"
 NEARLY_ALL, TOO_LITTLE = 0.85, 0.6

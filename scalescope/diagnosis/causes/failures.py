@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from scalescope.analysis.attempts import Floats
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import KUBERNETES, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 from scalescope.model.trial import TrialState
+from scalescope.model.words import percent, plural
 
 SETTLE_S = 1.0
 """How long after the last attempt a worker's departure still belongs to it."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.causes.data import handed_over, serialisation_bound
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.sweep import THREADS, WORKERS
+from scalescope.model.words import percent, plural
 
 OVERLAP = 1.5
 """Tasks running at once, on average over a sample, from which on they overlap enough to compete for a lock."""

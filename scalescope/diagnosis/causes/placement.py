@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import ASKS_FOR, NO_WORKER
+from scalescope.model.words import percent, plural
 
 LOOKED_AT = 10
 """Prefixes that are looked at, those first whose tasks waited longest."""

@@ -6,13 +6,14 @@ from collections import Counter
 
 import numpy as np
 
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.causes.failures import given_up
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import STATUS_ERRED
+from scalescope.model.words import percent, plural
 
 RETRIED_TASKS = TrialCause(
     code="retried-tasks",

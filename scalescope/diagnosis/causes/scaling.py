@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scalescope.analysis.summary import PointSummary, percent, plural, settings
-from scalescope.diagnosis import words
+from scalescope.analysis.summary import PointSummary, settings
 from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Gain
 from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.sweep import THREADS
-from scalescope.model.words import number
+from scalescope.model.words import number, percent, plural
 
 GROWTH = 1.25
 """Times its size at fewer threads from which on work has grown. Where twice the threads bring less than 10 % and most

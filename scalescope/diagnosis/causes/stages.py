@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints, codes
-from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis import levels
 from scalescope.diagnosis.causes.submission import loop, sending
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY, WITHOUT_TASKS
 from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
 
 WIDER = 2
 """How many times as many tasks another stage must have."""

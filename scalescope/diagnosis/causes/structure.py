@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scalescope.analysis.summary import PointSummary, percent, plural
+from scalescope.analysis.summary import PointSummary
 from scalescope.diagnosis.partitions import (
     BAG_OPTION,
     BEAM_128,
@@ -24,7 +24,7 @@ from scalescope.model.asked import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING, Metrics
-from scalescope.model.words import number
+from scalescope.model.words import number, percent, plural
 
 MINOR = 0.20
 """Share of worker time below which a cause with a remedy is minor."""

@@ -8,13 +8,13 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.measure import peak
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import NO_THREAD, RESULTS
-from scalescope.model.words import number
+from scalescope.model.words import number, percent, plural
 
 NESTED = "Client-worker-"
 """How the name of a client that runs inside a task begins (`scalescope.model.records`)."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
-from scalescope.analysis.summary import percent, plural
-from scalescope.diagnosis import levels, words
+from scalescope.diagnosis import levels
 from scalescope.diagnosis.causes.placement import WORKER_RESTRICTION, confined, displaced_s
 from scalescope.diagnosis.causes.submission import sending
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.diagnosis.registry import NOTEWORTHY
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
-from scalescope.model.words import number
+from scalescope.model.words import number, percent, plural
 
 MIN_TASKS = 3
 """Tasks that a batch must have before one of them can be called long."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from scalescope.analysis.summary import plural
-from scalescope.diagnosis import words
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
+from scalescope.model.words import plural
 
 POINTS_SHOWN = 10
 """Points of which the number of such trials is evidence."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalescope.analysis.summary import percent, plural
 from scalescope.diagnosis.causes.submission import submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import RESULTS
+from scalescope.model.words import percent, plural
 
 REMEDIES = {
     "Semaphore": "take as many leases as what it guards really bears; if that is few, give these tasks a resource "

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats
-from scalescope.analysis.summary import percent, plural
 from scalescope.analysis.work_span import Profile, profile
 from scalescope.analysis.worker_time import busy_by_worker
 from scalescope.diagnosis.blame import OTHER, Blame, blame
 from scalescope.diagnosis.observation import Observation
+from scalescope.model.words import percent, plural
 from scalescope.report import rows
 from scalescope.report.html import gantt, series
 from scalescope.report.html.charts import Canvas, TrialCharts

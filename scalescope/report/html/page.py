@@ -8,10 +8,11 @@ from typing import Any
 
 from scalescope import __version__
 from scalescope.analysis.knee import Knee
-from scalescope.analysis.summary import PointSummary, label, percent, plural, settings, varied
+from scalescope.analysis.summary import PointSummary, label, settings, varied
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.metrics import WORKER_TIME, WORKING
+from scalescope.model.words import percent, plural
 from scalescope.report import rows
 from scalescope.store.store import SweepRun
 

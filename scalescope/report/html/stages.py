@@ -10,8 +10,8 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Ints
 from scalescope.analysis.measure import Stage, peak
-from scalescope.analysis.summary import plural
 from scalescope.diagnosis.observation import Observation
+from scalescope.model.words import plural
 from scalescope.report import rows
 from scalescope.report.table import Table
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.graph import Graph
 from scalescope.analysis.replay import Replay, errors
-from scalescope.analysis.summary import PointSummary, percent, plural, settings
+from scalescope.analysis.summary import PointSummary, settings
 from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
+from scalescope.model.words import percent, plural
 from scalescope.report import rows
 from scalescope.report.table import MISSING, Table
 

@@ -39,11 +39,10 @@ from scalescope.analysis.paired import (
     t_test,
     typical,
 )
-from scalescope.analysis.summary import plural
 from scalescope.model import parameters
 from scalescope.model.mapping import Mapped, from_mapping
 from scalescope.model.parameters import Parameter
-from scalescope.model.words import number
+from scalescope.model.words import number, plural
 from scalescope.studies.comparison.parameters import FEWEST, ComparisonParameters, MaxPairs, SmallestEffect
 
 FIRST = 3

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalescope.analysis.summary import label, plural
+from scalescope.analysis.summary import label
 from scalescope.diagnosis import causes
 from scalescope.model.trial import Trial
-from scalescope.model.words import number
+from scalescope.model.words import number, plural
 from scalescope.report.table import Table, to_markdown
 from scalescope.store.location import redact
 from scalescope.studies.isolation.reproducer import Confirmation, Reproducer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group
 from rich.text import Text
 
-from scalescope.analysis.summary import plural
+from scalescope.model.words import plural
 from scalescope.report.table import markdown_text
 from scalescope.studies.isolation.reduce import Step
 from scalescope.studies.isolation.removals import Setting, sentence

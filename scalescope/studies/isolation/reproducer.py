@@ -11,9 +11,9 @@ from itertools import groupby
 from string import Template
 from time import monotonic
 
-from scalescope.analysis.summary import plural
 from scalescope.diagnosis import causes
 from scalescope.model.recorded import RecordedGraph, RecordedTask
+from scalescope.model.words import plural
 from scalescope.studies.isolation import reproducer_parts as parts
 from scalescope.studies.isolation.removals import Setting
 from scalescope.studies.isolation.result import Isolation

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from scalescope import workloads
-from scalescope.analysis.summary import order, plural
+from scalescope.analysis.summary import order
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields, parameters
 from scalescope.model.finding import Finding
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
+from scalescope.model.words import plural
 from scalescope.report import files, html
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies.isolation import bug_report, notebook, reproducer

@@ -32,10 +32,10 @@ import numpy as np
 
 from scalescope.analysis import sequential
 from scalescope.analysis.paired import Effects, Floats, effects, interval, t_test, typical, welch
-from scalescope.analysis.summary import plural
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import parameters
 from scalescope.model.mapping import Mapped
+from scalescope.model.words import plural
 from scalescope.studies.comparison.judge import change, order
 from scalescope.studies.release.parameters import (
     FEWEST_PAIRS,

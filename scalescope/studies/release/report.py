@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial
+from scalescope.model.words import plural
 from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.release.judge import ALPHA, Decision, Mode, State

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalescope.analysis.summary import plural, summarise
+from scalescope.analysis.summary import summarise
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
+from scalescope.model.words import plural
 from scalescope.report import rows
 from scalescope.store.store import SweepRun
 from scalescope.studies.report.sheet import pairs

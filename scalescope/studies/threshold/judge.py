@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from scalescope.analysis.summary import plural
+from scalescope.model.words import plural
 from scalescope.studies.threshold.curve import (
     GRAIN,
     Curve,

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalescope.analysis.summary import plural
 from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
 from scalescope.model.words import number as to_digits
+from scalescope.model.words import plural
 from scalescope.report.table import Row, Table, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import common, headline

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.analysis.summary import percent
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.asked import Asked
 from scalescope.model.finding import Finding, Gain, Severity
 from scalescope.model.sweep import ZERO_LENGTH, Sweep
 from scalescope.model.trial import TrialState
+from scalescope.model.words import percent
 
 BEAM, BAG, FUTURES = Sweep("beam-pardo"), Sweep("bag-map"), Sweep("futures-map")
 ITEMS = [1, 2, 10, 50, 100, 150, 190, 199, 200, 250, 300]
