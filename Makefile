@@ -9,15 +9,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PACKAGES := --constraint constraints.txt --editable ".[dev]"
 # The files of tests are shared out among processes (tests/conftest.py); each starts its own servers where it needs some.
 SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+SLOWEST := --durations=40 --durations-min=0.5
 
 # Where it is set, as in many images, each of the hundreds of processes of the tests would compile Scalescope anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench faults constraints clean
+.PHONY: help install demo test test-all check docs bench faults constraints clean
 
 help: ## Say what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 install: $(INSTALLED) ## Make the virtual environment
 
@@ -30,17 +31,24 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED) ## Find out why 300 workers are no faster than 3 (about a minute, nothing leaves this machine)
 	$(BIN)/scalescope demo
 
-test: $(INSTALLED) ## Run all tests that this machine can run
-	$(PYTEST) -m "not quiet" $(SHARED)
-	$(PYTEST) -m quiet
+test: $(INSTALLED) ## Run the tests: one of each behaviour, with whatever real parts this machine has (12 minutes on 2 cores)
+	@echo "about 12 minutes on 2 cores; the 40 slowest tests are listed at the end of each part"
+	$(PYTEST) -m "not quiet and not thorough" $(SHARED) $(SLOWEST)
+	$(PYTEST) -m "quiet and not thorough" $(SLOWEST)
 
-check: $(INSTALLED) ## Formatting, lint, types, import contracts, and all tests but variants
+test-all: $(INSTALLED) ## Run the tests and all their variants (45 minutes on 2 cores)
+	$(PYTEST) -m "not quiet" $(SHARED) $(SLOWEST)
+	$(PYTEST) -m quiet $(SLOWEST)
+
+check: $(INSTALLED) ## Formatting, lint, types and import contracts, then the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not quiet and not thorough" $(SHARED)
-	$(PYTEST) -m "quiet and not thorough"
+	$(MAKE) test
+
+docs: $(INSTALLED) ## Write docs/reference/: causes, metrics, clusters, workloads and commands, from their declarations
+	$(BIN)/python docs/generate.py
 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
 	$(BIN)/python tests/benchmarks/run_all.py

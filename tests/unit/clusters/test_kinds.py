@@ -6,7 +6,6 @@ import importlib.util
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,14 +161,3 @@ def test_a_sweep_keeps_its_id(given: Any, digest: str) -> None:
     from scalescope.model.sweep import Sweep
 
     assert Sweep("futures-map", cluster_spec(given)).id == digest
-
-
-def test_the_page_is_up_to_date() -> None:
-    docs = Path(__file__).parents[3] / "docs"
-    found = importlib.util.spec_from_file_location("generate_clusters", docs / "generate_clusters.py")
-    assert found is not None
-    assert found.loader is not None
-    generator = importlib.util.module_from_spec(found)
-    found.loader.exec_module(generator)
-    written = (docs / "cluster-options.md").read_text(encoding="utf-8")
-    assert written == generator.page(), "run `python docs/generate_clusters.py`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -74,13 +73,3 @@ def test_renamed_codes_lead_to_present_ones():
 @pytest.mark.parametrize(("share", "severity"), [(0.05, Severity.LOW), (0.1, Severity.MEDIUM), (0.3, Severity.HIGH)])
 def test_severity_goes_by_the_share_lost(share, severity):
     assert severity_of(share) is severity
-
-
-def test_the_page_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("generate_causes", DOCS / "generate_causes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
-    written = (DOCS / "causes.md").read_text(encoding="utf-8")
-    assert written == generator.page(), "run `python docs/generate_causes.py`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import fields
 from pathlib import Path
 
@@ -36,13 +35,3 @@ def test_what_follows_from_declarations():
     assert {"efficiency", "workers_used", "busy"} < LARGER_IS_BETTER
     assert "makespan_s" not in LARGER_IS_BETTER
     assert {"Efficiency", "Schedule quality", "Makespan"} < {term for term, _ in TERMS}
-
-
-def test_the_page_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("generate_metrics", DOCS / "generate_metrics.py")
-    assert spec is not None
-    assert spec.loader is not None
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
-    written = (DOCS / "metrics.md").read_text(encoding="utf-8")
-    assert written == generator.page(), "run `python docs/generate_metrics.py`"

@@ -3,11 +3,9 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import runpy
 import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
@@ -107,13 +105,6 @@ def test_the_one_that_needs_a_file_is_loaded_but_not_listed() -> None:
 def test_negative_items_are_refused(workload: Workload) -> None:
     with pytest.raises(InvalidField, match=r"params\.items: .* got -1"):
         workload.bind({"items": -1})
-
-
-def test_the_page_of_the_docs_is_up_to_date() -> None:
-    docs = Path(__file__).parents[3] / "docs"
-    generated = runpy.run_path(str(docs / "generate_workloads.py"))["page"]()
-    written = (docs / "workloads.md").read_text(encoding="utf-8")
-    assert written == generated, "run `python docs/generate_workloads.py`"
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

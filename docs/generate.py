@@ -1,0 +1,179 @@
+"""Writes the pages that follow from declarations in the code: `make docs`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import typer.main
+from typer.cli import get_docs_for_click
+
+from scalescope import workloads
+from scalescope.cli.main import app
+from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
+from scalescope.diagnosis.registry import NOTEWORTHY, SEVERE, Cause
+from scalescope.errors import ExitStatus
+from scalescope.model.cluster import ClusterSpec, kinds
+from scalescope.model.finding import Severity
+from scalescope.model.metrics import METRICS, PARTS, Metric
+from scalescope.model.parameters import Declared, declared
+from scalescope.model.workload import Workload, WorkloadParameter
+
+FOLDER = Path(__file__).with_name("reference")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells) + "\n"
+
+
+# ------------------------------------------------------------------ causes
+
+
+def causes() -> str:
+    severities = ", ".join(severity.word for severity in Severity)
+    return (
+        "# Causes\n\nEvery finding has one of these codes. Findings are ranked by severity "
+        f"({severities}), then by the worker time lost. A cause that loses less than {NOTEWORTHY:.0%} of the worker "
+        f"time is not reported. From {SEVERE:.0%} on, a cause with a remedy is critical and `scalescope sweep` exits "
+        "with 1.\n\n## Causes seen in one trial\n\nA point has such a finding when at least half of its trials have "
+        f"it.\n{''.join(map(_cause, OF_TRIALS))}\n## Causes seen only in a sweep\n{''.join(map(_cause, OF_SWEEPS))}"
+    )
+
+
+def _cause(cause: Cause[Any]) -> str:
+    facts = {
+        "Needs": cause.needs,
+        "Ruled out by": cause.ruled_out_by,
+        "Explains worker time": ", ".join(PARTS[part].title for part in cause.parts),
+        "Rules out": ", ".join(f"`{code}`" for code in cause.rules_out),
+        "Remedy": cause.remedy,
+        "More": f"<{cause.link}>" if cause.link else "",
+    }
+    lines = "".join(f"- **{name}**: {text.rstrip('.')}.\n" for name, text in facts.items() if text)
+    return f"\n### `{cause.code}`: {cause.title}\n\n{lines}"
+
+
+# ------------------------------------------------------------------ metrics
+
+
+def metrics() -> str:
+    return (
+        "# Metrics\n\nWhat every trial measures. P: threads asked for (workers × threads per worker); T1: `work_s`; "
+        "T∞: `span_s`. Conditions (`--require`, `isolate`, `find-threshold`, ...) may name any of these numbers, "
+        "`workers`, `threads`, `items`, and the parts of worker time as shares from 0 to 1. ↑: more is better.\n\n"
+        + table(("Metric", "In tables", "Unit", "Over repeats", "Meaning"), map(_metric, METRICS.values()))
+        + "## Worker time\n\nP × the time of the workload's call is what was paid for. It is divided without remainder "
+        "into these parts:\n\n"
+        + table(
+            ("Part", "In reports", "What the thread was doing"),
+            ((f"`{name}`", part.title, part.help) for name, part in PARTS.items()),
+        )
+    )
+
+
+def _metric(metric: Metric) -> Sequence[object]:
+    shown = [] if metric.rank is None else dict.fromkeys((metric.title, metric.short or metric.title))
+    repeats = f"{metric.combine}; in tables the mean and its 95 % interval" if metric.interval else metric.combine
+    name = f"`{metric.name}`" + (" ↑" if metric.larger_is_better else "")
+    return name, ", ".join(f"“{each}”" for each in shown), metric.unit, repeats, metric.help
+
+
+# ------------------------------------------------------------------ clusters
+
+
+def clusters() -> str:
+    rows = (
+        (f"[`{each.kind}`](#{each.kind})", each.summary().rstrip("."), f"{each.max_workers:,}", _extra(each.extra))
+        for each in kinds().values()
+    )
+    return (
+        "# Kinds of clusters and their fields\n\nOn the command line `--cluster KIND --cluster-option NAME=VALUE`; in "
+        'YAML and Python `{"kind": KIND, NAME: VALUE}`; the Prefect block of a kind has the same fields.\n\n'
+        + table(("Kind", "What it is", "Most workers", "Install"), rows)
+        + "".join(map(_kind, kinds().values()))
+    )
+
+
+def _kind(spec: type[ClusterSpec]) -> str:
+    rows = ((f"`{each.name}`", _default(each), each.about.help) for each in declared(spec))
+    example = f"For example `{json.dumps({'kind': spec.kind, **spec.example})}`\n\n" if spec.example else ""
+    return f"## `{spec.kind}`\n\n{table(('Field', 'Default', 'Meaning'), rows)}{example}"
+
+
+def _default(field: Declared) -> str:
+    if field.required:
+        return "required"
+    return "" if field.default in (None, "", (), {}) else f"`{json.dumps(field.default).strip(chr(34))}`"
+
+
+def _extra(extra: str) -> str:
+    return f"`scalescope[{extra}]`" if extra else ""
+
+
+# ------------------------------------------------------------------ workloads
+
+
+def builtin_workloads() -> str:
+    rows = (
+        (f"[`{each.name}`](#{each.name})", each.summary, each.stresses, _extra(each.extra))
+        for each in workloads.builtin()
+    )
+    return (
+        "# Workloads\n\nA sweep runs one: "
+        "`scalescope sweep --workload NAME --param PARAMETER=VALUE`. Any parameter can "
+        "be an axis: `--axis items=100,200,400`. Workloads that are **modelled** sleep for the time that their tasks "
+        "stand for, so that a simulated cluster shows them exactly; the others compute, and need real processes.\n\n"
+        + table(("Workload", "What it does", "What it stresses", "Install"), rows)
+        + "".join(map(_workload, workloads.builtin()))
+    )
+
+
+def _workload(workload: Workload) -> str:
+    facts = [f"Version {workload.version}", *(["modelled"] if workload.modelled else [])]
+    facts += [f"needs {', '.join(workload.packages)}"] if workload.packages else []
+    facts += [f"runs on {' or '.join(workload.kinds)} only"] if workload.kinds else []
+    facts += [f"{used.purpose} with {used.name} ({_extra(used.extra)})" for used in workload.uses]
+    rows = ((f"`{each.name}`", _type(each), _given(each), each.help) for each in workload.parameters)
+    return f"## {workload.name}\n\n{'; '.join(facts)}.\n\n{table(('Parameter', 'Type', 'Default', 'Meaning'), rows)}"
+
+
+def _given(parameter: WorkloadParameter) -> str:
+    return "required" if parameter.required else f"`{json.dumps(parameter.default)}`"
+
+
+def _type(parameter: WorkloadParameter) -> str:
+    choices = " or ".join(f"`{json.dumps(choice)}`" for choice in parameter.choices)
+    facts = [choices or parameter.kind]
+    facts += [f"at least {parameter.minimum:g}"] if parameter.minimum is not None else []
+    facts += [f"at most {parameter.maximum:g}"] if parameter.maximum is not None else []
+    return "; ".join([*facts, *(["or null"] if parameter.optional else [])])
+
+
+# ------------------------------------------------------------------ commands
+
+
+def commands() -> str:
+    group = typer.main.get_command(app)
+    text = get_docs_for_click(obj=group, ctx=click.Context(group, info_name="scalescope"), name="scalescope")
+    statuses = table(("Status", "Means"), ((status.value, status.help) for status in ExitStatus))
+    return f"{text}\n## Exit statuses\n\n{statuses}"
+
+
+PAGES = {
+    "causes": causes,
+    "metrics": metrics,
+    "clusters": clusters,
+    "workloads": builtin_workloads,
+    "commands": commands,
+}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (FOLDER / f"{name}.md").write_text(page().rstrip() + "\n", encoding="utf-8")
+        print(FOLDER / f"{name}.md")
