@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.cluster import ClusterSpec
-from scalescope.model.nodes import INSTANCE_TYPE, is_spot
+from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
 from scalescope.model.parameters import Parameter, check, declared
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial

@@ -26,7 +26,7 @@ import pytest
 import yaml
 from support.failures import Table
 from support.kubernetes import Kubernetes, until
-from support.kubernetes_failures import GROUPS, ROWS, SMALL, Place, Row, quota
+from support.kubernetes_failures import GROUPS, ROWS, SMALL, FailureRow, FailureSite, quota
 
 from scalescope import leases
 from scalescope.clusters.kubernetes.manifests import INSTANCE
@@ -57,7 +57,7 @@ class Seen:
     seconds: float
 
 
-def _opening(place: Place, row: Row) -> Seen:
+def _opening(place: FailureSite, row: FailureRow) -> Seen:
     row.prepare(place)
     cluster, began = place.build(**row.spec), time.monotonic()
     try:
@@ -70,7 +70,7 @@ def _opening(place: Place, row: Row) -> Seen:
     raise AssertionError("the cluster opened")
 
 
-def _scaling(place: Place, row: Row) -> Seen:
+def _scaling(place: FailureSite, row: FailureRow) -> Seen:
     cluster = place.cluster
     assert cluster is not None
     row.prepare(place)
@@ -85,7 +85,7 @@ def _scaling(place: Place, row: Row) -> Seen:
     raise AssertionError("all workers came")
 
 
-def _trial(place: Place, row: Row) -> Seen:
+def _trial(place: FailureSite, row: FailureRow) -> Seen:
     cluster = place.cluster
     assert cluster is not None
     row.prepare(place)
@@ -105,7 +105,7 @@ def _trial(place: Place, row: Row) -> Seen:
     return Seen(cluster.losses(), seconds)
 
 
-def _with_a_cluster(place: Place, rows: tuple[Row, ...]) -> Iterator[tuple[str, Seen]]:
+def _with_a_cluster(place: FailureSite, rows: tuple[FailureRow, ...]) -> Iterator[tuple[str, Seen]]:
     """Rows of one cluster after the other: its workers are asked for anew for each."""
     place.cluster = cluster = place.build()
     spec = cluster.spec
@@ -118,7 +118,7 @@ def _with_a_cluster(place: Place, rows: tuple[Row, ...]) -> Iterator[tuple[str, 
         cluster.close()
 
 
-def _seen(way: Callable[[Place, Row], Seen], place: Place, row: Row) -> Seen:
+def _seen(way: Callable[[FailureSite, FailureRow], Seen], place: FailureSite, row: FailureRow) -> Seen:
     try:
         found = way(place, row)
     except Exception as error:  # noqa: BLE001 - the test of the row says it
@@ -142,15 +142,15 @@ def _kubeconfig(kubernetes: Kubernetes, path: Path, token: str, silent: int) -> 
 @pytest.fixture(scope="module")
 def new_place(
     kubernetes: Kubernetes, collected: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], Place]]:
+) -> Iterator[Callable[[], FailureSite]]:
     """Makes a namespace."""
     serial, numbers, names = time.time_ns() % 10**8, count(), list[str]()
 
-    def new_place() -> Place:
+    def new_place() -> FailureSite:
         names.append(name := f"fails-{serial}-{next(numbers)}")
         kubernetes.kubectl("create", "namespace", name)
         until(lambda: "default" in kubernetes.kubectl("get", "serviceaccounts", f"--namespace={name}", "-o", "name"))
-        return Place(kubernetes, name)
+        return FailureSite(kubernetes, name)
 
     nobody = new_place()
     token = nobody.kubectl("create", "token", "default").strip()
@@ -192,7 +192,7 @@ def table() -> Iterator[Table]:
 
 @pytest.fixture(scope="module")
 def seen(
-    request: pytest.FixtureRequest, kubernetes: Kubernetes, new_place: Callable[[], Place], table: Table
+    request: pytest.FixtureRequest, kubernetes: Kubernetes, new_place: Callable[[], FailureSite], table: Table
 ) -> dict[str, Seen]:
     """What came of the rows that are chosen, run side by side."""
     mine = [item for item in request.session.items if item.path == request.path]
@@ -245,7 +245,7 @@ def test_nothing_of_them_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) 
 
 
 @pytest.mark.thorough  # in CI, a quota does it: test_story
-def test_half_of_the_workers_is_no_data(new_place: Callable[[], Place], tmp_path: Path, table: Table) -> None:
+def test_half_of_the_workers_is_no_data(new_place: Callable[[], FailureSite], tmp_path: Path, table: Table) -> None:
     place = new_place()
     quota("pods: '2'")(place)
     given = {"kind": "kubernetes", "image": place.kubernetes.image, "namespace": place.namespace, **SMALL}
@@ -267,7 +267,7 @@ def test_half_of_the_workers_is_no_data(new_place: Callable[[], Place], tmp_path
 
 
 def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(
-    new_place: Callable[[], Place], kubernetes: Kubernetes
+    new_place: Callable[[], FailureSite], kubernetes: Kubernetes
 ) -> None:
     """None of our pods breaks its standard; and no node fits until one has the label, as with autoscaling."""
     place, said = new_place(), list[str]()
@@ -290,7 +290,7 @@ def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"it takes 20 s; {VARIABLE} names a file to write")
-def test_no_operator(new_place: Callable[[], Place], kubernetes: Kubernetes, table: Table) -> None:
+def test_no_operator(new_place: Callable[[], FailureSite], kubernetes: Kubernetes, table: Table) -> None:
     place, crds = new_place(), "daskclusters daskworkergroups daskjobs daskautoscalers"
 
     def serve(served: bool) -> None:
@@ -305,10 +305,10 @@ def test_no_operator(new_place: Callable[[], Place], kubernetes: Kubernetes, tab
 
     scale(0)
     try:
-        away = _seen(_opening, place, Row("operator is away", ()))
+        away = _seen(_opening, place, FailureRow("operator is away", ()))
         serve(False)
         until(lambda: "kubernetes.dask.org/v1" not in kubernetes.kubectl("api-versions").split())
-        none = _seen(_opening, place, Row("operator was never installed", ()))
+        none = _seen(_opening, place, FailureRow("operator was never installed", ()))
     finally:
         serve(True)
         scale(1)

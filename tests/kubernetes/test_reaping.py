@@ -19,7 +19,7 @@ from support.kubernetes import ROLES, Kubernetes, until
 from scalescope import leases
 from scalescope.clusters import reaping
 from scalescope.clusters.kubernetes import manifests
-from scalescope.clusters.kubernetes.lease import OWNER, UNTIL
+from scalescope.clusters.kubernetes.cluster_lease import OWNER, UNTIL
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.reaping import Fate, Reaped
 
@@ -27,10 +27,10 @@ KINDS = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
 LIVES = """
 import json, sys, time
 from scalescope import clusters
-from scalescope.clusters.kubernetes import lease
+from scalescope.clusters.kubernetes import cluster_lease
 from scalescope.model.cluster import cluster_spec
 
-lease.LEASE_S, lease.RENEW_S = 6.0, 1.0
+cluster_lease.LEASE_S, cluster_lease.RENEW_S = 6.0, 1.0
 cluster = clusters.build(cluster_spec(json.loads(sys.argv[1])))
 cluster.open()
 print(cluster.label, flush=True)

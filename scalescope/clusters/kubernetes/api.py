@@ -20,9 +20,9 @@ import httpx
 import kr8s
 from anyio.from_thread import start_blocking_portal
 
-from scalescope.clusters.kubernetes import reasons
-from scalescope.clusters.kubernetes.forward import forwarded
+from scalescope.clusters.kubernetes import failures
 from scalescope.clusters.kubernetes.manifests import GROUP, INSTANCE, MANAGED_BY, OURS
+from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import RequestRefused
 
 REQUEST_TIMEOUT_S = 10.0
@@ -39,7 +39,7 @@ _CLUSTER = "dask.org/cluster-name"
 _CLEARED_AWAY = ("unable to retrieve container logs", "failed to try resolving symlinks")
 """What a kubelet answers in place of the log of a container that it has removed."""
 _APPS = "apps/v1"
-_OPERATOR = {"labelSelector": reasons.OPERATOR_LABEL}
+_OPERATOR = {"labelSelector": failures.OPERATOR_LABEL}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
 
 T = TypeVar("T")
@@ -316,9 +316,9 @@ class Api:
             return answer
         except kr8s.ServerError as error:
             status = error.response.status_code if error.response is not None else 0
-            raise reasons.refused(status, str(error), self._where(what)) from error
+            raise failures.refused(status, str(error), self._where(what)) from error
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
-            raise reasons.unreachable(error, self._where(what)) from error
+            raise failures.unreachable(error, self._where(what)) from error
 
     def _where(self, what: str) -> str:
         return f"{what} at {self.server}" + (f", namespace {self.namespace}" if self.namespace else "")

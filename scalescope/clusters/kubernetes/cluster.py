@@ -19,13 +19,13 @@ from distributed.security import Security
 
 from scalescope import leases
 from scalescope.clusters import supervisor
-from scalescope.clusters.kubernetes import counters, manifests, reasons, retiring
+from scalescope.clusters.kubernetes import counters, failures, manifests, retire_order
 from scalescope.clusters.kubernetes.api import Api, Raw
-from scalescope.clusters.kubernetes.lease import LEDGER_S, Renewer, begun
-from scalescope.clusters.kubernetes.record import Record
+from scalescope.clusters.kubernetes.cluster_lease import LEDGER_S, Renewer, begun
+from scalescope.clusters.kubernetes.pod_record import PodRecord
+from scalescope.clusters.kubernetes.pod_watch import PodWatch
 from scalescope.clusters.kubernetes.removal import ENDING, remove
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from scalescope.clusters.kubernetes.watch import Watch
 from scalescope.clusters.waiting import ObservedCluster, root_cause
 from scalescope.errors import ClusterError, RequestRefused
 
@@ -85,7 +85,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self.label = leases.new_label()
         self._api: Api | None = None
         self._lease: Lease | None = None
-        self._record: Record | None = None
+        self._record: PodRecord | None = None
         self._renewer: Renewer | None = None
         self._asking = threading.Lock()
         self._security: Security | None = None
@@ -117,7 +117,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 "measurements, build an image that has them"
             )
         self._api = api = Api(spec.context, spec.namespace)
-        self._record = Record(api, self.label)
+        self._record = PodRecord(api, self.label)
         try:
             self._check(api)
             self._try(api)
@@ -254,9 +254,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             leaving += [pod["status"]["podIP"] for pod in self._pods if _group_of(pod) == group][: max(number, 0)]
         if not leaving:
             return
-        cloudpickle.register_pickle_by_value(retiring)  # the image need not have it
+        cloudpickle.register_pickle_by_value(retire_order)  # the image need not have it
         try:
-            self._open().run_on_scheduler(retiring.retire_next, leaving, callback_timeout=CONNECT_TIMEOUT_S)
+            self._open().run_on_scheduler(retire_order.retire_next, leaving, callback_timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError, TimeoutError) as error:
             raise self._silent(error) from error
 
@@ -281,7 +281,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         Raises:
             ClusterError: They will not come.
         """
-        watch = Watch(self._kube(), self.label, component, self.spec, self._made.values())
+        watch = PodWatch(self._kube(), self.label, component, self.spec, self._made.values())
         said, said_at = "", 0.0
         while True:
             pods = watch.look()
@@ -299,9 +299,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Watch the pods; when workers are lost, say why, and end the trial: it would wait for them in vain."""
-        client, watch = self._open(), Watch(self._kube(), self.label, "", self.spec)
-        names = {pod["metadata"]["name"]: reasons.restarts(pod) for pod in [*self._pods, *self._scheduler]}
+        """PodWatch the pods; when workers are lost, say why, and end the trial: it would wait for them in vain."""
+        client, watch = self._open(), PodWatch(self._kube(), self.label, "", self.spec)
+        names = {pod["metadata"]["name"]: failures.restarts(pod) for pod in [*self._pods, *self._scheduler]}
         gone: set[str] = set()
 
         def intact() -> int:
@@ -364,10 +364,10 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         """
         where = f"namespace {api.namespace} at {api.server}"
         if not api.has_operator_resources():
-            raise reasons.operator_not_installed(where)
+            raise failures.operator_not_installed(where)
         needed = ALLOWED if api.is_inside else (*ALLOWED, *FROM_OUTSIDE)
         if refusals := [f"{verb} {what}" for verb, group, what in needed if not api.may(verb, group, what)]:
-            raise reasons.not_allowed(refusals, where)
+            raise failures.not_allowed(refusals, where)
 
     def _try(self, api: Api) -> None:
         """Have Kubernetes look at all pods before any is made: limits, policies and webhooks speak at once.
@@ -383,8 +383,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             tried.append(("worker", group, manifests.worker_pod(spec, label, api.namespace, 1, group)))
         for component, name, pod in tried:
             if said := api.objection(manifests.trial_pod(pod, label)):
-                trouble = reasons.Trouble("FailedCreate", said, f"{component} {name}".rstrip())
-                raise Watch(api, label, component, spec).error(trouble)
+                trouble = failures.PodProblem("FailedCreate", said, f"{component} {name}".rstrip())
+                raise PodWatch(api, label, component, spec).error(trouble)
 
     def _create(self, api: Api, manifest: Raw) -> Raw:
         if run := os.environ.get(leases.RUN):
@@ -440,9 +440,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _silent(self, error: Exception) -> ClusterError:
         """Why the scheduler does not answer, from its pod."""
-        watch = Watch(self._kube(), self.label, "scheduler", self.spec)
+        watch = PodWatch(self._kube(), self.label, "scheduler", self.spec)
         watch.look()
-        if ended := watch.ended({pod["metadata"]["name"]: reasons.restarts(pod) for pod in self._scheduler}):
+        if ended := watch.ended({pod["metadata"]["name"]: failures.restarts(pod) for pod in self._scheduler}):
             return watch.error(ended[0])
         return ClusterError(
             "the scheduler does not answer",
@@ -464,7 +464,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         except (OSError, ValueError, TimeoutError) as error:
             raise self._silent(error) from error
 
-    def _recorded(self) -> Record:
+    def _recorded(self) -> PodRecord:
         if self._record is None:
             raise self._not_open()
         return self._record

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from scalescope import leases
 from scalescope.clusters import reaping
 from scalescope.clusters.kubernetes.api import CONFLICT, NOT_FOUND, Api, Raw
-from scalescope.clusters.kubernetes.lease import OWNER, holds_until
+from scalescope.clusters.kubernetes.cluster_lease import OWNER, holds_until
 from scalescope.clusters.kubernetes.manifests import INSTANCE
 from scalescope.clusters.kubernetes.removal import remains, remove_for_good
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
@@ -25,7 +25,7 @@ SETTLE_S = 1.5
 _AT_ONCE = 8  # clusters; each mostly waits
 
 
-class Place:
+class NamespaceReaper:
     """One namespace.
 
     Args:

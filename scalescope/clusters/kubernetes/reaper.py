@@ -67,9 +67,9 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[reaping.Reaped]
         try:
             with _api(details) as api:
                 if (api.server, api.namespace) not in seen and api.server == (place[0] or api.server):
-                    from scalescope.clusters.kubernetes.others import Place
+                    from scalescope.clusters.kubernetes.others import NamespaceReaper
 
-                    results += Place(api, found, dry_run).reap()
+                    results += NamespaceReaper(api, found, dry_run).reap()
                 seen |= {place, (api.server, api.namespace)}
         except ClusterError as error:
             seen.add(place)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.kubernetes import reasons
-from scalescope.clusters.kubernetes.reasons import Hope
+from scalescope.clusters.kubernetes import failures
+from scalescope.clusters.kubernetes.failures import Outlook
 
 
 def pod(**status: Any) -> dict[str, Any]:
@@ -27,9 +27,9 @@ RUNS = {"phase": "Running", "conditions": [condition("Ready", "True")], "contain
 
 
 def test_nothing_is_wrong_with_a_pod_that_runs() -> None:
-    assert reasons.trouble_of_pod(pod(**RUNS)) is None
-    assert reasons.trouble_of_ended(pod(**RUNS), "p", 0) is None
-    assert reasons.trouble_of_deployment({"metadata": {"name": "d"}, "status": {}}) is None
+    assert failures.trouble_of_pod(pod(**RUNS)) is None
+    assert failures.trouble_of_ended(pod(**RUNS), "p", 0) is None
+    assert failures.trouble_of_deployment({"metadata": {"name": "d"}, "status": {}}) is None
 
 
 def unschedulable(message: str) -> dict[str, Any]:
@@ -51,34 +51,34 @@ PULL = 'Back-off pulling image "a:b": ErrImagePull: failed to resolve reference 
 @pytest.mark.parametrize(
     ("status", "hope", "cause", "step"),
     [
-        (unschedulable(BUSY), Hope.ROOM, "enough GPUs", "cluster.gpus"),
-        (unschedulable(NEVER), Hope.NEW_NODE, "labels that the pod asks for", "cluster.gpu_product"),
-        (unschedulable(TAINT), Hope.ROOM, "taint", "cluster.tolerations"),
+        (unschedulable(BUSY), Outlook.ROOM, "enough GPUs", "cluster.gpus"),
+        (unschedulable(NEVER), Outlook.NEW_NODE, "labels that the pod asks for", "cluster.gpu_product"),
+        (unschedulable(TAINT), Outlook.ROOM, "taint", "cluster.tolerations"),
         (
             pod(phase="Pending", containerStatuses=container(waiting={"reason": "ImagePullBackOff", "message": PULL})),
-            Hope.NEVER,
+            Outlook.NEVER,
             "no such image",
             "cluster.image",
         ),
         (
             pod(containerStatuses=container(waiting={"reason": "ErrImagePull", "message": "pull access denied"})),
-            Hope.NEVER,
+            Outlook.NEVER,
             "does not let",
             "cluster.pull_secrets",
         ),
         (
             pod(containerStatuses=container(waiting={"reason": "ErrImagePull", "message": "dial tcp: i/o timeout"})),
-            Hope.SOON,
+            Outlook.SOON,
             "cannot pull",
             "reach the registry",
         ),
         (
             pod(containerStatuses=container(waiting={"reason": "ErrImageNeverPull"})),
-            Hope.NEVER,
+            Outlook.NEVER,
             "not on the node",
             "load",
         ),
-        (pod(containerStatuses=container(waiting={"reason": "ContainerCreating"})), Hope.SOON, "", "describe pod p"),
+        (pod(containerStatuses=container(waiting={"reason": "ContainerCreating"})), Outlook.SOON, "", "describe pod p"),
         (
             pod(
                 containerStatuses=container(
@@ -88,7 +88,7 @@ PULL = 'Back-off pulling image "a:b": ErrImagePull: failed to resolve reference 
                     }
                 )
             ),
-            Hope.NEVER,
+            Outlook.NEVER,
             "no program `dask`",
             "image",
         ),
@@ -98,36 +98,41 @@ PULL = 'Back-off pulling image "a:b": ErrImagePull: failed to resolve reference 
                     2, waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1, "reason": "Error"}
                 )
             ),
-            Hope.NEVER,
+            Outlook.NEVER,
             "ended by itself",
             "last words",
         ),
-        (pod(containerStatuses=container(terminated={"exitCode": 1, "reason": "Error"})), Hope.SOON, "ended", "words"),
+        (
+            pod(containerStatuses=container(terminated={"exitCode": 1, "reason": "Error"})),
+            Outlook.SOON,
+            "ended",
+            "words",
+        ),
         (
             pod(containerStatuses=container(terminated={"exitCode": 137, "reason": "OOMKilled"})),
-            Hope.NEVER,
+            Outlook.NEVER,
             "more memory",
             "cluster.memory_mb",
         ),
         (
             pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory."),
-            Hope.HARDLY,
+            Outlook.HARDLY,
             "ran short of memory",
             "describe node n1",
         ),
         (
             pod(phase="Running", conditions=[condition("Ready", "False")], containerStatuses=container(running={})),
-            Hope.HARDLY,
+            Outlook.HARDLY,
             "node does not answer",
             "n1 as NotReady",
         ),
     ],
 )
-def test_what_a_pod_waits_for(status: dict[str, Any], hope: Hope, cause: str, step: str) -> None:
-    trouble = reasons.trouble_of_pod(status)
+def test_what_a_pod_waits_for(status: dict[str, Any], hope: Outlook, cause: str, step: str) -> None:
+    trouble = failures.trouble_of_pod(status)
     assert trouble is not None
     assert trouble.hope is hope
-    meaning = reasons.meaning(trouble)
+    meaning = failures.meaning(trouble)
     assert cause in meaning.cause
     assert step in meaning.next_step
 
@@ -138,24 +143,24 @@ def test_a_pod_that_never_came_to_be() -> None:
         "metadata": {"name": "d"},
         "status": {"conditions": [condition("ReplicaFailure", "True", "FailedCreate", words)]},
     }
-    trouble = reasons.trouble_of_deployment(failure)
+    trouble = failures.trouble_of_deployment(failure)
     assert trouble is not None
-    assert (trouble.hope, trouble.what) == (Hope.HARDLY, "d")
-    assert "quota" in reasons.meaning(trouble).cause
+    assert (trouble.hope, trouble.what) == (Outlook.HARDLY, "d")
+    assert "quota" in failures.meaning(trouble).cause
 
 
 def test_how_a_pod_that_ran_ended() -> None:
     again = pod(
         **{**RUNS, "containerStatuses": container(1, running={}, last={"exitCode": 137, "reason": "OOMKilled"})}
     )
-    assert reasons.trouble_of_pod(again) is None
-    trouble = reasons.trouble_of_ended(again, "p", 0)
+    assert failures.trouble_of_pod(again) is None
+    trouble = failures.trouble_of_ended(again, "p", 0)
     assert trouble is not None
     assert trouble.said == "OOMKilled: exit code 137"
-    assert reasons.trouble_of_ended(again, "p", 1) is None
-    gone = reasons.trouble_of_ended(None, "p", 0)
+    assert failures.trouble_of_ended(again, "p", 1) is None
+    gone = failures.trouble_of_ended(None, "p", 0)
     assert gone is not None
-    assert "deleted" in reasons.meaning(gone).cause
+    assert "deleted" in failures.meaning(gone).cause
     preempted = pod(
         **RUNS,
     )
@@ -164,9 +169,9 @@ def test_how_a_pod_that_ran_ended() -> None:
         **RUNS,
         "conditions": [condition("DisruptionTarget", "True", "PreemptionByScheduler", "higher")],
     }
-    ended = reasons.trouble_of_ended(preempted, "p", 0)
+    ended = failures.trouble_of_ended(preempted, "p", 0)
     assert ended is not None
-    assert "higher priority" in reasons.meaning(ended).cause
+    assert "higher priority" in failures.meaning(ended).cause
 
 
 ENDS = {"metadata": {"name": "p", "deletionTimestamp": "now"}}
@@ -222,10 +227,10 @@ def waits(reason: str, message: str) -> dict[str, Any]:
 def test_what_cannot_be_brought_about_here_is_quoted_and_explained(
     status: dict[str, Any], cause: str, step: str
 ) -> None:
-    trouble = reasons.trouble_of_ended(status, "p", 0)
+    trouble = failures.trouble_of_ended(status, "p", 0)
     assert trouble is not None
-    assert cause in reasons.meaning(trouble).cause
-    assert step in reasons.meaning(trouble).next_step
+    assert cause in failures.meaning(trouble).cause
+    assert step in failures.meaning(trouble).next_step
     told = status["status"]
     words = [
         *told.get("conditions", ()),
@@ -244,10 +249,10 @@ def test_what_cannot_be_brought_about_here_is_quoted_and_explained(
     ],
 )
 def test_nodes_have_several_reasons(message: str, causes: tuple[str, ...]) -> None:
-    trouble = reasons.trouble_of_pod(unschedulable(message))
+    trouble = failures.trouble_of_pod(unschedulable(message))
     assert trouble is not None
     for cause in causes:
-        assert cause in reasons.meaning(trouble).cause
+        assert cause in failures.meaning(trouble).cause
 
 
 @pytest.mark.parametrize(
@@ -259,29 +264,31 @@ def test_nodes_have_several_reasons(message: str, causes: tuple[str, ...]) -> No
     ],
 )
 def test_events_say_what_took_a_pod_that_is_gone(event: dict[str, Any], cause: str) -> None:
-    gone = reasons.trouble_of_ended(None, "p", 0)
+    gone = failures.trouble_of_ended(None, "p", 0)
     assert gone is not None
     events = [{"reason": "Started", "message": ""}, event, {"reason": "Killing", "message": "Stopping container"}]
-    found = reasons.of_deleted(gone, events)
+    found = failures.of_deleted(gone, events)
     assert found.words == event["message"]
-    assert cause in reasons.meaning(found).cause
-    assert reasons.of_deleted(gone, events[:1]) == gone
+    assert cause in failures.meaning(found).cause
+    assert failures.of_deleted(gone, events[:1]) == gone
 
 
 def test_fields_are_those_of_the_pod() -> None:
     for name, field in (("s-scheduler-1", "cluster.scheduler_memory_mb"), ("s-1-worker-2", "cluster.memory_mb")):
         killed = pod(containerStatuses=container(terminated={"exitCode": 137, "reason": "OOMKilled"}))
         killed["metadata"]["name"] = name
-        trouble = reasons.trouble_of_pod(killed)
+        trouble = failures.trouble_of_pod(killed)
         assert trouble is not None
-        assert field in reasons.meaning(trouble).next_step
+        assert field in failures.meaning(trouble).next_step
 
 
 def test_the_log_tells_of_a_wrong_command() -> None:
-    trouble = reasons.trouble_of_pod(pod(containerStatuses=container(3, terminated={"exitCode": 2, "reason": "Error"})))
+    trouble = failures.trouble_of_pod(
+        pod(containerStatuses=container(3, terminated={"exitCode": 2, "reason": "Error"}))
+    )
     assert trouble is not None
-    assert "lacks dask-cuda" in reasons.meaning(trouble, "Error: No such command 'cuda'.").cause
-    assert "does not know the command" in reasons.meaning(trouble, "Error: No such option: --no-nanny").cause
+    assert "lacks dask-cuda" in failures.meaning(trouble, "Error: No such command 'cuda'.").cause
+    assert "does not know the command" in failures.meaning(trouble, "Error: No such option: --no-nanny").cause
 
 
 @pytest.mark.parametrize(
@@ -304,7 +311,7 @@ def test_the_log_tells_of_a_wrong_command() -> None:
     ],
 )
 def test_a_request_that_was_refused(status: int, words: str, cause: str, step: str) -> None:
-    error = reasons.refused(status, words, "GET pods")
+    error = failures.refused(status, words, "GET pods")
     assert error.status == status
     assert words in error.what
     assert cause in error.cause

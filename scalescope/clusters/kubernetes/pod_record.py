@@ -11,11 +11,11 @@ from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 
-from scalescope.clusters.kubernetes import reasons
+from scalescope.clusters.kubernetes import failures
 from scalescope.clusters.kubernetes.api import Api, Raw, event_time
 from scalescope.clusters.kubernetes.manifests import COMPONENT
 from scalescope.model import spool
-from scalescope.model.nodes import INSTANCE_TYPE, is_spot
+from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
 from scalescope.model.records import KUBERNETES
 from scalescope.model.spool import Columns
 
@@ -43,7 +43,7 @@ _Row = tuple[float, str, str, str]
 """Time, worker, level, text."""
 
 
-class Record:
+class PodRecord:
     """The pods of one cluster, from trial to trial: each line of a log is kept with one trial.
 
     Args:
@@ -69,7 +69,7 @@ class Record:
         """
         by_host = {urlsplit(address).hostname: address for address in addresses}
         self._workers |= {each["metadata"]["name"]: by_host.get(each["status"].get("podIP"), "") for each in pods}
-        self._restarts = {each["metadata"]["name"]: reasons.restarts(each) for each in pods}
+        self._restarts = {each["metadata"]["name"]: failures.restarts(each) for each in pods}
         names = {str(each["spec"].get("nodeName", "")) for each in pods} - self._nodes.keys() - {""}
         if names and self._api.may("get", "", "nodes"):  # a Role is of one namespace; nodes are of none
             self._nodes |= {name: self._api.node(name) for name in sorted(names)}
@@ -102,7 +102,7 @@ class Record:
         self._workers |= dict.fromkeys(schedulers, "scheduler")
         self._read(list(pods.values()))
         for name, count in self._restarts.items():
-            if ended := reasons.trouble_of_ended(pods.get(name), name, count):
+            if ended := failures.trouble_of_ended(pods.get(name), name, count):
                 when = _ended_at(pods.get(name, {}))
                 self._rows.append((when, self._who(name), "CRITICAL", KUBERNETES + ended.said))
         self._rows += self._new_events()
@@ -122,8 +122,8 @@ class Record:
                 self._rows += rows
 
     def _read_pod(self, pod: Raw, most: int) -> list[_Row]:
-        name, count = pod["metadata"]["name"], reasons.restarts(pod)
-        found = reasons.trouble_of_pod(pod)
+        name, count = pod["metadata"]["name"], failures.restarts(pod)
+        found = failures.trouble_of_pod(pod)
         if not pod["spec"].get("nodeName") or (found and found.reason == "NodeLost"):
             return []
         rows: list[_Row] = []

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.kubernetes import record
+from scalescope.clusters.kubernetes import pod_record
 from scalescope.clusters.kubernetes.manifests import COMPONENT
-from scalescope.clusters.kubernetes.record import Record, amount, facts_of_pod
+from scalescope.clusters.kubernetes.pod_record import PodRecord, amount, facts_of_pod
 
 WORKER = "tls://10.0.0.1:4000"
 
@@ -73,19 +73,19 @@ def kube() -> Kube:
 
 
 @pytest.fixture
-def kept(kube: Kube) -> Record:
-    made = Record(kube, "w")  # type: ignore[arg-type]
+def kept(kube: Kube) -> PodRecord:
+    made = PodRecord(kube, "w")  # type: ignore[arg-type]
     made.place(kube.found, [WORKER])
     return made
 
 
-def texts(kept: Record) -> list[tuple[str, str, str]]:
+def texts(kept: PodRecord) -> list[tuple[str, str, str]]:
     rows = kept.of_trial()
     assert list(rows["time"]) == sorted(rows["time"])
     return list(zip(rows["worker"], rows["level"], rows["text"], strict=True))
 
 
-def test_each_line_is_kept_with_one_trial(kube: Kube, kept: Record) -> None:
+def test_each_line_is_kept_with_one_trial(kube: Kube, kept: PodRecord) -> None:
     kube.say("2026-01-01 00:00:00,000 - distributed.worker - INFO - Start worker at: here", "printed by a task")
     first = [(WORKER, "INFO", "distributed.worker Start worker at: here"), (WORKER, "", "printed by a task")]
     assert texts(kept) == first
@@ -94,7 +94,7 @@ def test_each_line_is_kept_with_one_trial(kube: Kube, kept: Record) -> None:
     assert texts(kept) == []
 
 
-def test_a_container_that_died_is_told_of_with_its_log(kube: Kube, kept: Record) -> None:
+def test_a_container_that_died_is_told_of_with_its_log(kube: Kube, kept: PodRecord) -> None:
     kube.say("before")
     texts(kept)
     kube.say("last words")
@@ -105,7 +105,7 @@ def test_a_container_that_died_is_told_of_with_its_log(kube: Kube, kept: Record)
     assert texts(kept) == [*rows, (WORKER, "CRITICAL", "Kubernetes: OOMKilled: exit code 137")]
 
 
-def test_the_log_of_a_pod_that_is_being_deleted_is_read_before_it_goes(kube: Kube, kept: Record) -> None:
+def test_the_log_of_a_pod_that_is_being_deleted_is_read_before_it_goes(kube: Kube, kept: PodRecord) -> None:
     kube.say("terminated")
     kept.read_ending([pod("other")])
     kept.read_ending([pod("w", deletionTimestamp="2026-01-01T00:00:00Z")])
@@ -115,8 +115,8 @@ def test_the_log_of_a_pod_that_is_being_deleted_is_read_before_it_goes(kube: Kub
     assert said[1] == (WORKER, "CRITICAL", "Kubernetes: Deleted: the pod is not there any more")
 
 
-def test_what_is_cut_says_so(kube: Kube, kept: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "POD_BYTES", 4096)
+def test_what_is_cut_says_so(kube: Kube, kept: PodRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_record, "POD_BYTES", 4096)
     kube.say(*(f"line {number}" for number in range(500)))
     said = texts(kept)
     assert said[0] == (WORKER, "INFO", "(lines before this are not kept: 4 KiB of each pod are, for each trial)")
@@ -126,7 +126,7 @@ def test_what_is_cut_says_so(kube: Kube, kept: Record, monkeypatch: pytest.Monke
     assert [text for _, _, text in texts(kept)] == [said[0][2], "short"]
 
 
-def test_events_are_kept_once_and_again_when_they_happen_again(kube: Kube, kept: Record) -> None:
+def test_events_are_kept_once_and_again_when_they_happen_again(kube: Kube, kept: PodRecord) -> None:
     event = {
         "metadata": {"uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "involvedObject": {"name": "s"},
@@ -146,7 +146,7 @@ def test_events_are_kept_once_and_again_when_they_happen_again(kube: Kube, kept:
 
 
 def test_where_pods_run(kube: Kube) -> None:
-    [facts] = Record(kube, "w").place(kube.found, [WORKER])  # type: ignore[arg-type]
+    [facts] = PodRecord(kube, "w").place(kube.found, [WORKER])  # type: ignore[arg-type]
     assert facts == {
         "pod": "w",
         "worker": WORKER,

@@ -23,14 +23,14 @@ _INSTALL = (
 )
 
 
-class Meaning(NamedTuple):
+class Explanation(NamedTuple):
     """The likely cause, and what to do."""
 
     cause: str
     next_step: str
 
 
-class Hope(Enum):
+class Outlook(Enum):
     """Whether what does not run now will by itself."""
 
     NEVER = "never"
@@ -46,7 +46,7 @@ class Hope(Enum):
 
 
 @dataclass(frozen=True)
-class Trouble:
+class PodProblem:
     """Why a pod does not run, or why there is none.
 
     Attributes:
@@ -62,7 +62,7 @@ class Trouble:
     words: str
     what: str
     node: str = ""
-    hope: Hope = Hope.SOON
+    hope: Outlook = Outlook.SOON
     restarts: int = 0
 
     @property
@@ -175,7 +175,7 @@ def operator_fails(label: str, words: str, where: str) -> RequestRefused:
         words: What it was told.
         where: The namespace.
     """
-    cause, step = meaning(Trouble("FailedCreate", words, label))
+    cause, step = meaning(PodProblem("FailedCreate", words, label))
     return RequestRefused(
         f"the Dask operator cannot make the parts of {label}",
         where=where,
@@ -248,267 +248,267 @@ _SCALING = re.compile(r"^(TriggeredScaleUp|NotTriggerScaleUp|FailedScaleUp|Nomin
 _PULL = r"^(ErrImagePull|ImagePullBackOff)"
 
 # In causes and steps, `{}` is "scheduler_" where it is the scheduler's pod, for that is how its fields begin.
-_MEANINGS: tuple[tuple[str, Hope, str, str], ...] = (
+_MEANINGS: tuple[tuple[str, Outlook, str, str], ...] = (
     (
         r"^Unschedulable.*Insufficient nvidia\.com/gpu",
-        Hope.ROOM,
+        Outlook.ROOM,
         "no node has enough GPUs that are free and fit",
         "`kubectl describe nodes` shows nvidia.com/gpu under Allocatable and Allocated; ask for fewer workers or "
         "`cluster.gpus`, or wait longer with `cluster.queue_timeout_s`",
     ),
     (
         r"^Unschedulable.*Insufficient (cpu|memory|ephemeral-storage)",
-        Hope.ROOM,
+        Outlook.ROOM,
         "no node has enough CPUs, memory or disk free",
         "ask for less `cluster.{}cpu` or `cluster.{}memory_mb`, or for fewer workers; or wait longer with "
         "`cluster.queue_timeout_s`",
     ),
     (
         r"^Unschedulable.*(didn't match Pod's node (affinity|selector))",
-        Hope.ROOM,
+        Outlook.ROOM,
         "nodes lack the labels that the pod asks for",
         "`kubectl get nodes --show-labels` lists them; change {}",
     ),
     (
         r"^Unschedulable.*untolerated taint",
-        Hope.ROOM,
+        Outlook.ROOM,
         "nodes have a taint that the pod does not tolerate",
         "`kubectl describe nodes` shows Taints; add one to `cluster.{}tolerations`, but not node.kubernetes.io/..., "
         "which a node has that is not well",
     ),
     (
         r"^Unschedulable.*(were|was) unschedulable",
-        Hope.ROOM,
+        Outlook.ROOM,
         "nodes are cordoned, as for an upgrade",
         "`kubectl get nodes` shows SchedulingDisabled; wait, or ask an administrator",
     ),
     (
         r"^Unschedulable.*Too many pods",
-        Hope.ROOM,
+        Outlook.ROOM,
         "nodes have as many pods as they may",
         "ask for fewer workers, with more threads each",
     ),
     (
         r"^Unschedulable.*(persistentvolumeclaim|volume node affinity|PersistentVolume)",
-        Hope.ROOM,
+        Outlook.ROOM,
         "a volume that a policy adds to the pod is missing, or elsewhere",
         "`kubectl get persistentvolumeclaims` shows it; ask an administrator",
     ),
     (
         r"^SchedulingGated",
-        Hope.ROOM,
+        Outlook.ROOM,
         "something holds the pod back with a scheduling gate, such as a queue for jobs",
         "`kubectl get pod POD -o jsonpath={.spec.schedulingGates}` names it; wait longer with "
         "`cluster.queue_timeout_s`",
     ),
-    (r"^Unschedulable", Hope.ROOM, "no node can take the pod now", "`kubectl describe pod POD` says more"),
+    (r"^Unschedulable", Outlook.ROOM, "no node can take the pod now", "`kubectl describe pod POD` says more"),
     (
         r"^FailedCreate.*exceeded quota",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "a quota of the namespace is used up",
         "`kubectl describe quota` shows what is used; ask for less, or for a larger quota",
     ),
     (
         r"^FailedCreate.*(must specify|failed quota)",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "a quota of the namespace wants a request or limit that the pod lacks",
         "give `cluster.{}memory_mb` a number; for others, an administrator sets a default with a LimitRange",
     ),
     (
         r"^FailedCreate.*PodSecurity",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "the namespace's pod security standard forbids the pod",
         "`kubectl get namespaces --show-labels` shows it; set `cluster.namespace` to one that allows it",
     ),
     (
         r"^FailedCreate.*((maximum|minimum) (cpu|memory)|LimitRange)",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "a limit range of the namespace does not allow a pod of that size",
         "`kubectl describe limitrange` shows it; change `cluster.{}cpu` or `cluster.{}memory_mb`",
     ),
     (
         r"^FailedCreate.*serviceaccount",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "there is no such service account",
         "`kubectl get serviceaccounts` lists them; set `cluster.service_account`",
     ),
     (
         r"^FailedCreate.*PriorityClass",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "there is no such priority class",
         "`kubectl get priorityclasses` lists them; set `cluster.priority_class`",
     ),
     (
         r"^FailedCreate.*failed calling webhook",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "a webhook that has to agree does not answer",
         "an administrator looks after it",
     ),
-    (r"^FailedCreate.*denied (the )?request", Hope.HARDLY, *_POLICY),
-    (r"^FailedCreate", Hope.HARDLY, "Kubernetes does not let it be created", "change what the text above names"),
+    (r"^FailedCreate.*denied (the )?request", Outlook.HARDLY, *_POLICY),
+    (r"^FailedCreate", Outlook.HARDLY, "Kubernetes does not let it be created", "change what the text above names"),
     (
         _PULL + r".*(toomanyrequests|429)",
-        Hope.SOON,
+        Outlook.SOON,
         "the registry gives no more for a while",
         "set `cluster.pull_secrets` to a secret with the registry's credentials, or use a mirror",
     ),
     (
         _PULL + r".*(unauthorized|denied|authentication required|forbidden|401|403)",
-        Hope.NEVER,
+        Outlook.NEVER,
         "the registry does not let this namespace have the image, or there is none of that name",
         "set `cluster.pull_secrets` to a secret with the registry's credentials; check `cluster.image`",
     ),
     (
         _PULL + r".*(not found|manifest unknown|no match for platform)",
-        Hope.NEVER,
+        Outlook.NEVER,
         "the registry has no such image, or none for these nodes' processors",
         "check `cluster.image`: name, tag and architecture",
     ),
     (
         _PULL + r".*(connection refused|no such host|x509|HTTP response to HTTPS)",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "the nodes do not reach the registry, or do not trust it",
         "check the registry's name in `cluster.image`; without one it is that of the nodes' runtime",
     ),
     (
         _PULL + r".*no space left",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "the node's disk is full",
         "`kubectl describe node NODE` shows DiskPressure and ephemeral-storage; ask an administrator",
     ),
     (
         _PULL,
-        Hope.SOON,
+        Outlook.SOON,
         "the node cannot pull the image",
         "check that nodes reach the registry and that `cluster.image` is right; `kubectl describe pod POD` says more",
     ),
     (
         r"^ErrImageNeverPull",
-        Hope.NEVER,
+        Outlook.NEVER,
         "the image is not on the node, and may not be pulled there",
         "load it on every node, or set `cluster.image` to one of a registry",
     ),
-    (r"^InvalidImageName", Hope.NEVER, "this is no name of an image", "check `cluster.image`"),
+    (r"^InvalidImageName", Outlook.NEVER, "this is no name of an image", "check `cluster.image`"),
     (
         r"^(CreateContainerConfigError|FailedMount).*(secret|configmap) .*scalescope-[0-9a-f]{12}.* not found",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "the secret that was made for this cluster is gone: somebody deleted it",
         "`kubectl get events` may say who; run again",
     ),
     (
         r"^(CreateContainerConfigError|FailedMount).*(secret|configmap).*not found",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "a secret that the pod uses is not there",
         "`kubectl get secrets` lists them; check `cluster.environment_secrets`",
     ),
     (
         r"^(FailedMount|FailedAttachVolume|FailedMapVolume)",
-        Hope.SOON,
+        Outlook.SOON,
         "the node cannot get at a volume of the pod",
         "`kubectl describe pod POD` says more; ask an administrator",
     ),
     (
         r"^(FailedCreatePodSandBox|NetworkNotReady)",
-        Hope.SOON,
+        Outlook.SOON,
         "the node cannot give the pod a network, for instance because it has no address left",
         "`kubectl describe node NODE` shows its state; ask an administrator",
     ),
     (
         r"nvidia-container|nvml|libnvidia|nvidia driver|NVIDIA_VISIBLE|CDI device",
-        Hope.NEVER,
+        Outlook.NEVER,
         "the node's NVIDIA driver or container toolkit does not work",
         "an administrator looks at the pods of the GPU operator on NODE; keep off that node meanwhile, with "
         "`cluster.node_selector`",
     ),
     (
         r"exec format error",
-        Hope.NEVER,
+        Outlook.NEVER,
         "the image is for another kind of processor than the node's",
         "use an image for it, or nodes with the label kubernetes.io/arch of the image, with `cluster.{}node_selector`",
     ),
     (
         r"executable file not found|no such file or directory",
-        Hope.NEVER,
+        Outlook.NEVER,
         "the image has no program `dask`",
         "set `cluster.image` to one with dask and distributed installed, and with its programs on PATH",
     ),
     (
         r"^OOMKilled|exit code 137",
-        Hope.NEVER,
+        Outlook.NEVER,
         "it used more memory than its limit",
         "raise `cluster.{}memory_mb`, or give it less to hold",
     ),
     (
         r"^Evicted.*(ephemeral|EmptyDir|disk|nodefs|imagefs|inodes)",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "it used more disk than it may, or its node ran short of it",
         "write less to /tmp and into spilled memory; `kubectl describe limitrange` shows the limit, `kubectl describe "
         "node NODE` a DiskPressure",
     ),
     (
         r"^Evicted",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "its node ran short of memory or of something else, and put it out",
         "request what it uses: raise `cluster.{}memory_mb`; `kubectl describe node NODE` shows the pressure",
     ),
     (
         r"^Preempt",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "a pod of higher priority took its place",
         "set `cluster.priority_class` to a higher one, or run again when there is room",
     ),
     (
         r"^EvictionByEvictionAPI",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "its node is drained: by an administrator, an upgrade, an autoscaler, or as a spot node that is reclaimed",
         "`kubectl get nodes` shows NODE as SchedulingDisabled or gone; run again, or keep off spot nodes with "
         "`cluster.{}node_selector`",
     ),
     (
         r"^(TerminationByKubelet|Terminated|NodeShutdown|Shutdown)",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "its node shuts down: reclaimed as a spot node, upgraded or restarted",
         "run again, or keep off spot nodes with `cluster.{}node_selector`",
     ),
     (
         r"^(DeletionByTaintManager|TaintManagerEviction)",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "its node got a taint that the pod does not tolerate: it is reclaimed as a spot node, or does not answer",
         "`kubectl describe node NODE` shows it; run again, or keep off spot nodes with `cluster.{}node_selector`",
     ),
     (
         r"^DeletionByPodGC",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "its node was taken out of the cluster, as when a spot node is reclaimed",
         "run again, or keep off spot nodes with `cluster.{}node_selector`",
     ),
     (
         r"^(UnexpectedAdmissionError|OutOf|NodeAffinity|NodeName|NodePorts|TopologyAffinityError)",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "the node refused the pod that was sent there: what it had promised is gone or broken, often a GPU",
         "`kubectl describe node NODE` shows what it has; an administrator looks at its device plugin",
     ),
     (
         r"^DeadlineExceeded",
-        Hope.NEVER,
+        Outlook.NEVER,
         "a policy gave the pod a time limit, which is over",
         "ask an administrator; run for a shorter time",
     ),
     (
         r"^Deleted",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "somebody deleted it, or the operator removed the cluster as idle",
         "`kubectl get events` says more; raise `cluster.idle_timeout_s` if trials wait for long",
     ),
     (
         r"^NodeLost",
-        Hope.HARDLY,
+        Outlook.HARDLY,
         "its node does not answer any more; Kubernetes says Running of its pods all the same",
         "`kubectl get nodes` shows NODE as NotReady; run again without it",
     ),
     (
         r"^(CrashLoopBackOff|Error|Completed|StartError|ContainerCannotRun|RunContainerError|CreateContainer\w*)",
-        Hope.NEVER,
+        Outlook.NEVER,
         "its process ended by itself",
         "read its last words above; where it never starts, try `docker run IMAGE dask worker --version`",
     ),
@@ -561,7 +561,7 @@ _LOGS: tuple[tuple[str, str, str], ...] = (
 """What the log of a container that ended by itself says: pattern, cause, next step."""
 
 
-def meaning(trouble: Trouble, log: str = "") -> Meaning:
+def meaning(trouble: PodProblem, log: str = "") -> Explanation:
     """What a trouble comes from, and what to do about it.
 
     Args:
@@ -576,7 +576,7 @@ def meaning(trouble: Trouble, log: str = "") -> Meaning:
     if is_scheduler(trouble.what):
         step = step.replace("change {}", "change `cluster.scheduler_node_selector`").replace("{}", "scheduler_")
     step = step.replace("change {}", "change `cluster.gpu_product` or `cluster.node_selector`").replace("{}", "")
-    return Meaning(cause, step.replace("POD", trouble.what).replace("NODE", trouble.node or "its node"))
+    return Explanation(cause, step.replace("POD", trouble.what).replace("NODE", trouble.node or "its node"))
 
 
 def is_scheduler(name: str) -> bool:
@@ -584,7 +584,7 @@ def is_scheduler(name: str) -> bool:
     return "-scheduler" in name
 
 
-def trouble_of_pod(pod: Raw) -> Trouble | None:
+def trouble_of_pod(pod: Raw) -> PodProblem | None:
     """Why a pod does not run; None where it does."""
     status, name = pod.get("status", {}), pod["metadata"]["name"]
     node = pod.get("spec", {}).get("nodeName", "")
@@ -610,7 +610,7 @@ def trouble_of_pod(pod: Raw) -> Trouble | None:
     return _trouble(status.get("phase", ""), "its container starts", name, node)
 
 
-def trouble_of_ended(pod: Raw | None, name: str, count: int) -> Trouble | None:
+def trouble_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | None:
     """Why a pod that ran does so no more; None where it still does.
 
     Args:
@@ -636,7 +636,7 @@ def trouble_of_ended(pod: Raw | None, name: str, count: int) -> Trouble | None:
     return None
 
 
-def trouble_of_deployment(deployment: Raw) -> Trouble | None:
+def trouble_of_deployment(deployment: Raw) -> PodProblem | None:
     """Why a Deployment has no pod, where it is not allowed to have one: only here does Kubernetes tell."""
     for each in deployment.get("status", {}).get("conditions", ()):
         if each["type"] == "ReplicaFailure" and each["status"] == "True":
@@ -644,7 +644,7 @@ def trouble_of_deployment(deployment: Raw) -> Trouble | None:
     return None
 
 
-def of_deleted(trouble: Trouble, events: Sequence[Raw]) -> Trouble:
+def of_deleted(trouble: PodProblem, events: Sequence[Raw]) -> PodProblem:
     """The trouble of a pod that is gone, with what events say took it.
 
     Args:
@@ -657,7 +657,7 @@ def of_deleted(trouble: Trouble, events: Sequence[Raw]) -> Trouble:
     return _trouble(told[-1]["reason"], told[-1].get("message", ""), trouble.what, trouble.node)
 
 
-def explained(trouble: Trouble, events: Sequence[Raw]) -> Trouble:
+def explained(trouble: PodProblem, events: Sequence[Raw]) -> PodProblem:
     """The trouble of a pod, with what is told in events alone: of volumes and networks, and by autoscalers.
 
     Args:
@@ -670,7 +670,7 @@ def explained(trouble: Trouble, events: Sequence[Raw]) -> Trouble:
     scaling = [
         each for each in events if _SCALING.search(each["reason"]) and _event_source(each) != "default-scheduler"
     ]
-    if trouble.hope in (Hope.ROOM, Hope.NEW_NODE) and scaling:
+    if trouble.hope in (Outlook.ROOM, Outlook.NEW_NODE) and scaling:
         told = f"{_event_source(scaling[-1])} says {scaling[-1]['reason']}: {scaling[-1].get('message', '')}"
         return replace(trouble, words=f"{trouble.words} {told}")
     return trouble
@@ -680,7 +680,7 @@ def _event_source(event: Raw) -> str:
     return str(event.get("reportingComponent") or event.get("source", {}).get("component", ""))
 
 
-def lost_node(trouble: Trouble, node: Raw) -> Trouble:
+def lost_node(trouble: PodProblem, node: Raw) -> PodProblem:
     """The trouble of a pod that is being started, where its node does not answer."""
     conditions = node.get("status", {}).get("conditions", ())
     wrong = [each for each in conditions if each["type"] == "Ready" and each["status"] != "True"]
@@ -729,7 +729,7 @@ def restarts(pod: Raw) -> int:
     return sum(each.get("restartCount", 0) for each in pod.get("status", {}).get("containerStatuses", ()))
 
 
-def _trouble_of_container(container: Raw, name: str, node: str) -> Trouble | None:
+def _trouble_of_container(container: Raw, name: str, node: str) -> PodProblem | None:
     state, count = container.get("state", {}), container.get("restartCount", 0)
     ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
     waiting = state.get("waiting")
@@ -741,17 +741,17 @@ def _trouble_of_container(container: Raw, name: str, node: str) -> Trouble | Non
     return None
 
 
-def _trouble(reason: str, words: str, what: str, node: str, count: int = 0) -> Trouble:
-    found = Trouble(reason, " ".join(words.split()), what, node, restarts=count)
+def _trouble(reason: str, words: str, what: str, node: str, count: int = 0) -> PodProblem:
+    found = PodProblem(reason, " ".join(words.split()), what, node, restarts=count)
     return replace(found, hope=_hope(found))
 
 
-def _hope(trouble: Trouble) -> Hope:
+def _hope(trouble: PodProblem) -> Outlook:
     if trouble.reason in _STARTING:
-        return Hope.SOON
+        return Outlook.SOON
     if trouble.reason in _BY_ITSELF and not trouble.restarts:
-        return Hope.SOON  # it is started again; the second end tells
+        return Outlook.SOON  # it is started again; the second end tells
     hope = next(
-        (hope for pattern, hope, _, _ in _MEANINGS if re.search(pattern, trouble.said, re.IGNORECASE)), Hope.SOON
+        (hope for pattern, hope, _, _ in _MEANINGS if re.search(pattern, trouble.said, re.IGNORECASE)), Outlook.SOON
     )
-    return Hope.NEW_NODE if hope is Hope.ROOM and _NOT_HELPFUL.search(trouble.said) else hope
+    return Outlook.NEW_NODE if hope is Outlook.ROOM and _NOT_HELPFUL.search(trouble.said) else hope

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
+from scalescope.clusters.kubernetes.pod_watch import ENDING_S, OPERATOR_S, RETRY_S, SETTLE_S, PodWatch
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from scalescope.clusters.kubernetes.watch import ENDING_S, OPERATOR_S, RETRY_S, SETTLE_S, Watch
 from scalescope.errors import ClusterError, WorkersMissing
 
 BUSY = (
@@ -82,12 +82,12 @@ def kube() -> Kube:
     return Kube()
 
 
-def watch(kube: Kube, groups: tuple[str, ...] | None = None, **given: Any) -> Watch:
+def watch(kube: Kube, groups: tuple[str, ...] | None = None, **given: Any) -> PodWatch:
     spec = KubernetesSpec(**given)
-    return Watch(kube, "scalescope-1", "worker", spec, groups, lambda: kube.now)  # type: ignore[arg-type]
+    return PodWatch(kube, "scalescope-1", "worker", spec, groups, lambda: kube.now)  # type: ignore[arg-type]
 
 
-def look(kube: Kube, watching: Watch, at: float) -> str:
+def look(kube: Kube, watching: PodWatch, at: float) -> str:
     kube.now = at
     watching.look()
     return watching.check(2, 1)

@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from scalescope.clusters.kubernetes import reasons
+from scalescope.clusters.kubernetes import failures
 from scalescope.clusters.kubernetes.api import Api, Raw
+from scalescope.clusters.kubernetes.failures import Outlook, PodProblem
 from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
-from scalescope.clusters.kubernetes.reasons import Hope, Trouble
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
@@ -32,7 +32,7 @@ EVENTS_INTERVAL_S = 2.0
 LOG_LINES, LOG_TRIES, LOG_INTERVAL_S = 20, 3, 0.5
 
 
-class Watch:
+class PodWatch:
     """The pods of one component of a cluster, `scheduler` or `worker`, while they are waited for.
 
     Args:
@@ -57,10 +57,10 @@ class Watch:
         groups: Collection[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.troubles: list[Trouble] = []
+        self.troubles: list[PodProblem] = []
         self._api, self._label, self._component, self._spec, self._clock = api, label, component, spec, clock
         self._groups = groups
-        self._since: dict[Hope, float] = {}
+        self._since: dict[Outlook, float] = {}
         self._began = self._placed_at = clock()
         self._all: list[Raw] = []
         self._found: tuple[list[Raw], list[Raw]] = ([], [])
@@ -72,26 +72,26 @@ class Watch:
         """Ask Kubernetes; returns the pods that run."""
         deployments = [each for each in self._api.deployments(self._label) if self._is_ours(each)]
         self._all = self._api.pods(self._label)
-        pods = reasons.without_replaced([each for each in self._all if self._is_ours(each)])
+        pods = failures.without_replaced([each for each in self._all if self._is_ours(each)])
         self.judge(pods, deployments)
-        return [each for each in pods if reasons.trouble_of_pod(each) is None]
+        return [each for each in pods if failures.trouble_of_pod(each) is None]
 
     def judge(self, pods: Sequence[Raw], deployments: Sequence[Raw]) -> None:
         """Take note of pods and Deployments that are not being deleted."""
         self._found = list(pods), list(deployments)
-        found = [*map(reasons.trouble_of_deployment, deployments), *map(reasons.trouble_of_pod, pods)]
-        self.troubles = sorted((each for each in found if each), key=lambda each: list(Hope).index(each.hope))
+        found = [*map(failures.trouble_of_deployment, deployments), *map(failures.trouble_of_pod, pods)]
+        self.troubles = sorted((each for each in found if each), key=lambda each: list(Outlook).index(each.hope))
         now = self._clock()
         if self.troubles:
             self.troubles[0] = self._explained(self.troubles[0], now)
         ending = [pod["metadata"]["name"] for pod in self._all if self._ends(pod)]
         self._ending = {name: self._ending.get(name, now) for name in ending}
         if self.is_ending:
-            for hope in (Hope.HARDLY, Hope.NEW_NODE):
+            for hope in (Outlook.HARDLY, Outlook.NEW_NODE):
                 self._since.pop(hope, None)
         hopes = {each.hope for each in self.troubles}
         self._since = {hope: self._since.get(hope, now) for hope in hopes}
-        if hopes & {Hope.ROOM, Hope.NEW_NODE}:
+        if hopes & {Outlook.ROOM, Outlook.NEW_NODE}:
             self._placed_at = now
 
     def check(self, expected: int, arrived: int) -> str:
@@ -109,11 +109,11 @@ class Watch:
         if len(self._found[1]) < expected and now - self._began > SETTLE_S:
             self._blame_the_operator(now - self._began)
         limits = {
-            Hope.NEVER: (0.0, ""),
-            Hope.HARDLY: (SETTLE_S, ""),
-            Hope.NEW_NODE: (max(spec.autoscale_timeout_s, SETTLE_S), "cluster.autoscale_timeout_s"),
-            Hope.ROOM: (spec.queue_timeout_s, "cluster.queue_timeout_s"),
-            Hope.SOON: (math.inf, ""),
+            Outlook.NEVER: (0.0, ""),
+            Outlook.HARDLY: (SETTLE_S, ""),
+            Outlook.NEW_NODE: (max(spec.autoscale_timeout_s, SETTLE_S), "cluster.autoscale_timeout_s"),
+            Outlook.ROOM: (spec.queue_timeout_s, "cluster.queue_timeout_s"),
+            Outlook.SOON: (math.inf, ""),
         }
         for trouble in self.troubles:
             limit_s, name = limits[trouble.hope]
@@ -144,18 +144,18 @@ class Watch:
         """Whether pods are ending: Kubernetes starts the container of a retired worker again, which may yet arrive."""
         return any(self._clock() - since < ENDING_S for since in self._ending.values())
 
-    def ended(self, restarts: Mapping[str, int]) -> list[Trouble]:
+    def ended(self, restarts: Mapping[str, int]) -> list[PodProblem]:
         """Why some of these pods, that ran, do so no more; of what was seen at the last look.
 
         Args:
             restarts: How often their containers had been started again, by their names.
         """
         found = {pod["metadata"]["name"]: pod for pod in self._all}
-        troubles = (reasons.trouble_of_ended(found.get(name), name, count) for name, count in restarts.items())
+        troubles = (failures.trouble_of_ended(found.get(name), name, count) for name, count in restarts.items())
         return [each for each in troubles if each]
 
     def error(
-        self, trouble: Trouble, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
+        self, trouble: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
     ) -> ClusterError:
         """The error that tells of a pod that does not run.
 
@@ -165,17 +165,17 @@ class Watch:
             limit: Name of the field that says how long is waited.
             kind: Of the error.
         """
-        if trouble.reason == reasons.DELETED and self._may("list", "events"):
-            trouble = reasons.of_deleted(trouble, self._api.events_of(trouble.what))
+        if trouble.reason == failures.DELETED and self._may("list", "events"):
+            trouble = failures.of_deleted(trouble, self._api.events_of(trouble.what))
         log = "" if trouble.from_outside else self.log(trouble)
-        cause, step = reasons.meaning(trouble, log)
+        cause, step = failures.meaning(trouble, log)
         others = f" and {self._alike(trouble) - 1} more" if self._alike(trouble) > 1 else ""
         told = f"{cause}. Kubernetes says {trouble.said}" if cause else f"Kubernetes says {trouble.said}"
         if log:
             told += "; the end of its log:\n    | " + log.replace("\n", "\n    | ")
         elif trouble.restarts and not trouble.from_outside:
             told += "; its log is empty"
-        if limit and trouble.hope is Hope.NEW_NODE:
+        if limit and trouble.hope is Outlook.NEW_NODE:
             step += f"; where autoscaling adds nodes, set `{limit}`"
         return kind(
             what or self._headline(trouble, 0),
@@ -186,7 +186,7 @@ class Watch:
             next_step=step,
         )
 
-    def log(self, trouble: Trouble) -> str:
+    def log(self, trouble: PodProblem) -> str:
         """The last words of the container that ended, or of the one that is there; empty where nothing ever ran."""
         if not trouble.node:
             return ""
@@ -197,28 +197,28 @@ class Watch:
             time.sleep(LOG_INTERVAL_S)  # a container that has just ended is cleared away, and the next one starts
         return ""
 
-    def _headline(self, trouble: Trouble, expected: int, after_s: float = 0) -> str:
-        who = "the scheduler" if reasons.is_scheduler(trouble.what) else "a worker"
+    def _headline(self, trouble: PodProblem, expected: int, after_s: float = 0) -> str:
+        who = "the scheduler" if failures.is_scheduler(trouble.what) else "a worker"
         if expected and who == "a worker":
             who = f"{self._alike(trouble)} of {expected} workers"
         verb = "do" if "workers" in who else "does"
         after = f" after {after_s:g} s" if after_s else ""
         return f"{who} of {self._label} {verb} not run{after}: {trouble.reason}"
 
-    def _alike(self, trouble: Trouble) -> int:
+    def _alike(self, trouble: PodProblem) -> int:
         return sum(each.reason == trouble.reason for each in self.troubles)
 
-    def _explained(self, trouble: Trouble, now: float) -> Trouble:
+    def _explained(self, trouble: PodProblem, now: float) -> PodProblem:
         """With what events and the node say of a pod that is started, or waits for a node; asked for now and then."""
-        if trouble.hope in (Hope.NEVER, Hope.HARDLY):
+        if trouble.hope in (Outlook.NEVER, Outlook.HARDLY):
             return trouble
         name, node = trouble.what, trouble.node
         if now - self._asked_at > EVENTS_INTERVAL_S:
             self._asked_at = now
             self._events = {name: self._api.events_of(name)} if self._may("list", "events") else {}
             self._nodes = {node: self._api.node(node)} if node and self._may("get", "nodes") else {}
-        trouble = reasons.explained(trouble, self._events.get(name, ()))
-        return reasons.lost_node(trouble, self._nodes[node]) if node in self._nodes else trouble
+        trouble = failures.explained(trouble, self._events.get(name, ()))
+        return failures.lost_node(trouble, self._nodes[node]) if node in self._nodes else trouble
 
     def _may(self, verb: str, what: str) -> bool:
         if what not in self._rights:
@@ -227,13 +227,13 @@ class Watch:
 
     def _blame_the_operator(self, waited_s: float) -> None:
         where = f"cluster {self._label} in namespace {self._api.namespace}"
-        words = reasons.operator_words([self._api.cluster(self._label) or {}, *self._api.groups(self._label)])
+        words = failures.operator_words([self._api.cluster(self._label) or {}, *self._api.groups(self._label)])
         is_late = not any(self._found) and waited_s > (OPERATOR_S + RETRY_S if words else OPERATOR_S)
-        if reasons.is_refusal(words) or (words and is_late):
-            raise reasons.operator_fails(self._label, words, where)
+        if failures.is_refusal(words) or (words and is_late):
+            raise failures.operator_fails(self._label, words, where)
         operators = [] if words or any(self._found) else self._api.operators()
-        if is_late or reasons.is_switched_off(operators):
-            raise reasons.operator_away(where, operators)
+        if is_late or failures.is_switched_off(operators):
+            raise failures.operator_away(where, operators)
 
     def _is_ours(self, found: Raw) -> bool:
         return self._component in ("", found["metadata"]["labels"].get(COMPONENT)) and not self._ends(found)

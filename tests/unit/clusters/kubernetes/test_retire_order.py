@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from scalescope.clusters.kubernetes.retiring import retire_next
+from scalescope.clusters.kubernetes.retire_order import retire_next
 
 
 def test_those_that_are_meant_leave_whoever_asks_first() -> None:
