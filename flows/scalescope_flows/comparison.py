@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from scalescope.model.study import StudyKind
-from scalescope.run import titles
+from scalescope.run import run_names
 from scalescope.run.parameters import Reported
 from scalescope.studies.comparison.parameters import ComparisonParameters
 from scalescope.studies.running import StudyResult, run_study
@@ -15,7 +15,7 @@ from scalescope_flows.runner import TaskRunner
 
 
 @declared_flow(
-    ComparisonParameters, Reported, name="compare", flow_run_name=partial(titles.study, StudyKind.COMPARISON)
+    ComparisonParameters, Reported, name="compare", flow_run_name=partial(run_names.study, StudyKind.COMPARISON)
 )
 def compare(given: dict[str, Any]) -> StudyResult:
     """Compare B with A in interleaved pairs of trials, until the answer is clear.

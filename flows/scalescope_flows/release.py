@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from scalescope.model.study import StudyKind
-from scalescope.run import titles
+from scalescope.run import run_names
 from scalescope.run.parameters import Reported
 from scalescope.studies.release.parameters import ReleaseParameters
 from scalescope.studies.running import StudyResult, run_study
@@ -14,7 +14,9 @@ from scalescope_flows.declared import declared_flow
 from scalescope_flows.runner import TaskRunner
 
 
-@declared_flow(ReleaseParameters, Reported, name="find-release", flow_run_name=partial(titles.study, StudyKind.RELEASE))
+@declared_flow(
+    ReleaseParameters, Reported, name="find-release", flow_run_name=partial(run_names.study, StudyKind.RELEASE)
+)
 def find_release(given: dict[str, Any]) -> StudyResult:
     """Find the release of a package that moved a metric or brought a finding; or the package of two lock files.
 

@@ -38,9 +38,9 @@ from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.report.screen import stderr
 from scalescope.report.table import markdown_text
-from scalescope.run.bar import bar
 from scalescope.run.progress import Listener, Progress
-from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication, Runner, Step, results
+from scalescope.run.progress_bar import bar
+from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication, Runner, RunStep, results
 from scalescope_flows import log, server
 
 R = TypeVar("R")
@@ -119,7 +119,7 @@ class TaskRunner(Runner):
         """Whether the working folder outlives the run: not that of a deployment's run, which its worker deletes."""
         return runtime.deployment.id is None
 
-    def do(self, step: Step[R], *arguments: Any) -> R:
+    def do(self, step: RunStep[R], *arguments: Any) -> R:
         """Carry out a step as a task, or without one while the server is away; what it raises is raised here."""
         if not self._answers():
             return super().do(step, *arguments)
@@ -146,7 +146,7 @@ class TaskRunner(Runner):
         result: R = state.result()
         return result
 
-    def together(self, step: Step[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
+    def together(self, step: RunStep[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
         """Carry out a step with several sets of arguments at the same time, on the flow's task runner."""
         futures = [self._task(step, arguments).submit() for arguments in many]
         return results(futures, lambda: as_completed(futures), stop)
@@ -191,7 +191,7 @@ class TaskRunner(Runner):
             get_run_logger().warning("The result could not be published as artifacts: the server does not answer")
             return
         try:
-            self.do(Step("publish", create, retried=UNREACHABLE, timeout_s=lambda: 120.0))
+            self.do(RunStep("publish", create, retried=UNREACHABLE, timeout_s=lambda: 120.0))
         except Exception as error:  # noqa: BLE001 - of the server or of ours: it costs the artifacts, not the run
             get_run_logger().warning("The result could not be published as artifacts: %r", error)
 
@@ -241,7 +241,7 @@ class TaskRunner(Runner):
         get_run_logger().warning(text, why, ASKED_AGAIN_S)
 
     def _task(
-        self, step: Step[R], arguments: tuple[Any, ...], ended: Callable[[State[Any]], object] = lambda state: None
+        self, step: RunStep[R], arguments: tuple[Any, ...], ended: Callable[[State[Any]], object] = lambda state: None
     ) -> Task[[], Any]:
         def carry_out() -> Any:
             state: State[Any]

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from scalescope.model.study import StudyKind
-from scalescope.run import titles
+from scalescope.run import run_names
 from scalescope.run.parameters import Reported
 from scalescope.studies.running import StudyResult, run_study
 from scalescope.studies.threshold.parameters import ThresholdParameters
@@ -15,7 +15,7 @@ from scalescope_flows.runner import TaskRunner
 
 
 @declared_flow(
-    ThresholdParameters, Reported, name="find-threshold", flow_run_name=partial(titles.study, StudyKind.THRESHOLD)
+    ThresholdParameters, Reported, name="find-threshold", flow_run_name=partial(run_names.study, StudyKind.THRESHOLD)
 )
 def find_threshold(given: dict[str, Any]) -> StudyResult:
     """Find the exact values of an axis at which a metric jumps, with few trials instead of a grid.

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median, median_low
 from typing import Any
 
-from scalescope.model.asked import Asked
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metric, Metrics, Unit
+from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
 from scalescope.model.trial import BLAMED, Trial, TrialState
 from scalescope.model.words import plural
@@ -86,11 +86,11 @@ class PointSummary:
     warnings: tuple[str, ...] = ()
     metrics: Metrics | None = None
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[PartitionCall, ...] = ()
     blamed: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def origin(self) -> Asked | None:
+    def origin(self) -> PartitionCall | None:
         """The call behind the widest stage; None where none made as many partitions, or half as many.
 
         Two stages of equal width may count as one, where they have the name of one function.
@@ -225,7 +225,7 @@ def _summary(trials: Sequence[Trial]) -> PointSummary:
         warnings=tuple(dict.fromkeys(warning for trial in valid for warning in trial.warnings)),
         metrics=_typical(measured) if measured else None,
         intervals=_intervals(measured),
-        asked=tuple(map(Asked.from_mapping, valid[0].facts.get("asked", ()))) if valid else (),
+        asked=tuple(map(PartitionCall.from_mapping, valid[0].facts.get("asked", ()))) if valid else (),
         blamed=_blamed([trial.facts.get(BLAMED, {}) for trial in valid]),
     )
 

@@ -20,7 +20,7 @@ import dask
 
 from scalescope.capture.client import is_library
 from scalescope.errors import InvalidField
-from scalescope.model.asked import CREATE, DIVIDED, NPARTITIONS, Asked
+from scalescope.model.partition_calls import CREATE, DIVIDED, NPARTITIONS, PartitionCall
 
 CALLS: dict[str, tuple[str, ...]] = {
     "dask.bag": ("from_sequence", "read_text"),
@@ -35,7 +35,7 @@ MOST = 50
 """Calls that are kept of a trial."""
 
 
-class Notes(list[Asked]):
+class Notes(list[PartitionCall]):
     """Calls in their order, each once."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Notes(list[Asked]):
             call = CREATE
             lines = self.created.get(items or 0, set())
             where = next(iter(lines)) if len(lines) == 1 else where
-        asked = Asked(call, where, items, partitions)
+        asked = PartitionCall(call, where, items, partitions)
         if asked not in self:
             self.append(asked)
 

@@ -23,7 +23,7 @@ from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.model.workload import module_of
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 from scalescope.run.orchestrator import needed
 from scalescope.slurm import jobs as slurm_jobs
 
@@ -159,7 +159,7 @@ def _slurm() -> str:
 
 
 def _cores() -> str:
-    usable = len(quiet.cores())
+    usable = len(orchestrator_load.cores())
     return f"{usable} usable of {os.cpu_count()}" if usable else f"{os.cpu_count()}; processes cannot be pinned here"
 
 

@@ -1,7 +1,7 @@
 """Options of commands, made from declared parameters.
 
-A command is a function of what was asked (`Asked`) and of options of its own; `options(...)` gives it the options that
-classes of declared parameters stand for. How a parameter is written on a command line is its `syntax`:
+A command is a function of `GivenOptions` and of options of its own; `options(...)` makes the former from classes of
+declared parameters. How a parameter is written on a command line is its `syntax`:
 
 - "": one option of the parameter's type; a flag where that is `bool`
 - "axes": `NAME=VALUES` with ranges, several times
@@ -69,7 +69,7 @@ RunOrStudy = Annotated[
 
 
 @dataclass(frozen=True)
-class Asked:
+class GivenOptions:
     """What the options of declared parameters were given.
 
     Attributes:
@@ -125,7 +125,7 @@ def options(
             for option in written:
                 option.read(values, given)
             cluster_options = syntax.params("--cluster-option", values.get("cluster_option") or ())
-            command(Asked(given, cluster_options), **{each.name: values[each.name] for each in own})
+            command(GivenOptions(given, cluster_options), **{each.name: values[each.name] for each in own})
 
         del run.__dict__["__wrapped__"]
         run.__signature__ = inspect.Signature([*theirs, *own])  # type: ignore[attr-defined]

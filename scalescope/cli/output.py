@@ -86,7 +86,7 @@ def progress(*, verbose: bool = False) -> Iterator[Listener]:
     if verbose or not console.is_watched:
         yield _liner(all_of_it=verbose)
         return
-    from scalescope.run.bar import bar
+    from scalescope.run.progress_bar import bar
 
     with bar(console) as listener:
         yield listener

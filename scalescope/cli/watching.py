@@ -16,7 +16,7 @@ from scalescope.capture.standing import Hang
 from scalescope.errors import printable
 from scalescope.model.words import cut, duration, middle_cut, percent, plural, size
 from scalescope.report.screen import stderr
-from scalescope.run.watching import DOES, WAITS, Look, Watch
+from scalescope.run.cluster_watch import DOES, WAITS, ClusterWatch, Look
 
 WIDTH, NAME, WORDS = 80, 9, 30
 """Columns at most, of the names in front, and of what threads do."""
@@ -101,7 +101,7 @@ def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) ->
     return Group(*lines)
 
 
-def summary(watch: Watch) -> str:
+def summary(watch: ClusterWatch) -> str:
     """What was seen, for the end."""
     found = watch.last
     if found is None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scalescope.model.asked import BAG
+from scalescope.model.partition_calls import BAG
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkerTimePart:
     """A part of worker time: a state of a thread.
 
     Attributes:
@@ -84,23 +84,25 @@ class Part:
     help: str
 
 
-PARTS: Mapping[str, Part] = {
-    "busy": Part("busy", "computing a task whose result was used"),
-    "actors": Part("actors", "idle while its worker ran a method of an actor, in a thread beside those of tasks"),
-    "transfer": Part("transfer", "idle while its worker fetched a task’s inputs"),
-    "serialisation": Part("serialisation", "idle while its worker deserialised a task"),
-    "spill": Part("spill to disk", "idle while its worker read or wrote spilled data"),
-    "paused": Part("paused", "idle because its worker was paused, mostly for want of memory"),
-    "no_runnable_task": Part(
+PARTS: Mapping[str, WorkerTimePart] = {
+    "busy": WorkerTimePart("busy", "computing a task whose result was used"),
+    "actors": WorkerTimePart(
+        "actors", "idle while its worker ran a method of an actor, in a thread beside those of tasks"
+    ),
+    "transfer": WorkerTimePart("transfer", "idle while its worker fetched a task’s inputs"),
+    "serialisation": WorkerTimePart("serialisation", "idle while its worker deserialised a task"),
+    "spill": WorkerTimePart("spill to disk", "idle while its worker read or wrote spilled data"),
+    "paused": WorkerTimePart("paused", "idle because its worker was paused, mostly for want of memory"),
+    "no_runnable_task": WorkerTimePart(
         "no runnable task", "idle, and no task was there to run: the graph offered fewer tasks than threads"
     ),
-    "client": Part("client", "idle while the client had sent no task, or all that it had sent had ended"),
-    "not_assigned": Part(
+    "client": WorkerTimePart("client", "idle while the client had sent no task, or all that it had sent had ended"),
+    "not_assigned": WorkerTimePart(
         "runnable, not assigned", "idle although a task was runnable: the price of scheduling and communication"
     ),
-    "late_start": Part("late start", "not there yet: its worker had not joined, or never did"),
-    "lost": Part("lost", "computing what failed or had to be repeated, or gone with its worker"),
-    "tail": Part("tail", "idle since its last task, while the last tasks of the trial still ran"),
+    "late_start": WorkerTimePart("late start", "not there yet: its worker had not joined, or never did"),
+    "lost": WorkerTimePart("lost", "computing what failed or had to be repeated, or gone with its worker"),
+    "tail": WorkerTimePart("tail", "idle since its last task, while the last tasks of the trial still ran"),
 }
 """The parts of worker time, in the order in which they are shown. Together they are P × the time of the
 workload's call, without remainder."""

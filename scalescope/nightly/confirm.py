@@ -21,7 +21,7 @@ from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Outcome
 from scalescope.nightly.series import Candidate, machine
 from scalescope.run.progress import Progress
-from scalescope.run.runner import Runner, Step
+from scalescope.run.runner import Runner, RunStep
 from scalescope.studies.comparison.judge import Decision
 from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
@@ -274,4 +274,4 @@ def tried(bench: Bench, alert: Alert) -> Alert:
     return replace(alert, shown=said)
 
 
-SHOW = Step("script", script.show, timeout_s=lambda text, seconds: min(seconds, script.LONGEST_S) + 60)
+SHOW = RunStep("script", script.show, timeout_s=lambda text, seconds: min(seconds, script.LONGEST_S) + 60)

@@ -16,7 +16,7 @@ from scalescope.model.sweep import digest
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.record import Lock, Night
 from scalescope.run import orchestrator, request
-from scalescope.run.request import Request
+from scalescope.run.request import RunRequest
 from scalescope.run.syntax import names_block
 from scalescope.workloads.suite import SUITE, SuiteEntry
 
@@ -35,7 +35,7 @@ class Job:
     cluster: ClusterSpec
     asked: NightlyParameters
 
-    def request(self, lock: Lock, turn: int, budget: Mapping[str, float], store: str, records: str) -> Request:
+    def request(self, lock: Lock, turn: int, budget: Mapping[str, float], store: str, records: str) -> RunRequest:
         """The run of one round: every size once, after a warm-up where time is real.
 
         Args:

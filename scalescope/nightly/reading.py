@@ -10,7 +10,7 @@ from scalescope.model.words import plural
 from scalescope.nightly import alerts, history, record
 from scalescope.nightly.changes import find_changes, find_drift, smallest_change
 from scalescope.nightly.record import Measured
-from scalescope.run import titles
+from scalescope.run import run_names
 from scalescope.store.store import Store
 from scalescope.studies.release.mixtures import difference
 from scalescope.workloads.suite import SUITE
@@ -65,7 +65,7 @@ def _series(values: list[tuple[str, Measured]]) -> history.Series:
     settings = {"version": f"version {series.version}", "size": series.size, "cluster": str(series.cluster["kind"])}
     return history.Series(
         id=series.id,
-        workload=titles.workload(series.workload),
+        workload=run_names.workload(series.workload),
         settings={**settings, "hardware": series.hardware},
         metric=series.metric,
         values=tuple(history.Value(night, each.value, each.runs) for night, each in values),

@@ -17,7 +17,7 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import Point, digest
 from scalescope.nightly.history import AlertState
-from scalescope.run import titles
+from scalescope.run import run_names
 from scalescope.store.store import Store
 
 MANY = 10_000
@@ -75,7 +75,7 @@ class Series(Mapped):
     @property
     def words(self) -> str:
         """It in a few words."""
-        return f"{titles.workload(self.workload)} ({self.size}, {self.cluster['kind']})"
+        return f"{run_names.workload(self.workload)} ({self.size}, {self.cluster['kind']})"
 
 
 @dataclass(frozen=True)

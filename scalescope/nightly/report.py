@@ -13,7 +13,7 @@ from scalescope.nightly.history import AlertState
 from scalescope.nightly.record import Drift, Judged, Measured, Outcome, Record
 from scalescope.nightly.series import SETTLED
 from scalescope.report.table import MISSING, Row, Table, Tone
-from scalescope.run import titles
+from scalescope.run import run_names
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import change
 from scalescope.studies.report import common
@@ -67,7 +67,7 @@ def _table(record: Record) -> Table:
 
 def _row(each: Measured, judged: Judged | None) -> Row:
     series = each.series
-    cells = (titles.workload(series.workload), series.size, str(series.cluster["kind"]), number(each.value))
+    cells = (run_names.workload(series.workload), series.size, str(series.cluster["kind"]), number(each.value))
     if judged is None:
         return Row((*cells, MISSING, MISSING, MISSING), Tone.PLAIN)
     ratio = judged.after / judged.before if judged.before else float("inf")

@@ -30,12 +30,12 @@ from scalescope.nightly.reading import read
 from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Outcome, Record
 from scalescope.nightly.series import Candidate, candidates, drifts, measured
 from scalescope.nightly.site import write_site
-from scalescope.run import orchestrator, prices
-from scalescope.run.bar import shown
+from scalescope.run import orchestrator, price_table
+from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Reported
-from scalescope.run.places import Place, Written
 from scalescope.run.progress import Progress
-from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.progress_bar import shown
+from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.sweep import BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S, where_report
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
@@ -80,8 +80,8 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
     jobs = plan.jobs(asked, kept.store)
     address, records = orchestrator.saved_store(kept.store)
     with shown(runner) as runner, Store.open(address, records) as store:
-        place = Place.of_report(kept.report, store, runner)
-        site = Place.of("site", asked.site, store, runner) if asked.site else None
+        place = OutputPath.of_report(kept.report, store, runner)
+        site = OutputPath.of("site", asked.site, store, runner) if asked.site else None
         question = {name: value for name, value in asdict(asked).items() if name != "site"}
         night = _begin(store, question, fresh=kept.fresh)
         runner.label([f"study:{StudyKind.NIGHTLY}", f"history:{asked.history}", f"study:{night.id}"])
@@ -107,7 +107,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         text = export.to_markdown(night, runs) + where_report(written, night.id)
         if site:
             page = runner.do(SITE, store, asked.history, site.made(asked.history))
-            text += f"\n**History** of all nights: {Written.at(page, store).markdown()}\n"
+            text += f"\n**History** of all nights: {WrittenFile.at(page, store).markdown()}\n"
         name = f"night of {asked.history}"
         rows = export.to_rows(night, runs)
         runner.publish(lambda: Publication(name, digest([name]), headline(night), text, rows))
@@ -144,10 +144,10 @@ def publish_site(store: Store, name: str, folder: str) -> str:
     return write_site(folder, read(store, name))
 
 
-LOCK = Step("resolve", lock, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
+LOCK = RunStep("resolve", lock, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
 
 
-SITE = Step("history", publish_site, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
+SITE = RunStep("history", publish_site, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
 
 
 def _minor(version: str) -> str:
@@ -195,7 +195,7 @@ def _measure(
         StoreError: Results could not be kept.
     """
     asked = jobs[0].asked
-    table, cost = prices.load(), Cost()
+    table, cost = price_table.load(), Cost()
     limits = Budget.from_mapping(asked.budget, table, [job.cluster for job in jobs]).limits if asked.budget else {}
     runs: list[SweepRun] = []
     problems = plan.left_out(asked)

@@ -24,10 +24,10 @@ from scalescope.diagnosis import verdict
 from scalescope.driver.attempt import Attempt, describe, judge
 from scalescope.errors import UsageError
 from scalescope.model import spool
-from scalescope.model.asked import Asked
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Verdict
 from scalescope.model.metrics import Metrics
+from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.report import html as page
@@ -177,7 +177,7 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
 
 @contextmanager
 def observed(
-    client: distributed.Client, name: str, watch: ClientWatch | None = None, asked: Sequence[Asked] = ()
+    client: distributed.Client, name: str, watch: ClientWatch | None = None, asked: Sequence[PartitionCall] = ()
 ) -> Iterator[Diagnosis]:
     """As `diagnose`, but for what it prints.
 

@@ -18,8 +18,8 @@ from scalescope.errors import DriverError
 from scalescope.leases import PREFIX
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import Point, digest
-from scalescope.run import quiet
-from scalescope.run.request import Request
+from scalescope.run import orchestrator_load
+from scalescope.run.request import RunRequest
 from scalescope.run.signals import shielded
 from scalescope.store.failures import explained
 from scalescope.store.store import Store
@@ -59,7 +59,7 @@ class Drivers:
 
     def __init__(
         self,
-        request: Request,
+        request: RunRequest,
         run_id: str,
         store: Store,
         *,
@@ -105,7 +105,7 @@ class Drivers:
         with explained("make a folder for raw records", tempfile.gettempdir()):
             folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         try:
-            with quiet.pinned(self._cores):
+            with orchestrator_load.pinned(self._cores):
                 driver = Driver.start(
                     sweep.cluster_of(point),
                     seed=sweep.seed,

@@ -15,10 +15,10 @@ from scalescope.analysis.summary import summarise
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import parameters
-from scalescope.model.asked import DIVIDED, NPARTITIONS
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding
+from scalescope.model.partition_calls import DIVIDED, NPARTITIONS
 from scalescope.model.sweep import (
     CLUSTER,
     DEFAULT_CLUSTER,
@@ -31,7 +31,7 @@ from scalescope.model.sweep import (
 )
 from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
-from scalescope.run import orchestrator, prices, quiet
+from scalescope.run import orchestrator, orchestrator_load, price_table
 from scalescope.run.parameters import Execution, RunParameters, Storage
 from scalescope.store.location import locate
 from scalescope.store.store import Store
@@ -43,7 +43,7 @@ OWN = (NPARTITIONS, ZERO_LENGTH)
 
 
 @dataclass(frozen=True)
-class Ask:
+class ExtraTrial:
     """A trial that a sweep is to grow by.
 
     Attributes:
@@ -57,13 +57,13 @@ class Ask:
     warmup: bool = False
 
 
-Growth = Callable[[Sequence[Trial]], Sequence[Ask]]
+Growth = Callable[[Sequence[Trial]], Sequence[ExtraTrial]]
 """Says from all trials that have finished, in their order, what else to run. It must depend on nothing else: a run that
 was killed comes to the same trials when it continues."""
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """A sweep that may be started: everything in it has been checked.
 
     Attributes:
@@ -95,7 +95,7 @@ class Request:
         return Store.open(self.store, self.records)
 
 
-def check(given: Mapping[str, object], *, records: str = "") -> Request:
+def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
     """Check a run completely; nothing is started and nothing is written.
 
     Args:
@@ -116,7 +116,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> Request:
     _check_dask_keys(plan)
     locate(storage.store)
     _check_parallel(sweep, plan, execution.parallel_clusters)
-    return Request(
+    return RunRequest(
         sweep,
         workload,
         plan,
@@ -205,7 +205,7 @@ def _is_closed(name: str) -> bool:
     return False
 
 
-def resolve(given: Mapping[str, object]) -> Request:
+def resolve(given: Mapping[str, object]) -> RunRequest:
     """Load the saved cluster and store that parameters name, and check everything.
 
     Raises:
@@ -222,7 +222,7 @@ def resolve(given: Mapping[str, object]) -> Request:
 def _budget(data: object, sweep: Sweep, plan: Sequence[PlannedTrial]) -> Budget | None:
     if not data:
         return None
-    return Budget.from_mapping(data, prices.load(), sweep.clusters(planned.point for planned in plan))
+    return Budget.from_mapping(data, price_table.load(), sweep.clusters(planned.point for planned in plan))
 
 
 def growing(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], asked: Execution) -> Growth | None:
@@ -231,7 +231,7 @@ def growing(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], aske
         return None
     planned = {trial.point.id for trial in plan}
 
-    def grow(done: Sequence[Trial]) -> list[Ask]:
+    def grow(done: Sequence[Trial]) -> list[ExtraTrial]:
         tried = {trial.point.id for trial in done}  # spoilt ones are asked for again, but not run again
         between = [point for point in further(sweep, done) if point.id not in tried] if asked.refine else []
         points = between[: max(asked.refine - len(tried - planned), 0)]
@@ -242,7 +242,7 @@ def growing(sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], aske
             points = [point for point in _points(sweep, workload, values) if point.id not in tried]
         rng = random.Random(f"{sweep.seed} {len(done)}")
         return [
-            Ask(point, repeat, warmup)
+            ExtraTrial(point, repeat, warmup)
             for turns, warmup in ((sweep.warmups, True), (sweep.repeats, False))
             for repeat in range(turns)
             for point in rng.sample(points, len(points))
@@ -308,7 +308,7 @@ def _check_parallel(sweep: Sweep, plan: Sequence[PlannedTrial], shares: int) -> 
                 f"1 on a {cluster.kind} cluster: it measures real time, and another cluster would use the same cores",
                 next_step="simulated clusters can run side by side",
             )
-    available = len(quiet.cores())
+    available = len(orchestrator_load.cores())
     if shares > available:
         raise InvalidField(
             "parallel_clusters",
@@ -319,7 +319,7 @@ def _check_parallel(sweep: Sweep, plan: Sequence[PlannedTrial], shares: int) -> 
         )
 
 
-def whole_plan(request: Request, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
+def whole_plan(request: RunRequest, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
     """The planned trials, and those by which the sweep has grown so far.
 
     Args:
@@ -335,7 +335,7 @@ def whole_plan(request: Request, done: Mapping[str, Trial]) -> tuple[PlannedTria
     return tuple(plan)
 
 
-def grown(request: Request, store: Store, run_id: str) -> list[PlannedTrial]:
+def grown(request: RunRequest, store: Store, run_id: str) -> list[PlannedTrial]:
     """Trials to run after all known ones have finished; none when there is nothing more to ask.
 
     Raises:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Step(Generic[R]):
+class RunStep(Generic[R]):
     """One step of a run.
 
     Attributes:
@@ -149,7 +149,7 @@ class Runner:
         """Whether the working folder outlives the run."""
         return True
 
-    def do(self, step: Step[R], *arguments: Any) -> R:
+    def do(self, step: RunStep[R], *arguments: Any) -> R:
         """Carry out a step; what it raises is raised here."""
         for attempt in range(RETRIES):
             try:
@@ -164,7 +164,7 @@ class Runner:
                 time.sleep(pause)
         return step.call(*arguments)
 
-    def together(self, step: Step[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
+    def together(self, step: RunStep[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
         """Carry out a step with several sets of arguments at the same time.
 
         Args:

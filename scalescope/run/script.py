@@ -28,7 +28,7 @@ _DASK = "distributed"
 
 
 @dataclass
-class Done:
+class ScriptOutcome:
     """What became of a script.
 
     Attributes:
@@ -42,7 +42,7 @@ class Done:
     problems: list[str] = field(default_factory=list)
 
 
-def run_script(path: Path, arguments: Sequence[str]) -> Done:
+def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
     """Run a script as `python path arguments` would, in this process, which is the script's from now on.
 
     From the first client of a scheduler to the end of the last one, or of the script, is one diagnosis. A script that
@@ -62,7 +62,7 @@ def run_script(path: Path, arguments: Sequence[str]) -> Done:
     sys.modules["__main__"] = main
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
-    done = Done()
+    done = ScriptOutcome()
     with _Hooks(code, path.name, done) as hooks:
         try:
             exec(code, vars(main))  # noqa: S102 - the script, as it was asked for
@@ -120,7 +120,7 @@ class _Hooks:
     Nothing is imported before the script imports it: settings in its first lines hold.
     """
 
-    def __init__(self, code: CodeType, name: str, done: Done) -> None:
+    def __init__(self, code: CodeType, name: str, done: ScriptOutcome) -> None:
         self.error: BaseException | None = None
         self._code, self._name, self._done = code, name, done
         self._blocks: dict[str, _Block] = {}

@@ -25,15 +25,15 @@ from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 from scalescope.report import export, html, links
 from scalescope.report.notebook import Shown
-from scalescope.run import prices, quiet, signals, titles
-from scalescope.run.bar import shown
+from scalescope.run import orchestrator_load, price_table, run_names, signals
 from scalescope.run.drivers import Drivers, may_start, stop
 from scalescope.run.functions import named
+from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Reported
-from scalescope.run.places import Place, Written
 from scalescope.run.progress import Meter, Progress, current_meter
-from scalescope.run.request import Request, check, grown, resolve, whole_plan
-from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.progress_bar import shown
+from scalescope.run.request import RunRequest, check, grown, resolve, whole_plan
+from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.trials import run_trials
 from scalescope.store.rows import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
@@ -115,7 +115,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
     sweep = request.sweep
     with shown(runner) as runner, request.open_store() as store:
         runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
-        place = Place.of_report(report, store, runner)
+        place = OutputPath.of_report(report, store, runner)
         done = carry_out(request, store, runner)
         run, written = done.run, None
         try:
@@ -142,7 +142,7 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
 # ------------------------------------------------------------------ steps
 
 
-def prepare(request: Request, says: Callable[[str], None]) -> None:
+def prepare(request: RunRequest, says: Callable[[str], None]) -> None:
     """Build the environments that a plan names, before anything is measured.
 
     Raises:
@@ -181,7 +181,7 @@ def run_share(share: Share, runner: Runner) -> int:
         ClusterError: There is no core for it.
     """
     request = check(share.given, records=share.records)
-    cores = quiet.cores()[share.index :: share.count]
+    cores = orchestrator_load.cores()[share.index :: share.count]
     if not cores:
         raise ClusterError(
             f"there is no core for cluster {share.index + 1} of {share.count}",
@@ -205,7 +205,7 @@ def write_report(store: Store, run: SweepRun, path: str) -> None:
 
 
 def begin(
-    request: Request, store: Store, *, facts: Mapping[str, Any] | None = None
+    request: RunRequest, store: Store, *, facts: Mapping[str, Any] | None = None
 ) -> tuple[SweepRun, list[PlannedTrial]]:
     """Begin a run, or take up the one that was stopped; return it and the trials that it still lacks.
 
@@ -252,15 +252,17 @@ def analyse(store: Store, run_id: str, state: RunState = RunState.COMPLETE) -> V
     return verdict
 
 
-PREPARE = Step("environments", prepare, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
-SHARE = Step("cluster", run_share, lambda share, runner: f"cluster {share.index}")
-ANALYSE = Step(
+PREPARE = RunStep("environments", prepare, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
+SHARE = RunStep("cluster", run_share, lambda share, runner: f"cluster {share.index}")
+ANALYSE = RunStep(
     "analyse", analyse, lambda store, run_id, state: f"analyse {run_id}", timeout_s=lambda *_: JUDGE_TIMEOUT_S
 )
-REPORT = Step("report", write_report, lambda store, run, path: f"report {run.id}", timeout_s=lambda *_: JUDGE_TIMEOUT_S)
+REPORT = RunStep(
+    "report", write_report, lambda store, run, path: f"report {run.id}", timeout_s=lambda *_: JUDGE_TIMEOUT_S
+)
 
 
-def expected_cost(request: Request, trials: Sequence[PlannedTrial], store: Store) -> str:
+def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: Store) -> str:
     """What trials of a sweep will cost, in a sentence; earlier runs of the same sweep tell how long they take.
 
     Raises:
@@ -269,7 +271,7 @@ def expected_cost(request: Request, trials: Sequence[PlannedTrial], store: Store
     """
     earlier = store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS)
     done = [trial for run in earlier for trial in run.trials]
-    table = prices.load()
+    table = price_table.load()
     return estimate(request.sweep, trials, table, done).sentence(request.sweep, table)
 
 
@@ -287,7 +289,7 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
 
 
 @dataclass(frozen=True)
-class Done:
+class CarriedOut:
     """A run that has been carried out.
 
     Attributes:
@@ -303,7 +305,7 @@ class Done:
     ended_early: str = ""
 
 
-def carry_out(request: Request, store: Store, runner: Runner) -> Done:
+def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
     """Run the trials that a run lacks and those by which it grows, and judge it.
 
     Raises:
@@ -346,11 +348,11 @@ def carry_out(request: Request, store: Store, runner: Runner) -> Done:
         stop(run.id)
         abort(store, run.id, error)
         raise
-    return Done(store.run(run.id), verdict, len(plan) - len(waiting), ended_early)
+    return CarriedOut(store.run(run.id), verdict, len(plan) - len(waiting), ended_early)
 
 
 def _measure_all(
-    request: Request,
+    request: RunRequest,
     run: SweepRun,
     store: Store,
     plan: Sequence[PlannedTrial],
@@ -385,7 +387,7 @@ def _measure_all(
 
 
 def _run(
-    request: Request,
+    request: RunRequest,
     run_id: str,
     store: Store,
     trials: Sequence[PlannedTrial],
@@ -403,7 +405,7 @@ def _run(
     run_trials(drivers, trials, runner=runner, finished=meter.finished, more=more)
 
 
-def publication(run: SweepRun, verdict: Verdict, report: Written | None = None) -> Publication:
+def publication(run: SweepRun, verdict: Verdict, report: WrittenFile | None = None) -> Publication:
     """The page of a run; that of a later run of the same sweep is its newer version.
 
     Args:
@@ -415,10 +417,10 @@ def publication(run: SweepRun, verdict: Verdict, report: Written | None = None) 
     if part := links.markdown(links.of_run(run)):
         text += f"\n{part}\n"
     rows = export.to_rows(run.sweep, run.trials, verdict)
-    return Publication(titles.brief_sweep(run.sweep.to_mapping()), run.sweep.id, verdict.line, text, rows)
+    return Publication(run_names.brief_sweep(run.sweep.to_mapping()), run.sweep.id, verdict.line, text, rows)
 
 
-def where_report(report: Written | None, reference: str) -> str:
+def where_report(report: WrittenFile | None, reference: str) -> str:
     """Where an HTML report is, and how it is written again, in Markdown; nothing where there is none."""
     if report is None:
         return ""

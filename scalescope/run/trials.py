@@ -32,10 +32,10 @@ from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import STOOD_STILL, Trial, TrialState
 from scalescope.model.words import plural
-from scalescope.run import quiet, titles
+from scalescope.run import orchestrator_load, run_names
 from scalescope.run.drivers import Drivers, registered
 from scalescope.run.progress import current_meter
-from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
@@ -118,7 +118,7 @@ def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[T
     """
     sweep = drivers.request.sweep
     real_time = sweep.cluster_of(planned.point).real_time
-    with quiet.quiet(drivers.pids, enabled=real_time) as load:
+    with orchestrator_load.quiet(drivers.pids, enabled=real_time) as load:
         outcome = driver.run(planned, sweep.workload, timeout_s=sweep.trial_timeout_s)
     if drivers.stopped:
         raise DriverError("the sweep was stopped")
@@ -203,8 +203,8 @@ def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     return 2 * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
 
 
-PROVISION = Step("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)
-MEASURE = Step(
+PROVISION = RunStep("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)
+MEASURE = RunStep(
     "measure",
     measure,
     _measure_title,
@@ -212,7 +212,7 @@ MEASURE = Step(
     # a trial that is not valid is a result too
     outcome=lambda trial: (STATE_NAMES[trial.state], trial.reason.partition("\n")[0]),
 )
-TEARDOWN = Step("teardown", Drivers.close, timeout_s=lambda drivers: 30.0)
+TEARDOWN = RunStep("teardown", Drivers.close, timeout_s=lambda drivers: 30.0)
 
 
 # ------------------------------------------------------------------ one after the other
@@ -347,7 +347,7 @@ def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], ru
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", script)), default=0))
     line = f"The {what} of the workers, before any is submitted on the {sweep.cluster_of(point).kind} cluster"
     text = f"{fence}{language}\n{script}\n{fence}\n"
-    runner.publish(lambda: Publication(f"{what} of {titles.workload(sweep.workload)}", sweep.id, line, text))
+    runner.publish(lambda: Publication(f"{what} of {run_names.workload(sweep.workload)}", sweep.id, line, text))
 
 
 def _unavailable(trial: Trial) -> bool:

@@ -19,7 +19,7 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import plural
 from scalescope.report.rows import worst_point
 from scalescope.run import request
-from scalescope.run.request import Growth, Request
+from scalescope.run.request import Growth, RunRequest
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import trust
@@ -49,7 +49,7 @@ class Inquiry:
 
     kind: StudyKind
     question: Mapping[str, Any]
-    requests: tuple[Request, ...]
+    requests: tuple[RunRequest, ...]
     answer: Callable[[Sequence[SweepRun]], Answer]
     follows: str = ""
 
@@ -87,7 +87,7 @@ class Base:
             )
         return fields.text("workload", self.sweep["workload"])
 
-    def request(self, points: Sequence[Mapping[str, Scalar]], *, repeats: int = 1, **changed: Any) -> Request:
+    def request(self, points: Sequence[Mapping[str, Scalar]], *, repeats: int = 1, **changed: Any) -> RunRequest:
         """A checked sweep over these points, each completed by the values that all share; it does not grow yet.
 
         Raises:
@@ -161,7 +161,7 @@ def because(trials: Sequence[Trial]) -> str:
     return f" {plural(len(spoilt), 'trial')} had no result{where}: {reason.rstrip('.')}."
 
 
-def timed(request: Request, grow: Growth, minutes: float) -> Request:
+def timed(request: RunRequest, grow: Growth, minutes: float) -> RunRequest:
     """A sweep that grows until so many minutes, from now on, have passed."""
     end = time.monotonic() + 60 * minutes
     return replace(request, grow=lambda done: () if time.monotonic() >= end else grow(done))

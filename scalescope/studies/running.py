@@ -13,12 +13,12 @@ from typing import Any
 from scalescope.model import parameters
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
-from scalescope.run import orchestrator, titles
-from scalescope.run.bar import shown
+from scalescope.run import orchestrator, run_names
+from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Reported
-from scalescope.run.places import Place, Written
-from scalescope.run.request import Request
-from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.progress_bar import shown
+from scalescope.run.request import RunRequest
+from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.sweep import JUDGE_TIMEOUT_S, carry_out, where_report
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import STUDIES
@@ -86,7 +86,7 @@ def run_study(
     inquiry = STUDIES[kind].ask(rest, address, records)
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
     with shown(runner) as runner, Store.open(address, records) as store:
-        place = Place.of_report(kept.report, store, runner)
+        place = OutputPath.of_report(kept.report, store, runner)
         study = store.studies.begin(
             inquiry.kind, inquiry.question, follows=inquiry.follows or follows, fresh=kept.fresh
         )
@@ -117,16 +117,16 @@ def write_report(study: Study, runs: Sequence[SweepRun], path: str) -> None:
     write_study(path, study, runs)
 
 
-JUDGE = Step("answer", judge, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
-REPORT = Step(
+JUDGE = RunStep("answer", judge, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
+REPORT = RunStep(
     "report", write_report, lambda study, runs, path: f"report {study.id}", timeout_s=lambda *_: JUDGE_TIMEOUT_S
 )
 
 
-def publication(study: Study, runs: Sequence[SweepRun], report: Written | None = None) -> Publication:
+def publication(study: Study, runs: Sequence[SweepRun], report: WrittenFile | None = None) -> Publication:
     """The page of a study; that of a later study of the same question is its newer version."""
     text = export.to_markdown(study, runs) + where_report(report, study.id)
-    title = titles.brief_study(study.kind, study.question)
+    title = run_names.brief_study(study.kind, study.question)
     return Publication(title, digest(study.question), headline(study), text, export.to_rows(study, runs))
 
 
@@ -136,7 +136,7 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
     return {name: value for name, value in given.items() if name not in kept}, parameters.check(Reported, kept)
 
 
-def run_of(study: Study, request: Request, store: Store, runner: Runner) -> SweepRun:
+def run_of(study: Study, request: RunRequest, store: Store, runner: Runner) -> SweepRun:
     """The run of one sweep of a study: the finished one, or else it is carried out."""
     for run_id in study.runs:
         run = store.run(run_id)

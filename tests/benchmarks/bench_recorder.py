@@ -62,8 +62,8 @@ from scalescope.capture import recorder
 from scalescope.capture.asking import Asker
 from scalescope.capture.recording import DRAIN_INTERVAL_S, Capture
 from scalescope.model import spool
-from scalescope.run import watching
-from scalescope.run.watching import Watch
+from scalescope.run import cluster_watch
+from scalescope.run.cluster_watch import ClusterWatch
 
 BATCH = 10_000
 OFTENER = 20
@@ -214,7 +214,7 @@ class Watched(Nothing):
     name = f"watch x{OFTENER}"
 
     def __init__(self, rarer: int = 1) -> None:
-        self.interval_s, self.call_s = rarer * watching.INTERVAL_S / OFTENER, rarer * watching.CALL_S
+        self.interval_s, self.call_s = rarer * cluster_watch.INTERVAL_S / OFTENER, rarer * cluster_watch.CALL_S
 
     @contextmanager
     def recording(self, client: Client) -> Iterator[None]:
@@ -223,12 +223,12 @@ class Watched(Nothing):
 
         def follow() -> None:
             with Asker(client.scheduler.address) as asker:
-                seen = Watch(asker)
+                seen = ClusterWatch(asker)
                 while not over.wait(self.interval_s):
                     seen.look()
 
         thread = threading.Thread(target=follow)
-        with patch.object(watching, "CALL_S", self.call_s):
+        with patch.object(cluster_watch, "CALL_S", self.call_s):
             thread.start()
             try:
                 yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 from scalescope.store.store import Store
 from scalescope_flows import scale_sweep
 
@@ -12,7 +12,7 @@ prefect_dask = pytest.importorskip("prefect_dask")
 
 
 @pytest.mark.usefixtures("prefect_server")
-@pytest.mark.skipif(len(quiet.cores()) < 2, reason="needs two cores")
+@pytest.mark.skipif(len(orchestrator_load.cores()) < 2, reason="needs two cores")
 def test_shares_run_on_dask_workers(address: str) -> None:
     runner = prefect_dask.DaskTaskRunner(
         cluster_kwargs={"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}

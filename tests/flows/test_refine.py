@@ -13,7 +13,7 @@ from scalescope.analysis.knee import of_sweep
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus, InvalidField
 from scalescope.model.trial import Trial
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers
 from scalescope.run.progress import Progress
 from scalescope.run.request import grown
@@ -142,7 +142,7 @@ def test_the_flow(fake: Any, address: str) -> None:
 
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flow_with_clusters_side_by_side(fake: Any, address: str) -> None:
-    if len(quiet.cores()) < 2:
+    if len(orchestrator_load.cores()) < 2:
         pytest.skip("needs two cores")
     result = scale_sweep(**SWEEP, store=address, refine=9, parallel_clusters=2)
     assert result.valid == 5

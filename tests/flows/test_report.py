@@ -14,7 +14,7 @@ from support.requests import asked
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus, StoreError, UsageError
 from scalescope.report import html
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers
 from scalescope.run.sweep import analyse, begin
 from scalescope.run.trials import run_trials
@@ -97,7 +97,7 @@ def test_what_cannot_be(
 class TestInASweep:
     @pytest.fixture(autouse=True)
     def no_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.0)
+        monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.0)
 
     def test_it_is_written_and_mentioned_in_the_artifact(self, fake: Any, address: str, tmp_path: Path) -> None:
         target = tmp_path / "report.html"

@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 
 from scalescope.cli.main import app
 from scalescope.errors import ClusterError, InvalidField
-from scalescope.run import progress, quiet
+from scalescope.run import orchestrator_load, progress
 from scalescope.run.drivers import Drivers
 from scalescope.run.progress import Progress
 from scalescope.run.trials import MEASURE
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries follow at once."""
     monkeypatch.setattr("scalescope_flows.runner.BACKOFF_S", 0.0)
-    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.0)
+    monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.0)
 
 
 def flow_run() -> FlowRun:
@@ -233,7 +233,7 @@ def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: s
 
 
 def test_clusters_side_by_side_share_a_budget(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "cores", lambda: [0, 1])
+    monkeypatch.setattr(orchestrator_load, "cores", lambda: [0, 1])
     result = scale_sweep(**SWEEP, store=address, parallel_clusters=2, budget={"hours": 0.01})
     assert result.valid == 0
     assert result.ended_early
@@ -296,7 +296,7 @@ def test_a_fresh_sweep_does_not(fake: Any, address: str) -> None:
 def test_clusters_side_by_side_have_cores_and_trials_of_their_own(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cores = quiet.cores()
+    cores = orchestrator_load.cores()
     if len(cores) < 2:
         pytest.skip("needs two cores")
     result = scale_sweep(**SWEEP, repeats=2, store=address, parallel_clusters=2)

@@ -29,8 +29,8 @@ from scalescope.capture.shipping import expression
 from scalescope.cli import main as cli
 from scalescope.cli import watching as drawing
 from scalescope.errors import ClusterError
-from scalescope.run import watching
-from scalescope.run.watching import Watch
+from scalescope.run import cluster_watch
+from scalescope.run.cluster_watch import ClusterWatch
 
 WORKERS = 4
 ROUNDS = int(os.environ.get("SCALESCOPE_FAULT_ROUNDS", "1"))
@@ -97,8 +97,8 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "INTERVAL_S", 0.3)
-    monkeypatch.setattr(watching, "STILL_S", 1.5)
+    monkeypatch.setattr(cluster_watch, "INTERVAL_S", 0.3)
+    monkeypatch.setattr(cluster_watch, "STILL_S", 1.5)
     monkeypatch.setattr(standing, "ANSWER_S", 0.5)
 
 
@@ -110,7 +110,7 @@ def test_working_and_idle_threads_and_what_these_wait_for(client: Client) -> Non
         wait(lambda: watch.look().seen["working"] == working)
         return watch.last
 
-    before, watch = left_on(client), Watch(Asker(client.scheduler.address))
+    before, watch = left_on(client), ClusterWatch(Asker(client.scheduler.address))
     assert watch.look().seen["idle"]["client"] == WORKERS
     told = Event("told", client=client)
     first = client.submit(until_told, pure=False)
@@ -196,7 +196,7 @@ def test_nothing_is_left_of_a_watcher_that_is_killed(
 def test_where_nobody_answers_and_where_the_release_is_too_old(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "CALL_S", 1.0)
+    monkeypatch.setattr(cluster_watch, "CALL_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         assert cli.run(["watch", f"tcp://127.0.0.1:{mute.getsockname()[1]}"]) == 3
     said = capsys.readouterr().err
@@ -206,9 +206,9 @@ def test_where_nobody_answers_and_where_the_release_is_too_old(
     assert "add --record" in capsys.readouterr().err
     assert cli.run(["watch", "tcp://127.0.0.1:1", "--for", "soon"]) == 2
     assert cli.run(["watch"]) == 2
-    watching.check_release("2024.8.0", "here")
+    cluster_watch.check_release("2024.8.0", "here")
     with pytest.raises(ClusterError, match=r"runs distributed 2023\.12\.1; watching needs 2024\.8"):
-        watching.check_release("2023.12.1", "here")
+        cluster_watch.check_release("2023.12.1", "here")
 
 
 def test_what_hangs_is_named_with_its_worker_and_line(

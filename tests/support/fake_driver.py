@@ -16,7 +16,7 @@ from scalescope.model import records, spool
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import STOOD_STILL, TrialState
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 
 
 @dataclass
@@ -68,7 +68,7 @@ class FakeDriver:
         self.packages = {"fake": "1"}
         self.alive = True
         self.closed = 0
-        self.cores = quiet.cores()
+        self.cores = orchestrator_load.cores()
 
     def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> Outcome:
         assert self.alive

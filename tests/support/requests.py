@@ -8,6 +8,6 @@ from typing import Any
 from scalescope.run import request
 
 
-def asked(sweep: Mapping[str, Any], *, records: str = "", **given: Any) -> request.Request:
+def asked(sweep: Mapping[str, Any], *, records: str = "", **given: Any) -> request.RunRequest:
     """A checked run of a sweep, with what else is given."""
     return request.check({**sweep, **given}, records=records)

@@ -24,7 +24,7 @@ def demo(
     """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""
     from scalescope.cli import demo as demonstration
     from scalescope.report import html
-    from scalescope.run import quiet
+    from scalescope.run import orchestrator_load
     from scalescope.run.runner import Runner
     from scalescope.run.sweep import run_sweep
 
@@ -34,7 +34,7 @@ def demo(
     address = str(folder.absolute() / "scalescope.db")
 
     def carry(data: Mapping[str, Any]) -> SweepRun:
-        clusters = 1 if data is demonstration.REAL else max(1, len(quiet.cores()))
+        clusters = 1 if data is demonstration.REAL else max(1, len(orchestrator_load.cores()))
         given = {**data, "store": address, "parallel_clusters": clusters, "fresh": True}
         with interrupted(), progress() as listener:
             result = run_sweep(given, Runner(listener))

@@ -9,7 +9,7 @@ import typer
 
 from scalescope.cli.carrying import carry_out, open_store
 from scalescope.cli.commands.sweep import run_sweep
-from scalescope.cli.options import Asked, Json, Prefect, Verbose, options
+from scalescope.cli.options import GivenOptions, Json, Prefect, Verbose, options
 from scalescope.cli.output import print_json, say_error, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.run import syntax
@@ -23,7 +23,7 @@ OF_SWEEP = ("workload", "axes", "params", "cluster")
 
 
 @options(IsolationParameters, Storage, of_sweep=OF_SWEEP)
-def isolate(asked: Asked, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False) -> None:
+def isolate(asked: GivenOptions, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False) -> None:
     """Find the smallest trial that still shows what is wrong, and a script that shows it without Scalescope.
 
     It takes away one expensive thing after the other (the cluster, real compute, file I/O, stages, workers, items), and
@@ -54,7 +54,7 @@ def isolate(asked: Asked, as_json: Json = False, prefect: Prefect = None, verbos
     raise typer.Exit(ExitStatus.OK if isolated.confirmed else ExitStatus.FINDING)
 
 
-def _sweep(run: str, asked: Asked) -> dict[str, Any]:
+def _sweep(run: str, asked: GivenOptions) -> dict[str, Any]:
     """The sweep to be run first, or nothing."""
     is_file = run.endswith((".yaml", ".yml"))
     options = [name for name in OF_SWEEP if name in asked.given]
@@ -64,7 +64,7 @@ def _sweep(run: str, asked: Asked) -> dict[str, Any]:
         return {}
     if run and not is_file:
         raise UsageError(f"Both the run {run!r} and a sweep are given", next_step="give either RUN or --workload")
-    only = Asked({name: asked.given[name] for name in options}, asked.cluster_options)
+    only = GivenOptions({name: asked.given[name] for name in options}, asked.cluster_options)
     return only.over(syntax.read_file(Path(run)) if is_file else {})
 
 

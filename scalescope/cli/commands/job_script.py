@@ -8,7 +8,7 @@ import typer
 
 from scalescope import clusters
 from scalescope.cli.carrying import start_prefect
-from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.options import GivenOptions, Json, options
 from scalescope.cli.output import print_json
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, cluster_spec
@@ -21,7 +21,7 @@ NOT_THE_CLUSTER = tuple(each.name for each in declared(SweepParameters) if each.
 
 @options(SweepParameters, without=NOT_THE_CLUSTER)
 def job_script(
-    asked: Asked,
+    asked: GivenOptions,
     workers: Annotated[int, typer.Option(min=1, help="Workers of the cluster.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each worker.")] = 1,
     as_json: Json = False,

@@ -9,7 +9,7 @@ import typer
 
 from scalescope.cli.carrying import carry_out, open_store
 from scalescope.cli.commands.show import show_study
-from scalescope.cli.options import Asked, Json, Prefect, Verbose, options
+from scalescope.cli.options import GivenOptions, Json, Prefect, Verbose, options
 from scalescope.cli.output import print_json, print_table, say
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.run import syntax
@@ -25,7 +25,11 @@ NightFile = Annotated[
 
 @options(NightlyParameters, Reported)
 def nightly(
-    asked: Asked, file: NightFile = None, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False
+    asked: GivenOptions,
+    file: NightFile = None,
+    as_json: Json = False,
+    prefect: Prefect = None,
+    verbose: Verbose = False,
 ) -> None:
     """Run the suite once, and say what got worse since earlier nights, by how much, and because of what.
 
@@ -46,7 +50,7 @@ def nightly(
 
 @options(Storage, without=("fresh",))
 def alerts(
-    asked: Asked,
+    asked: GivenOptions,
     alert: Annotated[str, typer.Argument(metavar="[ALERT]", help="One alert: its id, or the beginning of it.")] = "",
     state: Annotated[
         str,

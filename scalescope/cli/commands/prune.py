@@ -9,7 +9,7 @@ import typer
 
 from scalescope.cli.carrying import open_store
 from scalescope.cli.commands.environments import megabytes
-from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.options import GivenOptions, Json, options
 from scalescope.cli.output import print_json, print_table, say
 from scalescope.run.parameters import Storage
 
@@ -18,7 +18,7 @@ DAY_S = 86_400.0
 
 @options(Storage, without=("fresh",))
 def prune(
-    asked: Asked,
+    asked: GivenOptions,
     older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="What was last begun or used before.")] = 90,
     keep: Annotated[
         float | None,

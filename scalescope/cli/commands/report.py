@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import Asked, RunOrStudy, options
+from scalescope.cli.options import GivenOptions, RunOrStudy, options
 from scalescope.errors import UsageError
 from scalescope.run.parameters import Storage
 
 
 @options(Storage, without=("fresh",))
 def report(
-    asked: Asked,
+    asked: GivenOptions,
     run: RunOrStudy = "latest",
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it: a path, or s3://BUCKET/FILE.")

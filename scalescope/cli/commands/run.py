@@ -17,7 +17,7 @@ from scalescope.cli.output import print_json, say, say_error
 from scalescope.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from scalescope.run.script import Done
+    from scalescope.run.script import ScriptOutcome
     from scalescope.studies.requirement import Answer
 
 
@@ -64,7 +64,7 @@ def run(
     raise typer.Exit(done.status or requirement.status(answers))
 
 
-def _tell(script: Path, done: Done, answers: tuple[Answer, ...]) -> None:
+def _tell(script: Path, done: ScriptOutcome, answers: tuple[Answer, ...]) -> None:
     for found in done.found:
         if found.is_over:
             say(f"\n{found}")
@@ -76,7 +76,7 @@ def _tell(script: Path, done: Done, answers: tuple[Answer, ...]) -> None:
         say(f"{script.name} made no Dask client: there is nothing to diagnose.", "yellow")
 
 
-def _to_mapping(script: Path, done: Done, answers: tuple[Answer, ...]) -> dict[str, Any]:
+def _to_mapping(script: Path, done: ScriptOutcome, answers: tuple[Answer, ...]) -> dict[str, Any]:
     return {
         "script": str(script),
         "status": done.status,

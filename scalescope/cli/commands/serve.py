@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import open_store
-from scalescope.cli.options import Asked, options
+from scalescope.cli.options import GivenOptions, options
 from scalescope.cli.output import say
 from scalescope.errors import UsageError
 from scalescope.report import files
@@ -18,7 +18,7 @@ from scalescope.run.parameters import Storage
 
 @options(Storage, without=("fresh",))
 def serve(
-    asked: Asked,
+    asked: GivenOptions,
     port: Annotated[int, typer.Option(min=0, max=65535, help="To listen on; 0 is any that is free.")] = 4201,
 ) -> None:
     """Show the reports beside a store's records to browsers of this machine, so that Prefect's pages can link to them.
@@ -26,7 +26,7 @@ def serve(
     It prints the setting that the Prefect worker needs. Ctrl-C ends it.
     """
     from scalescope.cli.serving import FileServer
-    from scalescope.run.places import VARIABLE
+    from scalescope.run.output_paths import VARIABLE
 
     with open_store(asked.given.get("store", "")) as store:
         folder = files.absolute(store.records)

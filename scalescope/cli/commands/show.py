@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import Asked, Json, Require, RunOrStudy, options
+from scalescope.cli.options import GivenOptions, Json, Require, RunOrStudy, options
 from scalescope.cli.output import print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity, Verdict
@@ -33,7 +33,7 @@ WIDE = 100
 
 @options(Storage, without=("fresh",))
 def show(
-    asked: Asked,
+    asked: GivenOptions,
     run: RunOrStudy = "latest",
     list_runs: Annotated[bool, typer.Option("--list", help="List the newest runs and studies instead.")] = False,
     all_runs: Annotated[bool, typer.Option("--all", help="List the runs of studies as well.")] = False,

@@ -9,7 +9,7 @@ import typer
 
 from scalescope.cli.carrying import carry_out, open_store
 from scalescope.cli.commands.show import show_run
-from scalescope.cli.options import Asked, Json, Prefect, Require, SweepFile, Verbose, options
+from scalescope.cli.options import GivenOptions, Json, Prefect, Require, SweepFile, Verbose, options
 from scalescope.cli.output import say_error
 from scalescope.errors import ExitStatus
 from scalescope.run import syntax
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @options(RunParameters)
 def sweep(
-    asked: Asked,
+    asked: GivenOptions,
     file: SweepFile = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Say what it would cost, and start nothing.")] = False,
     require: Require = None,

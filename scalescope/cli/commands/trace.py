@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.options import GivenOptions, Json, options
 from scalescope.cli.output import print_json, say
 from scalescope.run.parameters import Storage
 
 
 @options(Storage, without=("fresh",))
 def trace(
-    asked: Asked,
+    asked: GivenOptions,
     run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
     point: Annotated[
         str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalescope.cli.options import Asked, Json, options
+from scalescope.cli.options import GivenOptions, Json, options
 from scalescope.cli.output import print_json
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, ExitStatus, InvalidField, UsageError
@@ -24,7 +24,7 @@ CONNECT_S = 10.0
 
 @options(SchedulerSpec, without=("address", "start_timeout_s"))
 def watch(
-    asked: Asked,
+    asked: GivenOptions,
     address: Annotated[
         str, typer.Argument(metavar="[ADDRESS]", help="Of the scheduler, as tcp://HOST:8786.", show_default=False)
     ] = "",
@@ -53,7 +53,7 @@ def watch(
     from scalescope.clusters.scheduler.cluster import SchedulerCluster
     from scalescope.report import html
     from scalescope.run.block import observed
-    from scalescope.run.watching import Watch
+    from scalescope.run.cluster_watch import ClusterWatch
 
     seconds = _seconds(during)
     if report and not record:
@@ -64,7 +64,7 @@ def watch(
     found: Diagnosis | None = None
     with ExitStack() as stack:
         asker = stack.enter_context(_asker(spec))
-        seen = Watch(asker)
+        seen = ClusterWatch(asker)
         seen.look()
         try:
             with ExitStack() as recording, watching.shown(asker.address) as show:

@@ -6,9 +6,9 @@ from operator import itemgetter
 
 from scalescope.analysis.summary import PointSummary
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
-from scalescope.model.asked import NPARTITIONS
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.partition_calls import NPARTITIONS
 from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGTH
 from scalescope.model.words import number, percent, plural
 

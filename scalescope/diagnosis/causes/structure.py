@@ -20,10 +20,10 @@ from scalescope.diagnosis.partitions import (
 )
 from scalescope.diagnosis.registry import LAST, NOTEWORTHY, SEVERE, WITHOUT_TASKS
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
-from scalescope.model.asked import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING, Metrics
+from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.words import number, percent, plural
 
 MINOR = 0.20

@@ -14,7 +14,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import CLUSTER, ENVIRONMENT, FAULT, Point
 from scalescope.model.trial import Trial
-from scalescope.run.request import Ask, Request
+from scalescope.run.request import ExtraTrial, RunRequest
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, family, further, judge, order
 from scalescope.studies.comparison.parameters import ComparisonParameters
@@ -79,11 +79,11 @@ class _Pairing:
 
     question: ComparisonQuestion
     number: Quantity
-    request: Request
+    request: RunRequest
     a: Point
     b: Point
 
-    def grow(self, done: Sequence[Trial]) -> list[Ask]:
+    def grow(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         """The pairs to run next."""
         pairs = self.pairs(done)
         return [
@@ -104,11 +104,11 @@ class _Pairing:
             left, right = (self.number.of(trial) for trial in trials if trial is not None)
             pairs.append((left, right))
 
-    def _ask(self, side: str, pair: int) -> Ask:
+    def _ask(self, side: str, pair: int) -> ExtraTrial:
         point = self.a if side == "a" else self.b
         if self.a.id != self.b.id:
-            return Ask(point, pair)
-        return Ask(point, 2 * pair + (side == "b"))
+            return ExtraTrial(point, pair)
+        return ExtraTrial(point, 2 * pair + (side == "b"))
 
 
 def _pairing(

@@ -17,7 +17,7 @@ from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
 from scalescope.report import files
 from scalescope.run.drivers import Drivers
-from scalescope.run.request import Request, check
+from scalescope.run.request import RunRequest, check
 from scalescope.run.signals import shielded
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
@@ -137,7 +137,7 @@ class Bench:
             raise
         return self._store.run(run.id).trials[0]
 
-    def _ready(self, request: Request, run_id: str) -> Drivers:
+    def _ready(self, request: RunRequest, run_id: str) -> Drivers:
         """The drivers, with the clusters that are open."""
         if self._drivers is None:
             self._drivers = Drivers(request, run_id, self._store, says=self._says)

@@ -9,12 +9,12 @@ from typing import Any
 
 from scalescope.model import parameters
 from scalescope.report import files
-from scalescope.run import orchestrator, titles
-from scalescope.run.bar import shown
+from scalescope.run import orchestrator, run_names
+from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Storage
-from scalescope.run.places import Place, Written
 from scalescope.run.progress import Progress
-from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.progress_bar import shown
+from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
 from scalescope.studies import trust
@@ -60,7 +60,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     asked, kept = check(given)
     address, records = orchestrator.saved_store(kept.store)
     with shown(runner) as runner, Store.open(address, records) as store:
-        place = Place.of("folder", asked.folder, store, runner)
+        place = OutputPath.of("folder", asked.folder, store, runner)
         if not place.among_records:
             files.check_folder(asked.folder, search.WHAT)
         run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
@@ -79,7 +79,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
             tried=teller.tried,
             says=teller.says,
         )
-        written = [Written.at(f"{result.folder}/{name}", store) for name in result.files]
+        written = [WrittenFile.at(f"{result.folder}/{name}", store) for name in result.files]
         for name, text in search.pages(result.isolation, result.reproducer, result.confirmation).items():
             runner.publish(partial(_publication, result, name, text, written))
         ending, where = notebook.ending(result.isolation), written[-1].link or result.folder
@@ -97,8 +97,8 @@ def _kept(reading: Reading) -> tuple[str, str]:
     return "Kept" if reading.shows else "Not measured" if reading.problem else "Put back", reading.text
 
 
-TRY = Step("try", try_out, lambda bench, words, setting: words, outcome=_kept)
-CONFIRM = Step("confirm", reproducer.confirm, lambda text: "confirm the reproducer")
+TRY = RunStep("try", try_out, lambda bench, words, setting: words, outcome=_kept)
+CONFIRM = RunStep("confirm", reproducer.confirm, lambda text: "confirm the reproducer")
 
 
 class _Teller:
@@ -119,8 +119,8 @@ class _Teller:
         self._runner.tell(Progress(self.done, self._total, notebook.line(step), notable=True))
 
 
-def _publication(result: Isolated, name: str, text: str, written: Sequence[Written]) -> Publication:
-    title = f"{name.removesuffix('.md')} of {titles.workload(result.isolation.sweep.workload)}"
+def _publication(result: Isolated, name: str, text: str, written: Sequence[WrittenFile]) -> Publication:
+    title = f"{name.removesuffix('.md')} of {run_names.workload(result.isolation.sweep.workload)}"
     if name == search.NOTEBOOK:  # a bug report goes to others, and says nothing of this machine
         text += "\n**Files**\n\n" + "".join(f"- {each.markdown()}\n" for each in written)
     return Publication(title, result.isolation.sweep.id, notebook.ending(result.isolation), text)

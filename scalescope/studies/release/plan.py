@@ -15,7 +15,7 @@ from scalescope.model.environment import Environment, normalise
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ENVIRONMENT, Point
 from scalescope.model.trial import Trial
-from scalescope.run.request import Ask, Request
+from scalescope.run.request import ExtraTrial, RunRequest
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import SweepRun
 from scalescope.studies.inquiry import Answer, Inquiry, base, because, timed
@@ -156,13 +156,13 @@ class _Search:
 
     question: ReleaseQuestion
     symptom: Symptom
-    request: Request
+    request: RunRequest
     points: Sequence[Point]
 
-    def grow(self, done: Sequence[Trial]) -> list[Ask]:
+    def grow(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         """The trials to run next."""
         asks = further(self.question, self._readings(done))
-        return [Ask(self.points[ask.candidate], ask.turn) for ask in asks]
+        return [ExtraTrial(self.points[ask.candidate], ask.turn) for ask in asks]
 
     def answer(self, runs: Sequence[SweepRun]) -> Answer:
         """Where it came in, with what else changed there and where the project tells of it."""

@@ -14,7 +14,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, axis_values
 from scalescope.model.trial import Trial
-from scalescope.run.request import Ask, Request
+from scalescope.run.request import ExtraTrial, RunRequest
 from scalescope.store.store import SweepRun
 from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
 from scalescope.studies.symptom import Quantity, quantity
@@ -89,7 +89,7 @@ def _number(where: str, value: object) -> float | int:
 class _Search:
     """The search along one axis, as growth of a sweep."""
 
-    def __init__(self, question: ThresholdQuestion, number: Quantity, shared: Base, request: Request) -> None:
+    def __init__(self, question: ThresholdQuestion, number: Quantity, shared: Base, request: RunRequest) -> None:
         self._question = question
         self._number = number
         self._shared = shared
@@ -100,14 +100,14 @@ class _Search:
         sweep, workload = self._request.sweep, self._request.workload
         return sweep.point({**self._shared.values, self._question.axis: value}, workload)
 
-    def grow(self, done: Sequence[Trial]) -> list[Ask]:
+    def grow(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         """What to measure next."""
         turns = Counter(trial.point.id for trial in done if not trial.warmup)
         asks = []
         for value in further(self._question, self._readings(done)):
             point = self._point(value)
             self._values[point.id] = value
-            asks.append(Ask(point, turns[point.id]))
+            asks.append(ExtraTrial(point, turns[point.id]))
             turns[point.id] += 1
         return asks
 

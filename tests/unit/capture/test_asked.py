@@ -17,7 +17,7 @@ from dask.bag import from_sequence
 from scalescope.capture import asked
 from scalescope.capture.asked import noted
 from scalescope.errors import InvalidField
-from scalescope.model.asked import NPARTITIONS, Asked
+from scalescope.model.partition_calls import NPARTITIONS, PartitionCall
 
 
 def here() -> str:
@@ -32,7 +32,7 @@ def test_what_a_bag_is_made_of():
         bag, line = dask.bag.from_sequence(range(300), npartitions=3), here()
         twice = bag.map(abs).filter(None).sum()
     assert twice.compute(scheduler="sync") == sum(range(300))
-    assert notes == [Asked("dask.bag.from_sequence", line, 300, 3)]
+    assert notes == [PartitionCall("dask.bag.from_sequence", line, 300, 3)]
 
 
 def test_functions_that_the_user_imported_by_name():
@@ -86,7 +86,7 @@ def test_beams_create_is_named_and_not_what_its_runner_does_with_it():
             "from_sequence(list(range(80)), partition_size=128)",
             {**vars(evaluator), "from_sequence": dask.bag.from_sequence},
         )
-    assert notes == [Asked("apache_beam.Create", line, 80, 1)]
+    assert notes == [PartitionCall("apache_beam.Create", line, 80, 1)]
 
 
 def test_a_call_in_a_loop_counts_once():

@@ -22,7 +22,7 @@ from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
 from scalescope.report.table import markdown_text
 from scalescope.run.drivers import Drivers
-from scalescope.run.places import Written
+from scalescope.run.output_paths import WrittenFile
 from scalescope.run.sweep import analyse, begin, publication
 from scalescope.run.trials import run_trials
 from scalescope.store.store import Store
@@ -233,7 +233,7 @@ def test_artifacts(kind: str, threshold_study: Any, release_study: Any, comparis
 
     @flow
     def publish() -> None:
-        TaskRunner().publish(lambda: running.publication(made.study, made.runs, Written("/somewhere/study.html")))
+        TaskRunner().publish(lambda: running.publication(made.study, made.runs, WrittenFile("/somewhere/study.html")))
 
     publish()
     with get_client(sync_client=True) as client:

@@ -12,7 +12,7 @@ from rich.console import Console
 from scalescope.capture.asking import Asker
 from scalescope.capture.standing import Hang, StandingTask
 from scalescope.cli.watching import picture
-from scalescope.run.watching import SHARE, WAITS, Group, Look, Watch
+from scalescope.run.cluster_watch import SHARE, WAITS, ClusterWatch, Group, Look
 
 ADDRESS = "tls://scheduler.team-weather.svc.cluster.local:8786"
 SEEN: dict[str, Any] = {
@@ -68,7 +68,7 @@ def test_what_to_do_about_tasks_that_stand_still_is_seen_on_a_small_terminal(wid
 def test_it_looks_until_the_time_is_over_also_where_a_look_costs_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else what happens in the last pause, which is long then, is not seen."""
     busy = replace(LOOK, seen={**SEEN, "seconds": 60 * SHARE})  # then it would wait for a minute
-    watch, shown = Watch(Asker(ADDRESS)), list[float]()
+    watch, shown = ClusterWatch(Asker(ADDRESS)), list[float]()
     monkeypatch.setattr(watch, "look", lambda: busy)
     began = time.monotonic()
     watch.follow(0.5, lambda _: shown.append(time.monotonic() - began))

@@ -21,7 +21,7 @@ from scalescope.errors import ClusterError, ExitStatus, WorkersMissing
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import TrialState
-from scalescope.run import watching
+from scalescope.run import cluster_watch
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_a_client_that_connected_anew_in_vain_is_closed_all_the_same(
 def test_watch_speaks_tls(
     guarded: dict[str, str], configured: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "INTERVAL_S", 0.2)
+    monkeypatch.setattr(cluster_watch, "INTERVAL_S", 0.2)
     files = {name: value for name, value in guarded.items() if name != "address"}
     options = [] if configured else [f"--{name.replace('_', '-')}={value}" for name, value in files.items()]
     names = {"tls_ca_file": "ca-file", "tls_cert": "client.cert", "tls_key": "client.key"}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.asked import Asked
 from scalescope.model.finding import Finding, Gain, Severity
+from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ZERO_LENGTH, Sweep
 from scalescope.model.trial import TrialState
 from scalescope.model.words import percent
@@ -208,7 +208,7 @@ def test_a_users_own_pipeline_is_told_of_beams_option(bag_trial):
 
 def asked(trial, call, items, partitions):
     where = "my_job.py:14 in run"
-    return replace(trial, facts={"asked": [Asked(call, where, items, partitions).to_mapping()]})
+    return replace(trial, facts={"asked": [PartitionCall(call, where, items, partitions).to_mapping()]})
 
 
 def test_the_line_that_made_the_partitions_is_named(bag_trial):

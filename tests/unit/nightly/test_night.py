@@ -21,7 +21,7 @@ from scalescope.nightly import alerts, confirm, record
 from scalescope.nightly.history import AlertState
 from scalescope.nightly.record import Outcome, Record
 from scalescope.nightly.running import run_nightly
-from scalescope.run.runner import Event, Runner, Step
+from scalescope.run.runner import Event, Runner, RunStep
 from scalescope.store.store import Store
 from scalescope.studies.report import sheet
 from scalescope.studies.running import StudyResult
@@ -51,7 +51,7 @@ class Nights:
         monkeypatch.setattr(environments, "resolve", lambda environment: dict(self.index))
         monkeypatch.setattr(environments, "ensure", _ensure)
         monkeypatch.setattr(environments, "releases", self._releases)
-        monkeypatch.setattr(confirm, "SHOW", Step("script", lambda text, seconds: (True, "A 1.000 s, B 1.500 s")))
+        monkeypatch.setattr(confirm, "SHOW", RunStep("script", lambda text, seconds: (True, "A 1.000 s, B 1.500 s")))
 
     def __call__(self, **changed: Any) -> StudyResult:
         night = self

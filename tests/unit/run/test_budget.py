@@ -7,9 +7,9 @@ import pytest
 from support.requests import asked
 
 from scalescope.errors import BudgetSpent, InvalidField
-from scalescope.run import prices
+from scalescope.run import price_table
 from scalescope.run.drivers import Drivers
-from scalescope.run.request import Request
+from scalescope.run.request import RunRequest
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.schema import RunState
@@ -17,7 +17,7 @@ from scalescope.store.schema import RunState
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
 
-def carry_out(request: Request) -> tuple[int, RunState]:
+def carry_out(request: RunRequest) -> tuple[int, RunState]:
     """Trials that ran, and what became of the run."""
     finished = []
     with request.open_store() as store:
@@ -42,9 +42,9 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_continues_it(fake: Any, address:
 
 
 def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    table = tmp_path / "prices.yaml"
+    table = tmp_path / "price_table.yaml"
     table.write_text("currency: USD\nworker_hour: {gpu: 2.5}\n")
-    monkeypatch.setenv(prices.VARIABLE, str(table))
+    monkeypatch.setenv(price_table.VARIABLE, str(table))
     sweep = {**SWEEP, "cluster": {"kind": "slurm", "partition": "gpu"}}
     request = asked(sweep, store=address, budget={"money": 10})
     assert request.budget is not None
@@ -52,7 +52,7 @@ def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(InvalidField, match="a worker-hour of cpu has no price"):
         asked({**SWEEP, "cluster": {"kind": "slurm", "partition": "cpu"}}, store=address, budget={"money": 10})
     table.write_text("worker_hour: [")
-    with pytest.raises(InvalidField, match=prices.VARIABLE):
+    with pytest.raises(InvalidField, match=price_table.VARIABLE):
         asked(sweep, store=address, budget={"money": 10})
-    monkeypatch.delenv(prices.VARIABLE)
-    assert prices.load().of(request.sweep.cluster) is None
+    monkeypatch.delenv(price_table.VARIABLE)
+    assert price_table.load().of(request.sweep.cluster) is None

@@ -12,7 +12,7 @@ import pytest
 from scalescope.errors import ClusterError, InfrastructureError, StoreError
 from scalescope.run import runner as module
 from scalescope.run.progress import Progress
-from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, Step
+from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, RunStep
 
 TOGETHER_S = 20.0
 """For another thread to come as far; never waited for where all is well."""
@@ -26,7 +26,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-def raising(*errors: BaseException | None) -> tuple[Step[str], list[Any]]:
+def raising(*errors: BaseException | None) -> tuple[RunStep[str], list[Any]]:
     """A step that raises one error after the other; what it was called with is kept."""
     called: list[Any] = []
 
@@ -37,7 +37,7 @@ def raising(*errors: BaseException | None) -> tuple[Step[str], list[Any]]:
             raise error
         return "done"
 
-    return Step("provision", call, retried=(InfrastructureError,)), called
+    return RunStep("provision", call, retried=(InfrastructureError,)), called
 
 
 # ------------------------------------------------------------------ one step
@@ -95,7 +95,7 @@ def test_a_step_with_nothing_to_retry_is_not_retried(pauses: list[float]) -> Non
         raise ClusterError("gone")
 
     with pytest.raises(ClusterError, match="gone"):
-        Runner().do(Step("analyse", fail))
+        Runner().do(RunStep("analyse", fail))
     assert pauses == []
 
 
@@ -118,14 +118,14 @@ def test_steps_run_at_the_same_time_and_results_keep_their_order() -> None:
         barrier.wait()
         return number * number
 
-    step = Step("cluster", call)
+    step = RunStep("cluster", call)
     assert Runner().together(step, [(1,), (2,), (3,)], stop=unexpected) == [1, 4, 9]
 
 
 def test_each_has_the_context_of_the_caller() -> None:
     variable: ContextVar[str] = ContextVar("variable", default="none")
     variable.set("mine")
-    step = Step("cluster", lambda number: (number, variable.get()))
+    step = RunStep("cluster", lambda number: (number, variable.get()))
     assert Runner().together(step, [(1,), (2,)], stop=unexpected) == [(1, "mine"), (2, "mine")]
 
 
@@ -150,7 +150,7 @@ def test_an_error_stops_the_others_before_it_is_raised(error: BaseException) -> 
         ended.set()
 
     with pytest.raises(type(error)) as raised:
-        Runner().together(Step("cluster", call), [(True,), (False,)], stop=stopped.set)
+        Runner().together(RunStep("cluster", call), [(True,), (False,)], stop=stopped.set)
     assert raised.value is error
     assert ended.is_set()
 
@@ -168,7 +168,7 @@ def test_a_later_share_that_fails_is_noticed_too(order: tuple[bool, bool]) -> No
         assert stopped.wait(TOGETHER_S), "the other was not stopped"
 
     with pytest.raises(StoreError, match="full"):
-        Runner().together(Step("cluster", call), [(fails,) for fails in order], stop=stopped.set)
+        Runner().together(RunStep("cluster", call), [(fails,) for fails in order], stop=stopped.set)
 
 
 def test_an_interrupt_while_waiting_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_an_interrupt_while_waiting_stops_them(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(module, "as_completed", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Runner().together(Step("cluster", lambda _: stopped.wait(TOGETHER_S)), [(1,), (2,)], stop=stopped.set)
+        Runner().together(RunStep("cluster", lambda _: stopped.wait(TOGETHER_S)), [(1,), (2,)], stop=stopped.set)
     assert stopped.is_set()
 
 

@@ -16,11 +16,11 @@ from scalescope.errors import CaptureError, ClusterError, DriverError, InvalidFi
 from scalescope.model.finding import Severity
 from scalescope.model.limit import EmulationLimit
 from scalescope.model.trial import Trial, TrialState
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers, registered, stop
 from scalescope.run.progress import Meter
-from scalescope.run.request import Request
-from scalescope.run.runner import Publication, Runner, Step
+from scalescope.run.request import RunRequest
+from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.signals import noted, shielded
 from scalescope.run.sweep import abort, analyse, begin, run_sweep
 from scalescope.run.trials import MAX_LOSSES, run_trials
@@ -30,7 +30,7 @@ from scalescope.store.store import Store
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
 
-def carry_out(request: Request, *, runner: Runner | None = None) -> tuple[list[Trial], Drivers]:
+def carry_out(request: RunRequest, *, runner: Runner | None = None) -> tuple[list[Trial], Drivers]:
     """All of a sweep but the verdict."""
     finished: list[Trial] = []
     with request.open_store() as store:
@@ -92,7 +92,7 @@ def test_what_a_trial_left_to_be_read_goes_as_soon_as_it_is_saved(fake: Any, add
 
 
 def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.75)
+    monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.75)
     carry_out(asked({**SWEEP, "cluster": "virtual"}, store=address))
     for trial in saved(address):
         assert trial.facts["orchestrator"]["waited_s"] == 0.75
@@ -267,7 +267,7 @@ def test_the_driver_is_closed_when_a_trial_cannot_be_saved(
 
 def test_the_driver_is_closed_even_if_the_task_that_should_do_it_fails(fake: Any, address: str) -> None:
     class Failing(Runner):
-        def do(self, step: Step[Any], *arguments: Any) -> Any:
+        def do(self, step: RunStep[Any], *arguments: Any) -> Any:
             if step.name == "teardown":
                 raise OSError("the orchestrator's server is gone")
             return super().do(step, *arguments)
@@ -282,7 +282,7 @@ def test_a_sweep_whose_signal_became_another_error_is_stopped_and_not_failed(
     fake: Any, address: str, by_a_signal: bool
 ) -> None:
     class Engine(Runner):
-        def do(self, step: Step[Any], *arguments: Any) -> Any:
+        def do(self, step: RunStep[Any], *arguments: Any) -> Any:
             try:
                 if by_a_signal:
                     signal.raise_signal(signal.SIGINT)
@@ -376,14 +376,14 @@ def test_what_is_not_installed_is_refused_before_anything_starts(fake: Any, monk
 
 
 def test_no_more_clusters_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "cores", lambda: [0, 1])
+    monkeypatch.setattr(orchestrator_load, "cores", lambda: [0, 1])
     with pytest.raises(InvalidField, match="at most 2"):
         asked(SWEEP, parallel_clusters=3)
     assert asked(SWEEP, parallel_clusters=2).parallel_clusters == 2
 
 
 def test_no_clusters_side_by_side_where_they_cannot_be_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "cores", list)
+    monkeypatch.setattr(orchestrator_load, "cores", list)
     with pytest.raises(InvalidField, match="cannot pin"):
         asked(SWEEP, parallel_clusters=2)
     assert asked(SWEEP).parallel_clusters == 1
@@ -393,7 +393,7 @@ def test_a_report_that_could_not_be_written_is_not_named(fake: Any, address: str
     published: list[Publication] = []
 
     class Failing(Runner):
-        def do(self, step: Step[Any], *arguments: Any) -> Any:
+        def do(self, step: RunStep[Any], *arguments: Any) -> Any:
             if step.name == "report":
                 raise StoreError("the disk is full")
             return super().do(step, *arguments)
@@ -411,7 +411,7 @@ def test_a_report_that_could_not_be_written_is_not_named(fake: Any, address: str
 class FullDisk(Runner):
     """Its drivers can write no file of more than 4 KiB, as on a disk on which that is left."""
 
-    def do(self, step: Step[Any], *arguments: Any) -> Any:
+    def do(self, step: RunStep[Any], *arguments: Any) -> Any:
         result = super().do(step, *arguments)
         if step.name == "provision":
             for pid in arguments[0].pids:

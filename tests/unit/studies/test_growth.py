@@ -19,9 +19,9 @@ from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable, Invalid
 from scalescope.model.environment import Environment
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 from scalescope.run.drivers import MAX_DRIVERS, Drivers
-from scalescope.run.request import Request, grown
+from scalescope.run.request import RunRequest, grown
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.store import Store, SweepRun
@@ -64,7 +64,7 @@ def carry_out(inquiry: Inquiry, address: str, *, most: int = 10_000) -> tuple[li
                 if len(done) >= most:
                     raise KeyboardInterrupt
 
-            def more(request: Request = request, run: SweepRun = run) -> list[PlannedTrial]:
+            def more(request: RunRequest = request, run: SweepRun = run) -> list[PlannedTrial]:
                 return grown(request, store, run.id)
 
             try:
@@ -186,7 +186,9 @@ def test_what_cannot_be_searched(given: dict[str, Any], says: str) -> None:
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a quiet host, where nothing real is measured."""
-    monkeypatch.setattr(quiet, "quiet", lambda pids, *, enabled: nullcontext(SimpleNamespace(waited_s=0.0, cpu_s=0.0)))
+    monkeypatch.setattr(
+        orchestrator_load, "quiet", lambda pids, *, enabled: nullcontext(SimpleNamespace(waited_s=0.0, cpu_s=0.0))
+    )
 
 
 def noisy(fake: Any, effect: float, seed: int = 0) -> None:

@@ -14,7 +14,7 @@ NPARTITIONS = "scalescope.npartitions"
 
 
 @dataclass(frozen=True)
-class Asked(Mapped):
+class PartitionCall(Mapped):
     """One call that decides partitions.
 
     Attributes:

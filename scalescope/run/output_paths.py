@@ -23,7 +23,7 @@ VARIABLE = "SCALESCOPE_FILES_URL"
 
 
 @dataclass(frozen=True)
-class Place:
+class OutputPath:
     """Where a file or a folder goes.
 
     A relative name is one in the working folder. Where that does not outlive the run, it is one in the folder that the
@@ -40,7 +40,7 @@ class Place:
     among_records: bool
 
     @classmethod
-    def of(cls, parameter: str, name: str, store: Store, runner: Runner) -> Place:
+    def of(cls, parameter: str, name: str, store: Store, runner: Runner) -> OutputPath:
         """Where something goes that a parameter names; refused, before anything is measured, where it cannot.
 
         Raises:
@@ -63,7 +63,7 @@ class Place:
         return cls(name, store, among_records=True)
 
     @classmethod
-    def of_report(cls, name: str, store: Store, runner: Runner) -> Place | None:
+    def of_report(cls, name: str, store: Store, runner: Runner) -> OutputPath | None:
         """Where a report goes that a parameter names, likewise; None where none is asked for.
 
         Raises:
@@ -78,7 +78,7 @@ class Place:
             files.check(name, "report")
         return place
 
-    def write(self, reference: str, runner: Runner, write: Callable[[str], object]) -> Written:
+    def write(self, reference: str, runner: Runner, write: Callable[[str], object]) -> WrittenFile:
         """Have the report of the run or study with this id written, and say where it is.
 
         Raises:
@@ -86,7 +86,7 @@ class Place:
         """
         address = self.made(reference)
         write(address)
-        written = Written.at(address, self.store)
+        written = WrittenFile.at(address, self.store)
         runner.tell(Progress(0, 0, f"Report: {written}", notable=True))
         return written
 
@@ -104,7 +104,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """A file that was written.
 
     Attributes:
@@ -116,7 +116,7 @@ class Written:
     link: str = ""
 
     @classmethod
-    def at(cls, address: str, store: Store) -> Written:
+    def at(cls, address: str, store: Store) -> WrittenFile:
         """The file at an address, reached by the web where it lies among the raw records."""
         base, root = _base(), f"{files.absolute(store.records)}/"
         found = base and files.absolute(address).startswith(root)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from scalescope.run import quiet
+from scalescope.run import orchestrator_load
 
 SLEEP = "import sys; sys.stdin.read()"
 SPIN = (
@@ -34,12 +34,12 @@ def pids(processes: list[psutil.Process]) -> set[int]:
 
 def test_this_process_and_its_children_are_the_orchestrator(child: subprocess.Popen[bytes]) -> None:
     [grandchild] = psutil.Process(child.pid).children()
-    assert {os.getpid(), child.pid, grandchild.pid} <= pids(quiet.orchestrator())
+    assert {os.getpid(), child.pid, grandchild.pid} <= pids(orchestrator_load.orchestrator())
 
 
 def test_drivers_and_what_is_below_them_are_not(child: subprocess.Popen[bytes]) -> None:
     [grandchild] = psutil.Process(child.pid).children()
-    found = pids(quiet.orchestrator([child.pid]))
+    found = pids(orchestrator_load.orchestrator([child.pid]))
     assert os.getpid() in found
     assert not {child.pid, grandchild.pid} & found
 
@@ -47,43 +47,45 @@ def test_drivers_and_what_is_below_them_are_not(child: subprocess.Popen[bytes]) 
 def test_what_sleeps_is_quiet_after_one_window(child: subprocess.Popen[bytes]) -> None:
     waits: list[float] = []
     now = iter([0.0, 0.0, 0.2, 0.2, 0.2])
-    quiet.wait_until_quiet([psutil.Process(child.pid)], clock=lambda: next(now), sleep=waits.append)
-    assert waits == [quiet.WINDOW_S]
+    orchestrator_load.wait_until_quiet([psutil.Process(child.pid)], clock=lambda: next(now), sleep=waits.append)
+    assert waits == [orchestrator_load.WINDOW_S]
 
 
 def test_it_waits_for_what_is_busy_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     used = iter(range(1000))
-    monkeypatch.setattr(quiet, "cpu_seconds", lambda processes: {1: float(next(used))})
+    monkeypatch.setattr(orchestrator_load, "cpu_seconds", lambda processes: {1: float(next(used))})
     time = [0.0]
 
     def sleep(seconds: float) -> None:
         time[0] += seconds
 
-    waited = quiet.wait_until_quiet([], clock=lambda: time[0], sleep=sleep)
-    assert quiet.PATIENCE_S <= waited <= quiet.PATIENCE_S + 2 * quiet.WINDOW_S
+    waited = orchestrator_load.wait_until_quiet([], clock=lambda: time[0], sleep=sleep)
+    assert orchestrator_load.PATIENCE_S <= waited <= orchestrator_load.PATIENCE_S + 2 * orchestrator_load.WINDOW_S
 
 
 def test_it_waits_until_what_is_busy_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([0.0, 0.2, 0.2, 0.4, 0.4, 0.401])
-    monkeypatch.setattr(quiet, "cpu_seconds", lambda processes: {1: next(readings)})
+    monkeypatch.setattr(orchestrator_load, "cpu_seconds", lambda processes: {1: next(readings)})
     time = [0.0]
 
     def sleep(seconds: float) -> None:
         time[0] += seconds
 
-    assert quiet.wait_until_quiet([], clock=lambda: time[0], sleep=sleep) == pytest.approx(3 * quiet.WINDOW_S)
+    assert orchestrator_load.wait_until_quiet([], clock=lambda: time[0], sleep=sleep) == pytest.approx(
+        3 * orchestrator_load.WINDOW_S
+    )
 
 
 def test_the_load_counts_what_the_orchestrator_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: 0.5)
+    monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.5)
     with subprocess.Popen([sys.executable, "-c", f"input()\n{SPIN}input()"], stdin=-1, stdout=-1) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        with quiet.quiet([], enabled=True) as counted:
+        with orchestrator_load.quiet([], enabled=True) as counted:
             process.stdin.write(b"\n")
             process.stdin.flush()
             assert process.stdout.readline() == b"spun\n"
-        with quiet.quiet([process.pid], enabled=True) as spared:
+        with orchestrator_load.quiet([process.pid], enabled=True) as spared:
             pass
         process.stdin.write(b"\n")
     assert counted.waited_s == 0.5
@@ -92,17 +94,17 @@ def test_the_load_counts_what_the_orchestrator_uses(monkeypatch: pytest.MonkeyPa
 
 
 def test_on_a_virtual_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "wait_until_quiet", lambda processes: pytest.fail("it waited"))
-    with quiet.quiet([], enabled=False) as load:
+    monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: pytest.fail("it waited"))
+    with orchestrator_load.quiet([], enabled=False) as load:
         pass
-    assert load == quiet.Load()
+    assert load == orchestrator_load.Load()
 
 
-@pytest.mark.skipif(not quiet.cores(), reason="this system cannot pin processes")
+@pytest.mark.skipif(not orchestrator_load.cores(), reason="this system cannot pin processes")
 def test_what_is_started_while_pinned_stays_there() -> None:
     before = os.sched_getaffinity(0)
-    [core] = quiet.cores()[-1:]
-    with quiet.pinned([core]):
+    [core] = orchestrator_load.cores()[-1:]
+    with orchestrator_load.pinned([core]):
         process = subprocess.run(
             [sys.executable, "-c", "import os; print(os.sched_getaffinity(0))"],
             capture_output=True,

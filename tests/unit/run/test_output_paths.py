@@ -15,7 +15,7 @@ from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model.study import StudyKind
 from scalescope.report import files
 from scalescope.report.table import markdown_text
-from scalescope.run.places import VARIABLE, Place, Written
+from scalescope.run.output_paths import VARIABLE, OutputPath, WrittenFile
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Publication, Runner
 from scalescope.store.store import Store
@@ -47,19 +47,19 @@ def test_in_a_folder_that_stays_a_name_is_one_of_that_folder(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place = Place.of("report", "report.html", store, Runner())
+    place = OutputPath.of("report", "report.html", store, Runner())
     assert place.made("run-1") == str(tmp_path / "report.html")
 
 
 def test_in_a_deployment_it_goes_to_the_records(store: Store, tmp_path: Path) -> None:
-    place = Place.of("report", "charts/report.html", store, Temporary())
+    place = OutputPath.of("report", "charts/report.html", store, Temporary())
     assert list((tmp_path / "records").iterdir()) == []  # that it can be written was tried, and nothing is left of it
     assert place.made("run-1") == str(tmp_path / "records" / "run-1" / "charts" / "report.html")
     assert (tmp_path / "records" / "run-1" / "charts").is_dir()
 
 
 def test_wherever_the_records_are(in_memory: Store) -> None:
-    place = Place.of("report", "report.html", in_memory, Temporary())
+    place = OutputPath.of("report", "report.html", in_memory, Temporary())
     heard: list[Progress] = []
     written = place.write("run-1", Runner(heard.append), lambda address: files.write(address, "a report", "report"))
     assert str(written) == "memory://team/records/run-1/report.html"
@@ -71,25 +71,25 @@ def test_wherever_the_records_are(in_memory: Store) -> None:
 @pytest.mark.parametrize("runner", [Runner(), Temporary()])
 def test_full_paths_and_addresses_are_as_they_were_given(store: Store, tmp_path: Path, runner: Runner) -> None:
     for name in (str(tmp_path / "a.html"), "memory://elsewhere/a.html"):
-        place = Place.of_report(name, store, runner)
+        place = OutputPath.of_report(name, store, runner)
         assert place is not None
         assert place.made("run-1") == name
-    home = Place.of("folder", "~/isolated", store, runner)
+    home = OutputPath.of("folder", "~/isolated", store, runner)
     assert home.made("run-1") == str(Path.home() / "isolated")
-    assert Place.of_report("", store, runner) is None
+    assert OutputPath.of_report("", store, runner) is None
 
 
 @pytest.mark.parametrize("name", ["../x.html", "../../x.html", "a/../../x.html", ".", "..", ".hidden", "a/.b/c.html"])
 def test_nothing_leaves_the_folder_of_its_run(store: Store, name: str) -> None:
     with pytest.raises(InvalidField, match="within the folder of the run") as caught:
-        Place.of("report", name, store, Temporary())
+        OutputPath.of("report", name, store, Temporary())
     assert "absolute path" in caught.value.next_step
 
 
 def test_what_cannot_be_written_is_refused_first(store: Store, tmp_path: Path) -> None:
     (tmp_path / "records").write_text("in the way")
     with pytest.raises(StoreError, match="report could not be written"):
-        Place.of("report", "report.html", store, Temporary())
+        OutputPath.of("report", "report.html", store, Temporary())
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_cannot_be_written_is_refused_first(store: Store, tmp_path: Path) -
 )
 def test_addresses_that_cannot_be(store: Store, name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says) as caught:
-        Place.of_report(name, store, Runner())
+        OutputPath.of_report(name, store, Runner())
     assert "hunter2" not in str(caught.value)
 
 
@@ -110,7 +110,7 @@ def test_an_address_whose_package_is_missing(store: Store, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(_registry, "s3", raising=False)  # the class, once it was imported
     with pytest.raises(StoreError, match="report could not be written: Install s3fs") as caught:
-        Place.of_report("s3://bucket/report.html", store, Runner())
+        OutputPath.of_report("s3://bucket/report.html", store, Runner())
     assert "scalescope[s3]" in caught.value.next_step
 
 
@@ -130,7 +130,7 @@ def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: p
 
 
 def test_without_an_address_of_the_web_it_is_said_where_the_file_is(store: Store) -> None:
-    written = Written.at("/data/re_port.html", store)
+    written = WrittenFile.at("/data/re_port.html", store)
     assert written.link == ""
     assert str(written) == "/data/re_port.html"
     assert written.markdown() == markdown_text(f"/data/re_port.html on {socket.gethostname()}")
@@ -138,16 +138,16 @@ def test_without_an_address_of_the_web_it_is_said_where_the_file_is(store: Store
 
 def test_a_browser_is_given_a_link(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, BASE + "/")
-    written = Written.at(f"{store.records}/run-1/a report](x) [é.html", store)
+    written = WrittenFile.at(f"{store.records}/run-1/a report](x) [é.html", store)
     assert str(written) == f"{BASE}/run-1/a%20report%5D%28x%29%20%5B%C3%A9.html"
     assert written.markdown() == rf"[a report\](x) \[é.html]({written.link})"
-    assert Written.at("/elsewhere/report.html", store).link == ""
-    assert Written.at(f"{store.records}-of-others/report.html", store).link == ""
+    assert WrittenFile.at("/elsewhere/report.html", store).link == ""
+    assert WrittenFile.at(f"{store.records}-of-others/report.html", store).link == ""
 
 
 def test_a_bucket_has_links_too(in_memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, BASE)
-    assert Written.at("memory://team/records/run-1/r.html", in_memory).link == f"{BASE}/run-1/r.html"
+    assert WrittenFile.at("memory://team/records/run-1/r.html", in_memory).link == f"{BASE}/run-1/r.html"
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_what_is_no_address_of_the_web_is_refused_first(
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)
     with pytest.raises(InvalidField, match=VARIABLE) as caught:
-        Place.of("report", "report.html", store, Runner())
+        OutputPath.of("report", "report.html", store, Runner())
     assert "me:hunter2" not in str(caught.value)

@@ -76,7 +76,7 @@ class Look:
 
 
 @dataclass
-class Watch:
+class ClusterWatch:
     """Watches a cluster, and keeps what was seen; nothing is installed.
 
     Attributes:

@@ -9,8 +9,8 @@ import pytest
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report.screen import Screen
-from scalescope.run.bar import bar, shown
 from scalescope.run.progress import Progress
+from scalescope.run.progress_bar import bar, shown
 from scalescope.run.runner import Runner
 
 TRIAL = Trial("k", Point(1), 0, False, TrialState.VALID)
