@@ -69,15 +69,17 @@ class ScalescopeError(Exception):
         where: File, field, process or host concerned.
         cause: The likely cause.
         next_step: What the reader should do now.
+        category: Stable word for the cause, for code and tests; empty where the type says enough.
     """
 
     exit_status: ClassVar[ExitStatus] = ExitStatus.INFRASTRUCTURE
 
-    def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "", category: str = "") -> None:
         self.what = hide(what)
         self.where = hide(where)
         self.cause = hide(cause)
         self.next_step = hide(next_step)
+        self.category = category
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -174,25 +176,24 @@ class JobsEnded(ClusterError):
     """Jobs of a batch system were refused, ended before they were told to, or can never start.
 
     Args:
-        what: As for all errors, as are `where`, `cause` and `next_step`.
+        what: What happened.
         job_ids: Of these jobs, as the batch system names them; none where it refused them.
         may_return: Whether jobs like these can be expected to start and stay: their node died, or somebody or a time
             limit ended them. False where the next one would end the same way.
         ends_run: Whether the system will take none of them, whatever trial they are for.
+        told: As for all errors: `where`, `cause`, `next_step` and `category`.
     """
 
     def __init__(
         self,
         what: str,
         *,
-        where: str = "",
-        cause: str = "",
-        next_step: str = "",
         job_ids: tuple[str, ...] = (),
         may_return: bool = False,
         ends_run: bool = False,
+        **told: str,
     ) -> None:
-        super().__init__(what, where=where, cause=cause, next_step=next_step)
+        super().__init__(what, **told)
         self.job_ids = job_ids
         self.may_return = may_return
         self.ends_run = ends_run
@@ -202,12 +203,13 @@ class RequestRefused(ClusterError):
     """The API server of a Kubernetes cluster refused a request.
 
     Args:
-        what: As for all errors, as are `where`, `cause` and `next_step`.
-        status: Of HTTP: 403 where the user may not, 404 where there is no such thing.
+        what: What happened.
+        status: HTTP status: 403 where the user may not, 404 where there is no such thing.
+        told: As for all errors: `where`, `cause`, `next_step` and `category`.
     """
 
-    def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "", status: int = 0) -> None:
-        super().__init__(what, where=where, cause=cause, next_step=next_step)
+    def __init__(self, what: str, *, status: int = 0, **told: str) -> None:
+        super().__init__(what, **told)
         self.status = status
 
 
