@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from distributed import Client, Scheduler
     from distributed.scheduler import WorkerState
 
-    from scalescope.clusters.faults import Injection
+    from scalescope.clusters.fault_injection import Injection
     from scalescope.model.cluster import ClusterSpec
     from scalescope.model.fault import Fault
     from scalescope.model.spool import Columns

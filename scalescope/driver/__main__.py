@@ -15,9 +15,9 @@ if __name__ == "__main__":
 
     if os.environ.get("SCALESCOPE_CLUSTER") == "virtual":
         # Before anything else is imported, so that both processes import at the same time.
-        from scalescope.clusters.virtual import zygote
+        from scalescope.clusters.virtual import fork_server
 
-        zygote.prepare()
+        fork_server.prepare()
 
     from scalescope.driver.server import main
 

@@ -22,10 +22,10 @@ from scalescope.capture.asking import ClientAsker
 from scalescope.capture.client import ClientWatch
 from scalescope.capture.recording import Capture
 from scalescope.capture.shipping import Shipment
-from scalescope.clusters.waiting import close_client
-from scalescope.driver import scheduler
+from scalescope.clusters.observed_cluster import close_client
+from scalescope.clusters.trial_watch import HaltWatch
+from scalescope.driver import sent_functions
 from scalescope.driver.attempt import Attempt, changes, checked_result, describe
-from scalescope.driver.halted import HaltWatch
 from scalescope.driver.protocol import Open, RunTrial
 from scalescope.errors import ClusterError, DriverError, InfrastructureError, WorkersMissing, WrongAnswer
 from scalescope.model import spool
@@ -305,7 +305,7 @@ class OpenCluster:
         modules = [*packages, workload.run.__module__, *workload.modules]
         text = f"importing the workload's modules in the scheduler and {len(wanting)} workers"
         self._enter("importing", 2 * IMPORT_TIMEOUT_S + LIMIT_MARGIN_S, text)
-        function = Shipment(scheduler, "import_modules")
+        function = Shipment(sent_functions, "import_modules")
         asked = {"modules": modules, "callback_timeout": IMPORT_TIMEOUT_S}
         try:
             self._observer.run(function, workers=wanting, on_error="ignore", **asked)
@@ -442,11 +442,11 @@ class OpenCluster:
         }
 
     def _ask(self, function: str, **arguments: Any) -> Any:
-        """Call a function of `scalescope.driver.scheduler` on the scheduler."""
+        """Call a function of `scalescope.driver.sent_functions` on the scheduler."""
         assert self._observer is not None
         try:
             return self._observer.run_on_scheduler(
-                Shipment(scheduler, function), callback_timeout=ASK_TIMEOUT_S, **arguments
+                Shipment(sent_functions, function), callback_timeout=ASK_TIMEOUT_S, **arguments
             )
         except (OSError, ValueError, TimeoutError) as error:
             raise ClusterError(
@@ -464,7 +464,7 @@ class OpenCluster:
     def _still_run(self) -> bool:
         """Whether workers run tasks, of which the scheduler need not know."""
         assert self._observer is not None
-        running = Shipment(scheduler, "running")
+        running = Shipment(sent_functions, "running")
         return any(self._observer.run(running, on_error="ignore", callback_timeout=ASK_TIMEOUT_S).values())
 
     def _workers(self) -> dict[str, tuple[str, int, str]]:

@@ -70,7 +70,7 @@ T = TypeVar("T", Ready, Opened, TrialDone)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(TrialResult):
+class TrialOutcome(TrialResult):
     """What came of a trial, and where its records are."""
 
     state: TrialState
@@ -170,7 +170,7 @@ class Driver:
         """Whether it can run another trial."""
         return not (self._ending or self._closed or self._exited())
 
-    def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> Outcome:
+    def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> TrialOutcome:
         """Run one trial. When the driver dies in it, the outcome is invalid and says so, and `alive` is false.
 
         The driver answers before it has cleared up after the trial; it does so while the caller stores the outcome.
@@ -202,7 +202,7 @@ class Driver:
                 self._end(grace_s=0)
                 if error.ends_run or not self._phase:  # without, it ended while it cleared up after the trial before
                     raise
-                return Outcome(
+                return TrialOutcome(
                     state=TrialState.INVALID,
                     reason=str(error),
                     started_at=started_at,
@@ -258,7 +258,7 @@ class Driver:
         limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # its own error comes first, then the driver's
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
-    def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, folder: Path) -> Outcome:
+    def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, folder: Path) -> TrialOutcome:
         point = planned.point.to_mapping()
         self._send(RunTrial(planned.key, point, planned.repeat, planned.warmup, workload, timeout_s, str(folder)))
         done = self._expect(TrialDone, _FIRST_WORD_S)
@@ -270,7 +270,7 @@ class Driver:
             )
         self._ending = self._ending or done.ending
         answered = {each.name: getattr(done, each.name) for each in fields(TrialResult)}
-        return Outcome(**(answered | {"state": TrialState(done.state)}), spool=folder)
+        return TrialOutcome(**(answered | {"state": TrialState(done.state)}), spool=folder)
 
     def _send(self, message: Message) -> None:
         assert self._process.stdin is not None

@@ -13,7 +13,7 @@ from scalescope.capture import glance, standing
 from scalescope.capture.asking import Asker
 from scalescope.capture.shipping import Shipment
 from scalescope.capture.standing import Hang, described, states
-from scalescope.clusters.waiting import CHECK_SCHEDULER, root_cause
+from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
 from scalescope.model.standstill import STILL_S
 

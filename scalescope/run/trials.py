@@ -17,7 +17,7 @@ from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.measure import measure as metrics_of
 from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation
-from scalescope.driver.process import Driver, Outcome
+from scalescope.driver.process import Driver, TrialOutcome
 from scalescope.errors import (
     BudgetSpent,
     CaptureError,
@@ -110,7 +110,7 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     return saved
 
 
-def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[Trial, Outcome]:
+def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[Trial, TrialOutcome]:
     """Run a trial once.
 
     Raises:

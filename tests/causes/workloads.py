@@ -743,13 +743,13 @@ async def _remove(dask_scheduler: Any, count: int, graceful: bool) -> None:
 
 async def _add(dask_scheduler: Any, count: int, nthreads: int) -> None:
     """Have workers join a simulated cluster."""
+    from scalescope.clusters.simulated.bookkeeping import SimulatedWorker
     from scalescope.clusters.simulated.clock import CLOCK
     from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
-    from scalescope.clusters.simulated.pulse import PulsedWorker
 
     for i in range(count):
         pools = {"default": VirtualThreadPoolExecutor(CLOCK, nthreads), "actor": VirtualThreadPoolExecutor(CLOCK, 1)}
-        await PulsedWorker(
+        await SimulatedWorker(
             dask_scheduler.address, name=1_000_000 + i, nthreads=nthreads, memory_limit=0, executor=pools
         )
 

@@ -17,7 +17,7 @@ import pytest
 
 from scalescope import environments, workloads
 from scalescope.analysis.measure import measure
-from scalescope.driver.process import Driver, Outcome
+from scalescope.driver.process import Driver, TrialOutcome
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.environment import Environment
@@ -114,7 +114,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(place: Place, workload: str, workers: int = 2, **params: Any) -> tuple[Point, Outcome, dict[str, Any]]:
+def run(place: Place, workload: str, workers: int = 2, **params: Any) -> tuple[Point, TrialOutcome, dict[str, Any]]:
     sweep = Sweep.from_mapping({"workload": workload, "points": [{"workers": workers, **params}]})
     (point,) = sweep.expand(workloads.load(workload))
     outcome = place.driver.run(PlannedTrial(0, point, 0), workload, timeout_s=100)

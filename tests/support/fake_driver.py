@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scalescope.driver.process import Outcome
+from scalescope.driver.process import TrialOutcome
 from scalescope.errors import ClusterError, DriverError
 from scalescope.model import records, spool
 from scalescope.model.cluster import ClusterSpec
@@ -70,7 +70,7 @@ class FakeDriver:
         self.closed = 0
         self.cores = orchestrator_load.cores()
 
-    def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> Outcome:
+    def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> TrialOutcome:
         assert self.alive
         number = len(self.drivers.begun)
         self.drivers.begun.append(planned)
@@ -90,7 +90,7 @@ class FakeDriver:
         self.alive = what != "die"
         if what in ("measure", "invalid", "stand still"):
             write_records(folder / "records.spool", *self.drivers.measures(planned))
-        return Outcome(
+        return TrialOutcome(
             state=state,
             reason=reason,
             started_at="2026-01-01T00:00:00+00:00",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import distributed
 
 from scalescope.clusters.custom.spec import CustomSpec
-from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError, UsageError
 
 CLOSE_TIMEOUT_S = 8.0

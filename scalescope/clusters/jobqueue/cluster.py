@@ -24,7 +24,7 @@ from scalescope.clusters.jobqueue import script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
 from scalescope.clusters.jobqueue.folder import ClusterFolder
 from scalescope.clusters.jobqueue.waiting import Waiting
-from scalescope.clusters.supervisor import Supervisor, cancel_everything
+from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the jobs; when workers are lost, say why, and end the trial: it would wait for them in vain."""
         dask = self._cluster()
-        supervisor = Supervisor(
+        supervisor = WorkerWatch(
             self._workers,
             arrived=lambda: sum(each.status == Status.running for each in registered(dask.scheduler)),
             explain=self._explain,

@@ -25,7 +25,7 @@ import distributed
 import psutil
 from distributed.security import Security
 
-from scalescope.clusters import lean
+from scalescope.clusters import light_workers
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "gpfs", "lustre", "nfs", "nfs4"}
@@ -146,8 +146,8 @@ async def _work(options: argparse.Namespace, names: Sequence[str]) -> None:
             require_encryption=True,
         )
     if len(names) > 1:
-        lean.apply()  # else every worker of this process would have a profiler of its own
-    with lean.cheap_start():
+        light_workers.apply()  # else every worker of this process would have a profiler of its own
+    with light_workers.cheap_start():
         workers = [
             JobWorker(
                 options.scheduler,

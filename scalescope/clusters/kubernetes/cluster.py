@@ -18,7 +18,7 @@ import distributed
 from distributed.security import Security
 
 from scalescope import leases
-from scalescope.clusters import supervisor
+from scalescope.clusters import trial_watch
 from scalescope.clusters.kubernetes import counters, failures, manifests, retire_order
 from scalescope.clusters.kubernetes.api import Api, Raw
 from scalescope.clusters.kubernetes.cluster_lease import LEDGER_S, Renewer, begun
@@ -26,7 +26,7 @@ from scalescope.clusters.kubernetes.pod_record import PodRecord
 from scalescope.clusters.kubernetes.pod_watch import PodWatch
 from scalescope.clusters.kubernetes.removal import ENDING, remove
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from scalescope.clusters.waiting import ObservedCluster, root_cause
+from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError, RequestRefused
 
 if TYPE_CHECKING:
@@ -319,14 +319,14 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 raise watch.error(ended[0])
 
         def cancel() -> None:
-            cloudpickle.register_pickle_by_value(supervisor)  # the image need not have it
+            cloudpickle.register_pickle_by_value(trial_watch)  # the image need not have it
             try:
-                client.run_on_scheduler(supervisor.cancel_everything, callback_timeout=CONNECT_TIMEOUT_S)
+                client.run_on_scheduler(trial_watch.cancel_everything, callback_timeout=CONNECT_TIMEOUT_S)
             except (OSError, ValueError, TimeoutError) as error:
                 raise RuntimeError("the scheduler does not answer") from error
 
         self._lost = ""
-        watching = supervisor.Supervisor(
+        watching = trial_watch.WorkerWatch(
             len(names),
             arrived=intact,
             explain=explain,

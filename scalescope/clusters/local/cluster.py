@@ -13,9 +13,9 @@ import distributed
 import psutil
 from distributed.core import Status
 
-from scalescope.clusters import guard
+from scalescope.clusters import process_guard
 from scalescope.clusters.base import NANNIES_CONFIG, Cluster, LogTail, registered
-from scalescope.clusters.faults import Injection
+from scalescope.clusters.fault_injection import Injection
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scalescope.model.fault import Fault
 
 HOST = "127.0.0.1"
-TETHER = "scalescope.clusters.tether"
+WORKER_PRELOAD = "scalescope.clusters.worker_preload"
 CLOSE_TIMEOUT_S = 6.0
 """Seconds for an orderly end; what is alive then is killed."""
 
@@ -64,7 +64,7 @@ class LocalCluster(Cluster[LocalSpec]):
             ClusterError: It did not start.
         """
         self._log.attach()
-        guard.install()
+        process_guard.refuse_other_users()
         try:
             self._dask = distributed.LocalCluster(
                 n_workers=0,
@@ -75,7 +75,7 @@ class LocalCluster(Cluster[LocalSpec]):
                 scheduler_kwargs={"dashboard": False},
                 memory_limit=self.spec.memory_limit_mb * 2**20 or None,
                 silence_logs=logging.WARNING,
-                preload=[*dask.config.get("distributed.worker.preload"), TETHER],
+                preload=[*dask.config.get("distributed.worker.preload"), WORKER_PRELOAD],
             )
         except (OSError, RuntimeError) as error:
             self.close()
@@ -128,7 +128,7 @@ class LocalCluster(Cluster[LocalSpec]):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return {
             **super().facts(),
-            "layout": f"one process per worker, with nannies; scheduler in the driver; loopback, {guard.words()}",
+            "layout": f"a process per worker, with nannies; scheduler in the driver; loopback, {process_guard.words()}",
             "workers": self._workers,
             "threads_per_worker": self._threads,
             "memory_limit_mb": self.spec.memory_limit_mb,

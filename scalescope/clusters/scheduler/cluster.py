@@ -10,8 +10,8 @@ import distributed
 from distributed.core import connect
 from distributed.security import Security
 
+from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, ObservedCluster, root_cause
 from scalescope.clusters.scheduler.spec import SchedulerSpec
-from scalescope.clusters.waiting import CHECK_SCHEDULER, ObservedCluster, root_cause
 from scalescope.errors import ClusterError
 
 ANSWER_S = 10.0

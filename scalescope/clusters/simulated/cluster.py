@@ -16,15 +16,21 @@ from distributed.comm import inproc
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import IOLoop
 
-from scalescope.clusters import lean
+from scalescope.clusters import light_workers
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.simulated import patches
+from scalescope.clusters.simulated.bookkeeping import (
+    RestingBalancer,
+    SimulatedWorker,
+    calm_scheduler,
+    patient_iteration,
+    send_heartbeats,
+)
 from scalescope.clusters.simulated.calibration import Calibration
 from scalescope.clusters.simulated.clock import CLOCK, EPOCH
 from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
 from scalescope.clusters.simulated.locks import loop_locks
 from scalescope.clusters.simulated.loops import KernelLoop
-from scalescope.clusters.simulated.pulse import Balancing, PulsedWorker, calm_scheduler, patient_iteration, pulse
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
@@ -57,7 +63,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._stack = ExitStack()
         self._scheduler: distributed.Scheduler | None = None
         self._workers: list[distributed.Worker] = []
-        self._pulse: asyncio.Future[None] | None = None
+        self._heartbeats: asyncio.Future[None] | None = None
         self._io: IOLoop | None = None
         self._thread: threading.Thread | None = None
         self._foreign = VirtualThreadPoolExecutor(CLOCK, 64)
@@ -77,8 +83,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
                 cause="this process was not started as a driver with SCALESCOPE_CLOCK=virtual",
                 next_step="open simulated clusters through scalescope.driver",
             )
-        lean.apply()
-        lean.slow_heartbeats()
+        light_workers.apply()
+        light_workers.slow_heartbeats()
         self._stack.enter_context(patient_iteration())
         self._stack.enter_context(loop_locks())
         started = threading.Event()
@@ -108,7 +114,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         """Start a fresh scheduler with exactly these workers."""
         self._stop_dask()
         self._sync(self._forget_timers)
-        lean.freeze_garbage_collector()
+        light_workers.freeze_garbage_collector()
         CLOCK.restart()
         self._start_scheduler()
         self._sync(self._start_workers, workers, threads_per_worker)
@@ -206,12 +212,12 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeat("start")
 
         async def start() -> distributed.Scheduler:
-            scheduler = await lean.LeanScheduler(protocol="inproc://", dashboard=False, port=0)
+            scheduler = await light_workers.LightScheduler(protocol="inproc://", dashboard=False, port=0)
             calm_scheduler(scheduler)
-            scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6, Balancing(scheduler)))
+            scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6, RestingBalancer(scheduler)))
             return scheduler
 
-        with lean.cheap_start():
+        with light_workers.cheap_start():
             self._scheduler = self._sync(start)
 
     async def _start_workers(self, count: int, nthreads: int) -> None:
@@ -225,11 +231,11 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
                 ),
                 "actor": VirtualThreadPoolExecutor(CLOCK, 1, charging=lambda: self._charging),
             }
-            return PulsedWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
+            return SimulatedWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
 
-        with lean.cheap_start():
+        with light_workers.cheap_start():
             self._workers = list(await asyncio.gather(*[start(index) for index in range(count)]))
-        self._pulse = asyncio.ensure_future(pulse(self._scheduler, self._workers))
+        self._heartbeats = asyncio.ensure_future(send_heartbeats(self._scheduler, self._workers))
 
     def _stop_dask(self) -> None:
         if self._scheduler is None:
@@ -238,8 +244,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._scheduler, self._workers = None, []
 
         async def stop() -> None:
-            if self._pulse is not None:
-                self._pulse.cancel()
+            if self._heartbeats is not None:
+                self._heartbeats.cancel()
             await asyncio.gather(*[worker.close(timeout=1, nanny=False) for worker in workers])
             await scheduler.close()  # it takes no reason in 2023.5
 
@@ -267,7 +273,7 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 
     name = "scalescope-charge"
 
-    def __init__(self, seconds: float, balancing: Balancing) -> None:
+    def __init__(self, seconds: float, balancing: RestingBalancer) -> None:
         self._seconds = seconds
         self._balancing = balancing
 

@@ -15,9 +15,9 @@ from distributed.deploy import ssh
 from distributed.security import Security
 
 from scalescope.clusters.base import NANNIES_CONFIG, LogTail
+from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.clusters.ssh.remote import Remote, configuration
 from scalescope.clusters.ssh.spec import SshSpec
-from scalescope.clusters.waiting import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import dask
 import distributed
 
-from scalescope.clusters import guard, lean
+from scalescope.clusters import light_workers, process_guard
 from scalescope.clusters.base import Cluster
-from scalescope.clusters.virtual import limit, process, zygote
+from scalescope.clusters.virtual import fork_server, limit, process
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.limit import EmulationLimit
@@ -49,8 +49,8 @@ class VirtualCluster(Cluster[VirtualSpec]):
         Raises:
             ClusterError: A process did not start.
         """
-        lean.apply()
-        guard.install()
+        light_workers.apply()
+        process_guard.refuse_other_users()
         roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
         self._scheduler, *self._hosts = self._stack.enter_context(_processes(roles))
         self._scheduler.send(process.StartScheduler(self._config()))
@@ -97,7 +97,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
         """Layout and what it can show."""
         return {
             **super().facts(),
-            "layout": f"few processes of many workers; loopback, {guard.words()}",
+            "layout": f"few processes of many workers; loopback, {process_guard.words()}",
             "host_processes": len(self._hosts),
             "limit": self._limit.to_mapping() if self._limit else None,
             "emulation": self._limit.sentence(self._workers) if self._limit else "not measured",
@@ -114,7 +114,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
 @contextmanager
 def _processes(roles: Sequence[str]) -> Iterator[list[_Child]]:
     """A process per role, all forked from one that imports distributed once."""
-    parent = zygote.take()
+    parent = fork_server.take()
     sockets = parent.fork(len(roles))
     children = [_Child(role, Connection(mine.detach())) for role, mine in zip(roles, sockets, strict=True)]
     try:

@@ -23,7 +23,7 @@ from typing import Any
 import dask
 import distributed
 
-from scalescope.clusters import guard, lean
+from scalescope.clusters import light_workers, process_guard
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ def main(descriptor: int, path: list[str]) -> None:
     """Fork a child for every socket that comes over a socket; end when no more can come and all children have ended.
 
     Args:
-        descriptor: Of the socket that they come over (see `scalescope.clusters.virtual.zygote`). It is at its end when
-            the driver is gone, even if that happens while this process still imports.
+        descriptor: The socket that they come over (see `fork_server`). It ends when the driver is gone, even if that
+            happens while this process still imports.
         path: Where the driver finds modules.
     """
     sys.path[:] = path
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to end
-    # The zygote imports with the collector off: a collection would only touch memory that its children are to share.
-    lean.freeze_garbage_collector(collect=False)
+    # The fork server imports with the collector off: a collection would touch memory that its children should share.
+    light_workers.freeze_garbage_collector(collect=False)
     gc.enable()
     requests = socket.socket(fileno=descriptor)
     while received := socket.recv_fds(requests, 1, 1)[1]:
@@ -99,7 +99,7 @@ def main(descriptor: int, path: list[str]) -> None:
 def serve(pipe: Connection) -> None:
     """Obey commands until the pipe ends; does not return."""
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    guard.install()
+    process_guard.refuse_other_users()
     asyncio.run(_serve(pipe))
     _end()
 
@@ -141,9 +141,9 @@ class Process:
         """Carry out a command; returns its answer."""
         if isinstance(command, StartScheduler):
             dask.config.set(command.config)
-            lean.slow_heartbeats()
-            lean.compare_no_versions()
-            self.scheduler = await lean.LeanScheduler(host="127.0.0.1", port=0, dashboard=False)
+            light_workers.slow_heartbeats()
+            light_workers.compare_no_versions()
+            self.scheduler = await light_workers.LightScheduler(host="127.0.0.1", port=0, dashboard=False)
             return self.scheduler.address
         if isinstance(command, HostWorkers):
             dask.config.set(command.config)
@@ -162,9 +162,9 @@ class Process:
             or worker.status != distributed.Status.running
         ]
         await asyncio.gather(*[self.workers.pop(name).close(timeout=2, nanny=False) for name in unwanted])
-        with lean.cheap_start(versions=False):
+        with light_workers.cheap_start(versions=False):
             started = [
-                lean.LeanWorker(
+                light_workers.LightWorker(
                     command.scheduler, name=name, nthreads=command.nthreads, memory_limit=0, host="127.0.0.1"
                 )
                 for name in command.names
@@ -172,7 +172,7 @@ class Process:
             ]
             for worker in await asyncio.gather(*started):
                 self.workers[worker.name] = worker
-        lean.freeze_garbage_collector()
+        light_workers.freeze_garbage_collector()
         return len(self.workers)
 
     async def _stop(self) -> None:

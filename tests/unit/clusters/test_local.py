@@ -110,7 +110,7 @@ def test_everything_listens_on_loopback_only() -> None:
 def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "breaks_on_import.py").write_text("import os\nos._exit(41)\n")
     cluster = LocalCluster(LocalSpec(start_timeout_s=20))
-    monkeypatch.setattr("scalescope.clusters.local.cluster.TETHER", str(tmp_path / "breaks_on_import.py"))
+    monkeypatch.setattr("scalescope.clusters.local.cluster.WORKER_PRELOAD", str(tmp_path / "breaks_on_import.py"))
     try:
         cluster.open()
         with pytest.raises(WorkersMissing) as caught:
@@ -125,7 +125,7 @@ def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, mon
 
 def test_workers_that_are_too_slow_are_ended_by_close(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
-    monkeypatch.setattr("scalescope.clusters.local.cluster.TETHER", str(tmp_path / "slow.py"))
+    monkeypatch.setattr("scalescope.clusters.local.cluster.WORKER_PRELOAD", str(tmp_path / "slow.py"))
     monkeypatch.setattr("scalescope.clusters.local.cluster.CLOSE_TIMEOUT_S", 0.5)
     cluster = LocalCluster(LocalSpec(start_timeout_s=3))
     before = set(psutil.Process().children(recursive=True))

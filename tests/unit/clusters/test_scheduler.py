@@ -13,9 +13,9 @@ import pytest
 
 from scalescope import clusters, workloads
 from scalescope.cli import main as cli
+from scalescope.clusters.observed_cluster import close_client
 from scalescope.clusters.scheduler.cluster import SchedulerCluster
 from scalescope.clusters.scheduler.spec import SchedulerSpec
-from scalescope.clusters.waiting import close_client
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, ExitStatus, WorkersMissing
 from scalescope.model.cluster import cluster_spec

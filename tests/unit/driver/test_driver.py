@@ -19,7 +19,7 @@ import pytest
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.clusters.virtual.spec import VirtualSpec
-from scalescope.driver.process import Driver, Outcome
+from scalescope.driver.process import Driver, TrialOutcome
 from scalescope.errors import DriverError
 from scalescope.model import spool
 from scalescope.model import trial as trials
@@ -213,12 +213,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         yield driver
 
 
-Trial = Callable[..., Outcome]
+Trial = Callable[..., TrialOutcome]
 
 
 @pytest.fixture
 def trial(shared: Driver, workloads: Path) -> Trial:
-    def run(name: str, workers: int = 2, config: dict[str, object] | None = None, **params: object) -> Outcome:
+    def run(name: str, workers: int = 2, config: dict[str, object] | None = None, **params: object) -> TrialOutcome:
         point = Point(workers, 1, params, config or {})  # type: ignore[arg-type]
         return shared.run(PlannedTrial(0, point, 0), f"{workloads}:{name}", timeout_s=60)
 
@@ -358,12 +358,12 @@ def test_a_task_that_ignores_that_it_was_cancelled_is_waited_for(
 # ---------------------------------------------------------------- virtual clusters
 
 
-def test_a_driver_of_a_virtual_cluster_starts_its_zygote_at_once(workloads: Path, tmp_path: Path) -> None:
+def test_a_driver_of_a_virtual_cluster_starts_its_fork_server_at_once(workloads: Path, tmp_path: Path) -> None:
     """It starts no second one, and its output does not reach the protocol; the cluster can be opened anew."""
     spec = VirtualSpec(hosts=1, check_limit=False)
     with Driver.start(spec, folder=tmp_path) as driver:
-        (zygote,) = psutil.Process(driver.pid).children()
-        assert len(zygote.children()) == 2  # the scheduler and a host
+        (server,) = psutil.Process(driver.pid).children()
+        assert len(server.children()) == 2  # the scheduler and a host
         outcome = driver.run(PlannedTrial(0, Point(2, 1), 0), f"{workloads}:noisy", timeout_s=60)
         again = Point(2, 1, {}, {"distributed.scheduler.unknown-task-duration": "7 s"})
         assert driver.run(PlannedTrial(0, again, 1), f"{workloads}:healthy", timeout_s=60).reason == ""
@@ -393,7 +393,7 @@ def test_a_driver_in_simulated_time(workloads: Path, tmp_path: Path) -> None:
 
 def hung(
     spec: ClusterSpec, tmp_path: Path, workload: str, timeout_s: float, workers: int = 2
-) -> tuple[Outcome, list[str]]:
+) -> tuple[TrialOutcome, list[str]]:
     """A trial that its time limit ended, and the codes of its findings."""
     planned = PlannedTrial(0, Point(workers), 0)
     with Driver.start(spec, folder=tmp_path) as driver:

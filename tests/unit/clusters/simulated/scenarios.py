@@ -21,7 +21,7 @@ from typing import Any, ClassVar  # noqa: E402
 import dask  # noqa: E402
 import distributed  # noqa: E402
 
-from scalescope.clusters import lean  # noqa: E402
+from scalescope.clusters import light_workers  # noqa: E402
 from scalescope.clusters.simulated.clock import real_monotonic  # noqa: E402
 from scalescope.clusters.simulated.cluster import SimulatedCluster  # noqa: E402
 from scalescope.clusters.simulated.spec import SimulatedSpec  # noqa: E402
@@ -379,7 +379,7 @@ def fingerprint() -> Any:
 
 def main(names: list[str]) -> None:
     logging.disable(logging.CRITICAL)
-    dask.config.set(lean.CONFIG)
+    dask.config.set(light_workers.CONFIG)
     for name in names:
         print(json.dumps({"name": name, **globals()[name]()}), flush=True)
 

@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError
 import distributed
 import pytest
 
-from scalescope.clusters import supervisor
-from scalescope.clusters.supervisor import Supervisor, cancel_everything
+from scalescope.clusters import trial_watch
+from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
 from scalescope.errors import JobsEnded
 
 
@@ -20,8 +20,8 @@ def cluster() -> Iterator[distributed.LocalCluster]:
         yield cluster
 
 
-def supervise(cluster: distributed.LocalCluster, explain: Callable[[int], object], where: str = "") -> Supervisor:
-    return Supervisor(
+def supervise(cluster: distributed.LocalCluster, explain: Callable[[int], object], where: str = "") -> WorkerWatch:
+    return WorkerWatch(
         2,
         arrived=lambda: len(cluster.scheduler.workers),
         explain=explain,
@@ -63,7 +63,7 @@ def test_a_lost_worker_ends_the_trial_with_the_reason(cluster: distributed.Local
 def test_the_reason_is_not_waited_for_without_end(
     cluster: distributed.LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "REASON_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(trial_watch, "REASON_TIMEOUT_S", 0.3)
     asked: list[int] = []
     with (
         distributed.Client(cluster, set_as_default=False) as client,

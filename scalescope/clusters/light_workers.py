@@ -57,7 +57,7 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-class LeanWorker(distributed.Worker):  # type: ignore[misc]
+class LightWorker(distributed.Worker):  # type: ignore[misc]
     """A worker without an HTTP server of its own, whose clock is the scheduler's."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -81,7 +81,7 @@ class LeanWorker(distributed.Worker):  # type: ignore[misc]
         """Nothing: a server per worker would be most of its cost."""
 
 
-class LeanScheduler(distributed.Scheduler):  # type: ignore[misc]
+class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
     """A scheduler without an HTTP server: nothing is served, nothing listens but the scheduler itself."""
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from scalescope.driver.halted import HaltWatch
+from scalescope.clusters.trial_watch import HaltWatch
 
 WATCHES = """
 import time
-from scalescope.driver.halted import HaltWatch
+from scalescope.clusters.trial_watch import HaltWatch
 with HaltWatch() as watched:
     print("begun", flush=True)
     time.sleep(3)
@@ -109,7 +109,7 @@ def test_one_below_that_was_stopped_is_seen(below: psutil.Popen) -> None:
 
 
 def test_of_a_long_trial_a_second_or_two_are_little(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scalescope.driver.halted.PART", 0.9)
+    monkeypatch.setattr("scalescope.clusters.trial_watch.PART", 0.9)
     with HaltWatch() as watched:
         time.sleep(0.5)
         below.suspend()

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from scalescope.clusters.background import Background
+from scalescope.clusters.trial_watch import BackgroundThread
 from scalescope.model.fault import LASTS_S, Fault
 from scalescope.model.spool import Columns
 
@@ -23,7 +23,7 @@ THIEVES_PER_CPU = 4
 _SPIN = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
-class Injection(Background):
+class Injection(BackgroundThread):
     """Breaks something after a while, from a thread of its own; leaving it undoes what can be undone.
 
     Attributes:

@@ -18,7 +18,7 @@ import distributed.scheduler
 from distributed.metrics import time
 from tornado.ioloop import PeriodicCallback
 
-from scalescope.clusters import lean
+from scalescope.clusters import light_workers
 
 IDLE_CHECK_S = 5.0
 POLL_S = 60.0
@@ -50,8 +50,8 @@ class _Missing(set[Any]):
             self._search.start()
 
 
-class PulsedWorker(lean.LeanWorker):
-    """A worker whose periodic bookkeeping is done by `pulse`, or when there is something to do.
+class SimulatedWorker(light_workers.LightWorker):
+    """A worker whose periodic bookkeeping is done by `send_heartbeats`, or when there is something to do.
 
     Attributes:
         beating: Whether its heartbeats reach the scheduler.
@@ -72,7 +72,7 @@ class PulsedWorker(lean.LeanWorker):
         return await super().close(*args, **kwargs)
 
 
-async def pulse(scheduler: distributed.Scheduler, workers: Sequence[PulsedWorker]) -> None:
+async def send_heartbeats(scheduler: distributed.Scheduler, workers: Sequence[SimulatedWorker]) -> None:
     """Send the workers' heartbeats until cancelled."""
     while True:
         now = time()
@@ -82,7 +82,7 @@ async def pulse(scheduler: distributed.Scheduler, workers: Sequence[PulsedWorker
         await asyncio.sleep(distributed.scheduler.heartbeat_interval(len(workers)))
 
 
-def _beat(scheduler: distributed.Scheduler, worker: PulsedWorker, now: float) -> None:
+def _beat(scheduler: distributed.Scheduler, worker: SimulatedWorker, now: float) -> None:
     """What `Scheduler.heartbeat_worker` does with a heartbeat that concerns scheduling."""
     state = scheduler.workers.get(worker.contact_address)
     if state is None:
@@ -105,7 +105,7 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
             callback.callback_time = IDLE_CHECK_S * 1000
 
 
-class Balancing:
+class RestingBalancer:
     """Work stealing that rests while there is nothing to steal.
 
     Its turn comes once a virtual second as long as some worker has more tasks than threads; else it could only try to

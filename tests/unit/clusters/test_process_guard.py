@@ -26,7 +26,7 @@ os.setuid(int(sys.argv[1]))
 async def ask(address):
     async with rpc(address, timeout=1) as server:
         try:
-            return (await server.identity())["type"].removeprefix("Lean")
+            return (await server.identity())["type"].removeprefix("Light")
         except OSError:
             return "refused"
 
@@ -94,9 +94,9 @@ def test_nothing_is_said_to_another_user_who_listens_where_a_scheduler_was(addre
 
 
 def test_a_connection_that_died_is_not_taken_for_the_one_that_took_its_place() -> None:
-    from scalescope.clusters import guard
+    from scalescope.clusters import process_guard
 
-    guard.install()
+    process_guard.refuse_other_users()
     with socket.create_server(("127.0.0.1", 0)) as server:
         dead = socket.create_connection(server.getsockname())
         place = dead.getsockname()
@@ -106,6 +106,6 @@ def test_a_connection_that_died_is_not_taken_for_the_one_that_took_its_place() -
         with accepted, socket.create_connection(server.getsockname(), source_address=place) as living:
             again, _ = server.accept()
             with again:
-                assert guard._ours(again, guard._ESTABLISHED)
+                assert process_guard._ours(again, process_guard._ESTABLISHED)
                 assert living.getsockname() == place
-                assert not guard._ours(accepted, guard._ESTABLISHED)
+                assert not process_guard._ours(accepted, process_guard._ESTABLISHED)

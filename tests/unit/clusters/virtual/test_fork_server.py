@@ -12,18 +12,18 @@ from multiprocessing.connection import Connection
 import psutil
 import pytest
 
-from scalescope.clusters.virtual import process, zygote
+from scalescope.clusters.virtual import fork_server, process
 from scalescope.clusters.virtual.cluster import VirtualCluster
+from scalescope.clusters.virtual.fork_server import ForkServer
 from scalescope.clusters.virtual.spec import VirtualSpec
-from scalescope.clusters.virtual.zygote import Zygote
 from scalescope.errors import ClusterError
 
 pytestmark = pytest.mark.timeout(120)
 
 OWNER = """
 import time
-from scalescope.clusters.virtual import zygote
-zygote.prepare()
+from scalescope.clusters.virtual import fork_server
+fork_server.prepare()
 print("ready", flush=True)
 time.sleep(100)
 """
@@ -31,13 +31,13 @@ time.sleep(100)
 
 @pytest.fixture
 def prepared() -> psutil.Process:
-    zygote.prepare()
-    return psutil.Process(zygote._prepared._process.pid)  # type: ignore[union-attr]
+    fork_server.prepare()
+    return psutil.Process(fork_server._prepared._process.pid)  # type: ignore[union-attr]
 
 
 @contextmanager
 def owner() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
-    """A process that has prepared a zygote, and the zygote."""
+    """A process that has prepared a fork server, and the fork server."""
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -46,7 +46,7 @@ def owner() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
 
 
 def test_forks_what_is_asked_for_and_ends_with_it() -> None:
-    parent = Zygote()
+    parent = ForkServer()
     pipes = [Connection(mine.detach()) for mine in parent.fork(2)]
     for pipe in pipes:
         pipe.send(process.SearchPath(tuple(sys.path)))
@@ -75,7 +75,7 @@ def test_its_output_is_not_the_protocols() -> None:
             time.sleep(0.01)
         process.kill()
         assert process.stdout is not None
-        assert process.stdout.read() == b""  # returns: the pipe is at its end although the zygote lives
+        assert process.stdout.read() == b""  # returns: the pipe is at its end although the fork server lives
         assert child.status() == psutil.STATUS_STOPPED
         child.resume()
 
@@ -92,7 +92,7 @@ def test_ends_when_its_owner_is_killed_during_its_imports() -> None:
 
 def test_one_that_has_died_is_a_clear_error(prepared: psutil.Process) -> None:
     prepared.kill()
-    zygote._prepared.wait(15)  # type: ignore[union-attr]
+    fork_server._prepared.wait(15)  # type: ignore[union-attr]
     cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
     with pytest.raises(ClusterError, match="scheduler process ended unexpectedly"):
         cluster.open()

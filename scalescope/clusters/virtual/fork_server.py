@@ -21,7 +21,7 @@ main({descriptor}, {path})
 """
 
 
-class Zygote:
+class ForkServer:
     """Forks processes on request.
 
     It ends when no more requests can come, because all have been made or because this process died, and all that it
@@ -52,7 +52,7 @@ class Zygote:
             for _ in range(number):
                 mine, theirs = socket.socketpair()
                 sockets.append(mine)
-                with theirs, suppress(OSError):  # when the zygote has ended, the socket says so
+                with theirs, suppress(OSError):  # when the server has ended, the socket says so
                     socket.send_fds(self._requests, [b"."], [theirs.fileno()])
         return sockets
 
@@ -65,17 +65,17 @@ class Zygote:
         return True
 
 
-_prepared: Zygote | None = None
+_prepared: ForkServer | None = None
 
 
 def prepare() -> None:
-    """Start the zygote of the cluster that this driver will open; its standard output is not the protocol's."""
+    """Start the fork server of the cluster that this driver will open; its standard output is not the protocol's."""
     global _prepared
-    _prepared = Zygote(stdout=STDERR)
+    _prepared = ForkServer(stdout=STDERR)
 
 
-def take() -> Zygote:
-    """The zygote that was prepared, once; else a new one."""
+def take() -> ForkServer:
+    """The server that was prepared, once; else a new one."""
     global _prepared
-    zygote, _prepared = _prepared or Zygote(), None
-    return zygote
+    server, _prepared = _prepared or ForkServer(), None
+    return server

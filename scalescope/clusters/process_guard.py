@@ -1,18 +1,21 @@
-"""Dask's connections over the loopback device, between processes of one user; other users of the machine are refused.
+"""Protects the processes of a cluster on this machine: other users cannot connect, and children end with their parent.
 
 Whoever reaches a scheduler or a worker can run code as its user, and every user of the machine reaches its loopback
-device. The kernel says whose a connection is before a byte of it is read, so that nothing has to be kept secret, a
-client needs no more than the address, and no message costs anything.
+device. The kernel says whose a connection is before a byte of it is read. So there is no secret to keep, a client needs
+only the address, and messages cost nothing more.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import ipaddress
 import logging
 import os
+import signal
 import socket
 import struct
+import sys
 from typing import Any
 
 from distributed.comm import CommClosedError
@@ -26,15 +29,31 @@ _REQUEST = struct.Struct("=IHHII BBBBI 2s2s16s16sI8s")
 _ANSWER = struct.Struct("=IHHII BBBB48s III II")
 """`nlmsghdr` and `inet_diag_msg`; the last two are user and inode."""
 
+_PR_SET_PDEATHSIG = 1
+
 _logger = logging.getLogger(__name__)
 
 
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies (Linux only; see prctl(2)).
+
+    distributed watches a pipe to the nanny in a thread. A task that never gives the interpreter lock away starves that
+    thread; the kernel does not need the lock.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
+
+
 @functools.cache
-def install() -> bool:
-    """Refuse other users from now on in this process; to be called before anything listens.
+def refuse_other_users() -> bool:
+    """Refuse connections of other users in this process; call it before anything listens.
 
     Returns:
-        Whether this system says whose a connection is. Where it does not, nobody is refused, and the log says so.
+        Whether the system says whose a connection is. If not, nobody is refused, and the log says so.
     """
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as mine:
         theirs, _ = server.accept()
@@ -43,29 +62,27 @@ def install() -> bool:
     if known:
         backends["tcp"] = _Backend()
     else:
-        _logger.warning("other users of this machine can reach this cluster: the system does not say whose is what")
+        _logger.warning("other users of this machine can reach this cluster: the system does not say who connects")
     return known
 
 
 def words() -> str:
     """Who can connect, for the facts of a cluster."""
-    return "other users refused" if install() else "open to other users of the machine"
+    return "other users refused" if refuse_other_users() else "open to other users of the machine"
 
 
 def _ours(connection: socket.socket, state: int) -> bool:
-    """Whether a loopback connection leads to a process of this user.
+    """Whether a loopback connection, not read from yet, leads to a process of this user.
 
-    Args:
-        connection: Not read from yet.
-        state: What is asked for at its other end: the connection (`_ESTABLISHED`), or the socket that listens there
-            (`_LISTEN`), for a connection that nobody has accepted yet is nobody's.
+    `state` says what to look for at the other end: the connection (`_ESTABLISHED`), or the listening socket
+    (`_LISTEN`), because a connection that nobody has accepted yet belongs to nobody.
     """
     try:
         here, there = connection.getsockname()[:2], connection.getpeername()[:2]
         if not any(ipaddress.ip_address(host).is_loopback for host, _ in (here, there)):
             return True
         owner = _owner(connection.family, there, here if state == _ESTABLISHED else ("", 0), state)
-        # Were it closed by now, another could have taken its place meanwhile.
+        # If it is closed by now, another may have taken its place meanwhile.
         still = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
     except (OSError, AttributeError, ValueError):  # closed; or not Linux, or a kernel or sandbox without sock_diag(7)
         return False
