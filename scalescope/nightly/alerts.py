@@ -12,10 +12,10 @@ from scalescope.model import fields
 from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import Point, digest
-from scalescope.nightly import record, script
+from scalescope.nightly import night_record, regression_script
 from scalescope.nightly.history import AlertState
+from scalescope.nightly.night_record import Alert, Culprit, Judged, Night, NightRecord, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
-from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Record
 from scalescope.nightly.series import back
 from scalescope.report.table import markdown_list, markdown_text
 from scalescope.run.runner import Event, Publication
@@ -44,7 +44,11 @@ def known(past: Sequence[Night], alert: str) -> Alert | None:
 
 
 def new(
-    asked: NightlyParameters, night: str, found: Culprit, changes: Sequence[Judged], locks: tuple[Lock, Lock]
+    asked: NightlyParameters,
+    night: str,
+    found: Culprit,
+    changes: Sequence[Judged],
+    locks: tuple[SoftwareLock, SoftwareLock],
 ) -> Alert:
     """An alert of a cause; command and script show its largest change again.
 
@@ -57,11 +61,11 @@ def new(
     """
     ordered = tuple(sorted(changes, key=lambda each: -each.size))
     alert = Alert(cause(asked.history, found), night, found, ordered, command(ordered[0], locks))
-    text, problem = script.write(line(alert), ordered[0].series, *locks)
+    text, problem = regression_script.write(line(alert), ordered[0].series, *locks)
     return replace(alert, script=text, shown=problem)
 
 
-def command(worst: Judged, locks: tuple[Lock, Lock]) -> str:
+def command(worst: Judged, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
     """What shows a change again, on a command line."""
     series = worst.series
     words = ["scalescope", "compare", "-w", series.workload, "-m", series.metric, "-c", str(series.cluster["kind"])]
@@ -166,7 +170,7 @@ def publication(alert: Alert) -> Publication:
     return Publication(f"regression in {alert.changes[0].series.workload}"[:40], alert.id, line(alert), text)
 
 
-def resolve(store: Store, past: Sequence[Night], tonight: Record, asked: NightlyParameters) -> list[Alert]:
+def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: NightlyParameters) -> list[Alert]:
     """Mark alerts as resolved whose series are all as good as before again; return these.
 
     Raises:
@@ -178,7 +182,7 @@ def resolve(store: Store, past: Sequence[Night], tonight: Record, asked: Nightly
             before = {each.series.id: each.before for each in alert.changes}
             if alert.state in ONGOING and back(tonight, alert.series, before, asked.smallest_effect, asked.metric):
                 found.append(replace(alert, state=AlertState.RESOLVED))
-                record.amend(store, night.id, alerts=found[-1:])
+                night_record.amend(store, night.id, alerts=found[-1:])
     return found
 
 
@@ -203,7 +207,7 @@ def set_state(store: Store, reference: str, state: str) -> Alert:
         what = "Several alerts begin" if found else "No alert begins"
         raise UsageError(f"{what} with {reference!r}", where=store.where, next_step=f"There are: {ids}.")
     alert = replace(found[-1], state=wanted)
-    record.amend(store, alert.night, alerts=[alert])
+    night_record.amend(store, alert.night, alerts=[alert])
     return alert
 
 
@@ -213,4 +217,4 @@ def every(store: Store, history: str = "") -> list[Alert]:
     Raises:
         StoreError: The store refuses.
     """
-    return [alert for night in record.nights(store, history) for alert in night.record.alerts]
+    return [alert for night in night_record.nights(store, history) for alert in night.record.alerts]

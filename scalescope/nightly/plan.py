@@ -13,8 +13,8 @@ from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.metrics import METRICS
 from scalescope.model.sweep import digest
+from scalescope.nightly.night_record import Night, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
-from scalescope.nightly.record import Lock, Night
 from scalescope.run import orchestrator, request
 from scalescope.run.request import RunRequest
 from scalescope.run.syntax import names_block
@@ -22,7 +22,7 @@ from scalescope.workloads.suite import SUITE, SuiteEntry
 
 
 @dataclass(frozen=True)
-class Job:
+class SuiteJob:
     """A workload of the suite on one cluster, at all sizes.
 
     Attributes:
@@ -35,7 +35,9 @@ class Job:
     cluster: ClusterSpec
     asked: NightlyParameters
 
-    def request(self, lock: Lock, turn: int, budget: Mapping[str, float], store: str, records: str) -> RunRequest:
+    def request(
+        self, lock: SoftwareLock, turn: int, budget: Mapping[str, float], store: str, records: str
+    ) -> RunRequest:
         """The run of one round: every size once, after a warm-up where time is real.
 
         Args:
@@ -90,7 +92,7 @@ def read(given: Mapping[str, Any]) -> NightlyParameters:
     return asked
 
 
-def jobs(asked: NightlyParameters, store: str = "") -> list[Job]:
+def jobs(asked: NightlyParameters, store: str = "") -> list[SuiteJob]:
     """All of the suite on all clusters; what means nothing on a kind of cluster is left out, unless it is asked for.
 
     Args:
@@ -109,11 +111,11 @@ def jobs(asked: NightlyParameters, store: str = "") -> list[Job]:
         for entry in entries:
             if names or (_can_run(asked, entry) and spec.kind in entry.kinds):
                 with_fields = cluster_spec({**spec.to_mapping(), **entry.cluster}) if entry.cluster else spec
-                found.append(Job(entry, with_fields, asked))
+                found.append(SuiteJob(entry, with_fields, asked))
     if not found:
         raise InvalidField("clusters", asked.clusters, "a cluster on which a workload of the suite means something")
     for job in found:
-        job.request(Lock(), 0, {}, store, "")
+        job.request(SoftwareLock(), 0, {}, store, "")
     return found
 
 
@@ -136,14 +138,14 @@ def _lacks(entry: SuiteEntry) -> str:
     return ""
 
 
-def ordered(found: Sequence[Job], past: Sequence[Night]) -> list[Job]:
+def ordered(found: Sequence[SuiteJob], past: Sequence[Night]) -> list[SuiteJob]:
     """The most informative first, since the budget may end before all have run.
 
     A job tells the more, the longer it was not measured: those that were never, then those that the last nights had to
     leave out; among equals as they were given.
     """
 
-    def nights_ago(job: Job) -> int:
+    def nights_ago(job: SuiteJob) -> int:
         for ago, night in enumerate(reversed(past)):
             found = {(each.series.workload, digest(each.series.cluster)) for each in night.record.measured}
             if (job.entry.workload, digest(job.cluster.to_mapping())) in found:
@@ -153,6 +155,6 @@ def ordered(found: Sequence[Job], past: Sequence[Night]) -> list[Job]:
     return sorted(found, key=nights_ago, reverse=True)
 
 
-def rounds(job: Job) -> int:
+def rounds(job: SuiteJob) -> int:
     """How often it is run in a night."""
     return job.asked.rounds if job.cluster.real_time else 1

@@ -7,9 +7,9 @@ from datetime import datetime
 from scalescope import workloads
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
-from scalescope.nightly import alerts, history, record
+from scalescope.nightly import alerts, history, night_record
 from scalescope.nightly.changes import find_changes, find_drift, smallest_change
-from scalescope.nightly.record import Measured
+from scalescope.nightly.night_record import Measured
 from scalescope.run import run_names
 from scalescope.store.store import Store
 from scalescope.studies.release.mixtures import difference
@@ -22,7 +22,7 @@ def read(store: Store, name: str) -> history.History:
     Raises:
         StoreError: The store refuses.
     """
-    nights = [night for night in record.nights(store, name) if night.study.finished_at]
+    nights = [night for night in night_record.nights(store, name) if night.study.finished_at]
     found: dict[str, list[tuple[str, Measured]]] = {}
     for night in nights:
         for each in night.record.measured:
@@ -35,7 +35,7 @@ def read(store: Store, name: str) -> history.History:
     )
 
 
-def _night(night: record.Night, before: record.Night | None) -> history.Night:
+def _night(night: night_record.Night, before: night_record.Night | None) -> history.Night:
     began, ended = (datetime.fromisoformat(each) for each in (night.study.created_at, night.study.finished_at))
     kept = night.record
     return history.Night(
@@ -52,7 +52,7 @@ def _night(night: record.Night, before: record.Night | None) -> history.Night:
     )
 
 
-def _packages(now: record.Lock, before: record.Lock | None) -> str:
+def _packages(now: night_record.SoftwareLock, before: night_record.SoftwareLock | None) -> str:
     """What changed since the night before: all of them would hide everything else."""
     if before is None:
         return plural(len(now.pins), "package")
@@ -83,7 +83,7 @@ def _stresses(workload: str) -> str:
     return workloads.load(workload).summary
 
 
-def _alert(alert: record.Alert) -> history.Alert:
+def _alert(alert: night_record.Alert) -> history.Alert:
     return history.Alert(
         id=alert.id,
         night=alert.night,

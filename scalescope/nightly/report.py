@@ -10,9 +10,9 @@ from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.nightly import alerts
 from scalescope.nightly.history import AlertState
-from scalescope.nightly.record import Drift, Judged, Measured, Outcome, Record
+from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
-from scalescope.report.table import MISSING, Row, Table, Tone
+from scalescope.report.table import MISSING, ReportTable, Row, Tone
 from scalescope.run import run_names
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import change
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
 TONES = {
-    Outcome.CONFIRMED: Tone.BAD,
-    Outcome.FASTER: Tone.GOOD,
-    Outcome.UNDECIDED: Tone.DOUBT,
-    Outcome.UNTESTABLE: Tone.DOUBT,
+    ChangeOutcome.CONFIRMED: Tone.BAD,
+    ChangeOutcome.FASTER: Tone.GOOD,
+    ChangeOutcome.UNDECIDED: Tone.DOUBT,
+    ChangeOutcome.UNTESTABLE: Tone.DOUBT,
 }
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     """The night for people."""
-    record = Record.from_mapping(study.result)
+    record = NightRecord.from_mapping(study.result)
     return Sheet(
         table=_table(record) if record.measured else None,
         notes=tuple(_notes(record)),
@@ -58,11 +58,11 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
     return Picture()
 
 
-def _table(record: Record) -> Table:
+def _table(record: NightRecord) -> ReportTable:
     heads = ("workload", "size", "cluster", "tonight", "before", "change", "rerun")
     judged = {each.series.id: each for each in record.judged}
     rows = [_row(each, judged.get(each.series.id)) for each in record.measured]
-    return Table("What was measured, a row per series", heads, tuple(rows), frozenset(range(3, 5)))
+    return ReportTable("What was measured, a row per series", heads, tuple(rows), frozenset(range(3, 5)))
 
 
 def _row(each: Measured, judged: Judged | None) -> Row:
@@ -75,7 +75,7 @@ def _row(each: Measured, judged: Judged | None) -> Row:
     return Row((*cells, number(judged.before), words, str(judged.outcome)), TONES.get(judged.outcome, Tone.PLAIN))
 
 
-def _notes(record: Record) -> list[Note]:
+def _notes(record: NightRecord) -> list[Note]:
     notes = [Note(f"{_state(each.state)} {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
     notes += [Note(f"To see it again: {each.command}") for each in record.alerts]
     notes += [
@@ -105,7 +105,7 @@ def _state(state: AlertState) -> str:
     return f"Alert ({state})"
 
 
-def _asked(study: Study, record: Record) -> list[tuple[str, str]]:
+def _asked(study: Study, record: NightRecord) -> list[tuple[str, str]]:
     question = study.question
     environment = Environment.parse(str(question["environment"])).label
     found = [

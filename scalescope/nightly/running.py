@@ -23,12 +23,12 @@ from scalescope.model.environment import Environment
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
 from scalescope.model.words import plural
-from scalescope.nightly import alerts, confirm, plan, record
+from scalescope.nightly import alerts, night_record, plan, reruns
 from scalescope.nightly.history import AlertState
+from scalescope.nightly.night_record import Alert, ChangeOutcome, Culprit, Judged, Night, NightRecord, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.reading import read
-from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Outcome, Record
-from scalescope.nightly.series import Candidate, candidates, drifts, measured
+from scalescope.nightly.series import ChangeCandidate, candidates, drifts, measured
 from scalescope.nightly.site import write_site
 from scalescope.run import orchestrator, price_table
 from scalescope.run.output_paths import OutputPath, WrittenFile
@@ -85,12 +85,12 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         question = {name: value for name, value in asdict(asked).items() if name != "site"}
         night = _begin(store, question, fresh=kept.fresh)
         runner.label([f"study:{StudyKind.NIGHTLY}", f"history:{asked.history}", f"study:{night.id}"])
-        past = [each for each in record.nights(store, asked.history) if each.study.created_at < night.created_at]
+        past = [each for each in night_record.nights(store, asked.history) if each.study.created_at < night.created_at]
         tonight = _locked(store, night, past, asked, runner)
         tonight, runs = _measure(store, (address, records), night, plan.ordered(jobs, past), tonight, runner)
         until = time.monotonic() + 60 * asked.minutes
-        bench = confirm.Bench(asked, night.id, tonight.lock, kept.store, runner, until)
-        tonight = record.amend(store, night.id, drifts=tuple(drifts(tonight, past)))
+        bench = reruns.Reruns(asked, night.id, tonight.lock, kept.store, runner, until)
+        tonight = night_record.amend(store, night.id, drifts=tuple(drifts(tonight, past)))
         changed = candidates(tonight, past, asked.smallest_effect)
         tonight = _judge(store, bench, [each for each in changed if each.worse], tonight)
         tonight = _raise(store, bench, past, tonight)
@@ -114,7 +114,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
     return StudyResult(night.id, night.line, night.alarm, night.result, night.runs, night.where)
 
 
-def lock(asked: NightlyParameters, past: Sequence[Night]) -> Lock:
+def lock(asked: NightlyParameters, past: Sequence[Night]) -> SoftwareLock:
     """The software of a night: that of the last one, or what the environment is now.
 
     Raises:
@@ -123,14 +123,14 @@ def lock(asked: NightlyParameters, past: Sequence[Night]) -> Lock:
     """
     if asked.pinned and past and past[-1].record.lock.pins:
         last = past[-1].record.lock
-        return Lock(last.pinned, last.pins)
+        return SoftwareLock(last.pinned, last.pins)
     environment = Environment.parse(asked.environment)
     if environment.present or environment.python:
         built = environments.ensure(environment)
         pins = {name: version for name, version in built.packages.items() if name not in NOT_LOCKED}
-        return Lock(environment.text, {"python": _minor(built.python_version), **pins})
+        return SoftwareLock(environment.text, {"python": _minor(built.python_version), **pins})
     pins = {"python": _minor(environment.python_version or platform.python_version())}
-    made = Lock(pins={**pins, **environments.resolve(environment)})
+    made = SoftwareLock(pins={**pins, **environments.resolve(environment)})
     return replace(made, text=made.pinned)
 
 
@@ -169,12 +169,12 @@ def _begin(store: Store, question: Mapping[str, Any], *, fresh: bool) -> Study:
     return night
 
 
-def _locked(store: Store, night: Study, past: Sequence[Night], asked: NightlyParameters, runner: Runner) -> Record:
+def _locked(store: Store, night: Study, past: Sequence[Night], asked: NightlyParameters, runner: Runner) -> NightRecord:
     """What is kept of the night, with its lock: a night that continues has one already."""
-    kept = Record.from_mapping(night.result)
+    kept = NightRecord.from_mapping(night.result)
     if kept.lock.pins:
         return kept
-    return record.amend(store, night.id, lock=runner.do(LOCK, asked, past))
+    return night_record.amend(store, night.id, lock=runner.do(LOCK, asked, past))
 
 
 # ------------------------------------------------------------------ measuring
@@ -184,10 +184,10 @@ def _measure(
     store: Store,
     addresses: tuple[str, str],
     night: Study,
-    jobs: Sequence[plan.Job],
-    tonight: Record,
+    jobs: Sequence[plan.SuiteJob],
+    tonight: NightRecord,
     runner: Runner,
-) -> tuple[Record, list[SweepRun]]:
+) -> tuple[NightRecord, list[SweepRun]]:
     """Run all jobs, round after round, each on a cluster of its own, within the budget.
 
     Raises:
@@ -228,7 +228,7 @@ def _measure(
     if failed is not None and not runs:
         raise failed
     states = Counter(str(trial.state) for run in runs for trial in run.trials if not trial.warmup)
-    kept = record.amend(
+    kept = night_record.amend(
         store,
         night.id,
         measured=tuple(measured(runs, asked.metric)),
@@ -242,47 +242,48 @@ def _measure(
 # ------------------------------------------------------------------ judging
 
 
-def _judge(store: Store, bench: confirm.Bench, changed: Sequence[Candidate], tonight: Record) -> Record:
+def _judge(store: Store, bench: reruns.Reruns, changed: Sequence[ChangeCandidate], tonight: NightRecord) -> NightRecord:
     """Look into changes, in their order; what an earlier attempt has answered stays."""
     for found in changed:
         if any(each.series.id == found.series.id for each in tonight.judged):
             continue
         words = f"{found.series.words}: {found.series.metric} {found.before:.4g} → {found.after:.4g}"
         bench.runner.tell(Progress(0, 0, f"Looking into {words}", notable=True))
-        judged = confirm.judge(bench, found)
+        judged = reruns.judge(bench, found)
         bench.runner.tell(Progress(0, 0, f"{judged.outcome.capitalize()}. {judged.reason}", notable=True))
-        tonight = record.amend(store, bench.night, judged=(*tonight.judged, judged))
+        tonight = night_record.amend(store, bench.night, judged=(*tonight.judged, judged))
     return tonight
 
 
-def _raise(store: Store, bench: confirm.Bench, past: Sequence[Night], tonight: Record) -> Record:
+def _raise(store: Store, bench: reruns.Reruns, past: Sequence[Night], tonight: NightRecord) -> NightRecord:
     """Raise an alert for each cause of what was confirmed."""
     covered = {series for alert in tonight.alerts for series in alert.series}
-    confirmed = [each for each in tonight.judged if each.outcome is Outcome.CONFIRMED and each.series.id not in covered]
+    confirmed = [each for each in tonight.judged if each.outcome is ChangeOutcome.CONFIRMED]
+    confirmed = [each for each in confirmed if each.series.id not in covered]
     for found, good, changes in _causes(bench, past, confirmed):
         known = alerts.known(past, alerts.cause(bench.asked.history, found))
         if known is None:
             alert = alerts.new(bench.asked, bench.night, found, changes, (good.record.lock, tonight.lock))
-            tonight = record.amend(store, bench.night, alerts=[confirm.tried(bench, alert)])
+            tonight = night_record.amend(store, bench.night, alerts=[reruns.tried(bench, alert)])
         elif known.state is not AlertState.FALSE:
             others = tuple(each for each in changes if each.series.id not in known.series)
-            record.amend(store, known.night, alerts=[replace(known, changes=(*known.changes, *others))])
+            night_record.amend(store, known.night, alerts=[replace(known, changes=(*known.changes, *others))])
     return tonight
 
 
-def _trace_improvements(store: Store, bench: confirm.Bench, past: Sequence[Night], tonight: Record) -> Record:
+def _trace_improvements(store: Store, bench: reruns.Reruns, past: Sequence[Night], tonight: NightRecord) -> NightRecord:
     """Search what brought each improvement that was confirmed."""
-    confirmed = [each for each in tonight.judged if each.outcome is Outcome.FASTER and not each.since]
+    confirmed = [each for each in tonight.judged if each.outcome is ChangeOutcome.FASTER and not each.since]
     for found, _, changes in _causes(bench, past, confirmed):
         since = found.line if found.package else found.changed
         ids = {each.series.id for each in changes}
         told = tuple(replace(each, since=since) if each.series.id in ids else each for each in tonight.judged)
-        tonight = record.amend(store, bench.night, judged=told)
+        tonight = night_record.amend(store, bench.night, judged=told)
     return tonight
 
 
 def _causes(
-    bench: confirm.Bench, past: Sequence[Night], confirmed: Sequence[Judged]
+    bench: reruns.Reruns, past: Sequence[Night], confirmed: Sequence[Judged]
 ) -> list[tuple[Culprit, Night, list[Judged]]]:
     """What brought confirmed changes, each with the last good night and the changes that it explains."""
     nights = {night.id: night for night in past}
@@ -292,17 +293,17 @@ def _causes(
         bench.runner.tell(Progress(0, 0, f"Searching what brought it to {change.series.words}", notable=True))
         for culprit, other, changes in found:
             same = other.record.lock.pins == good.record.lock.pins
-            if same and confirm.explains(bench, culprit, change, good):
+            if same and reruns.explains(bench, culprit, change, good):
                 changes.append(change)
                 break
         else:
-            culprit = confirm.culprit(bench, change, good)
+            culprit = reruns.culprit(bench, change, good)
             bench.runner.tell(Progress(0, 0, f"Brought by {culprit.line}", notable=True))
             found.append((culprit, good, [change]))
     return found
 
 
-def _tell(store: Store, night: Study, tonight: Record, asked: NightlyParameters, runner: Runner) -> Record:
+def _tell(store: Store, night: Study, tonight: NightRecord, asked: NightlyParameters, runner: Runner) -> NightRecord:
     """Tell of each alert once: an event, and a page."""
 
     def told(alert: Alert) -> Alert:
@@ -312,17 +313,17 @@ def _tell(store: Store, night: Study, tonight: Record, asked: NightlyParameters,
 
     for alert in tonight.alerts:
         if not alert.told:
-            tonight = record.amend(store, night.id, alerts=[told(alert)])
+            tonight = night_record.amend(store, night.id, alerts=[told(alert)])
     return tonight
 
 
-def _line(tonight: Record, resolved: Sequence[Alert]) -> str:
+def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
     """The night in one or two sentences."""
     raised = [alerts.line(each) for each in tonight.alerts]
     first = f"Regression: {'; '.join(raised)}." if raised else "No regression."
-    counts = {each: sum(judged.outcome is each for judged in tonight.judged) for each in Outcome}
+    counts = {each: sum(judged.outcome is each for judged in tonight.judged) for each in ChangeOutcome}
     parts = [f"{len(tonight.measured):,} series measured"]
-    parts += [f"{counts[each]} {each}" for each in Outcome if counts[each] and each is not Outcome.CONFIRMED]
+    parts += [f"{number} {each}" for each, number in counts.items() if number and each is not ChangeOutcome.CONFIRMED]
     parts += [plural(len(tonight.drifts), "slow drift")] if tonight.drifts else []
     parts += [f"{plural(len(resolved), 'alert')} resolved"] if resolved else []
     parts += [plural(len(tonight.problems), "problem")] if tonight.problems else []

@@ -18,7 +18,7 @@ from typing import Any
 from scalescope.model.trial import Trial
 from scalescope.nightly.changes import BASELINE, LEAST, find_changes, find_drift
 from scalescope.nightly.history import AlertState
-from scalescope.nightly.record import Drift, Measured, Night, Outcome, Record, Series
+from scalescope.nightly.night_record import ChangeOutcome, Drift, Measured, Night, NightlySeries, NightRecord
 from scalescope.store.store import SweepRun
 from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
 
@@ -39,7 +39,7 @@ OVER = (AlertState.FALSE, AlertState.RESOLVED)
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ChangeCandidate:
     """A change that deserves to be looked into.
 
     Attributes:
@@ -58,7 +58,7 @@ class Candidate:
     worse: bool
 
     @property
-    def series(self) -> Series:
+    def series(self) -> NightlySeries:
         """Of which."""
         return self.tonight.series
 
@@ -71,7 +71,7 @@ class Candidate:
 def measured(runs: Iterable[SweepRun], metric: str) -> list[Measured]:
     """What the runs of a night say of each series; a series without valid trials says nothing."""
     number = quantity(metric)
-    values: dict[str, tuple[Series, list[float], list[Trial], dict[str, None]]] = {}
+    values: dict[str, tuple[NightlySeries, list[float], list[Trial], dict[str, None]]] = {}
     for run in runs:
         for trial in run.trials:
             value = None if trial.warmup else number.of(trial)
@@ -88,10 +88,10 @@ def measured(runs: Iterable[SweepRun], metric: str) -> list[Measured]:
     ]
 
 
-def _series(run: SweepRun, trial: Trial, metric: str) -> Series:
+def _series(run: SweepRun, trial: Trial, metric: str) -> NightlySeries:
     point = replace(trial.point, environment="").to_mapping()
     cluster = run.sweep.cluster_of(trial.point).to_mapping()
-    return Series(run.sweep.workload, run.workload_version, point, cluster, _hardware(trial), metric)
+    return NightlySeries(run.sweep.workload, run.workload_version, point, cluster, _hardware(trial), metric)
 
 
 def _hardware(trial: Trial) -> str:
@@ -110,7 +110,7 @@ def _host(trials: Sequence[Trial]) -> dict[str, Any]:
     return {**found, **({OTHERS: round(max(taken), 3)} if taken else {})}
 
 
-def candidates(tonight: Record, past: Sequence[Night], smallest: float) -> list[Candidate]:
+def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
     """Changes to look into, the largest first; regressions and improvements.
 
     Args:
@@ -122,7 +122,7 @@ def candidates(tonight: Record, past: Sequence[Night], smallest: float) -> list[
     return sorted((each for each in found if each is not None), key=lambda each: -each.size)
 
 
-def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Candidate | None:
+def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> ChangeCandidate | None:
     nights = _since_baseline(tonight.series, past)
     if not nights:
         return None
@@ -142,10 +142,10 @@ def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Can
     if abs(after - before) <= smallest * before:
         return None
     worse = (after > before) != (tonight.series.metric in LARGER_IS_BETTER)
-    return Candidate(tonight, *nights[index - 1], before, after, worse)
+    return ChangeCandidate(tonight, *nights[index - 1], before, after, worse)
 
 
-def drifts(tonight: Record, past: Sequence[Night]) -> list[Drift]:
+def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
     """Slow changes of the series that a night measured, over the last weeks.
 
     Args:
@@ -165,25 +165,27 @@ def drifts(tonight: Record, past: Sequence[Night]) -> list[Drift]:
     return found
 
 
-def _since_baseline(series: Series, past: Sequence[Night]) -> list[tuple[Night, Measured]]:
+def _since_baseline(series: NightlySeries, past: Sequence[Night]) -> list[tuple[Night, Measured]]:
     """The nights that measured a series, since its newest level that a rerun has confirmed and no person denied."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
-        faster = (each.series.id == series.id for each in night.record.judged if each.outcome is Outcome.FASTER)
+        faster = (each.series.id == series.id for each in night.record.judged if each.outcome is ChangeOutcome.FASTER)
         if any(alerts) or any(faster):
             found = []
         found += [(night, each) for each in night.record.measured if each.series.id == series.id]
     return found
 
 
-def _asked(series: Series, since: Sequence[Night]) -> bool:
+def _asked(series: NightlySeries, since: Sequence[Night]) -> bool:
     """Whether a rerun has answered after the change began: it is asked about once."""
     answers = (each for night in since for each in night.record.judged if each.series.id == series.id)
-    return any(each.outcome is not Outcome.WAITING for each in answers)
+    return any(each.outcome is not ChangeOutcome.WAITING for each in answers)
 
 
-def back(tonight: Record, series: Collection[str], before: Mapping[str, float], smallest: float, metric: str) -> bool:
+def back(
+    tonight: NightRecord, series: Collection[str], before: Mapping[str, float], smallest: float, metric: str
+) -> bool:
     """Whether all these series are again as good as they were before a change.
 
     Args:

@@ -22,7 +22,7 @@ from scalescope.report import files
 from scalescope.report.html import build, embed
 from scalescope.report.html.page import moment
 from scalescope.report.rows import WRITTEN, count
-from scalescope.report.table import MISSING, Row, Table, Tone
+from scalescope.report.table import MISSING, ReportTable, Row, Tone
 
 SPARK_NIGHTS = 60
 """Nights in a line of the overview."""
@@ -169,8 +169,8 @@ def _series_page(history: History, series: Series) -> str:
         help=METRICS[series.metric].help if series.metric in METRICS else "",
         drift=_drift(series),
         smallest=_smallest(series),
-        changes=Table.of("Change points, the last first", heads, cells),
-        values=Table.of("All nights, the last first", ("night", "began", "runs", "value"), values, 3),
+        changes=ReportTable.of("Change points, the last first", heads, cells),
+        values=ReportTable.of("All nights, the last first", ("night", "began", "runs", "value"), values, 3),
         alerts=[_alert(history, alert) for alert in reversed(history.alerts) if series.id in alert.series],
     )
 
@@ -218,7 +218,7 @@ def _alert(history: History, alert: Alert) -> dict[str, Any]:
     }
 
 
-def _recent(history: History) -> Table:
+def _recent(history: History) -> ReportTable:
     """Change points of the last nights, alerted or not."""
     nights = {night.id for night in history.nights[-RECENT_NIGHTS:]}
     found = [
@@ -241,10 +241,10 @@ def _recent(history: History) -> Table:
         for series, change in found
     )
     heads = ("series", "since", "change", "")
-    return Table(f"Change points of the last {RECENT_NIGHTS} nights", heads, rows, frozenset({2}))
+    return ReportTable(f"Change points of the last {RECENT_NIGHTS} nights", heads, rows, frozenset({2}))
 
 
-def _drifting(history: History) -> Table:
+def _drifting(history: History) -> ReportTable:
     """Series that change slowly, without a step."""
     rows = tuple(
         Row(
@@ -254,10 +254,10 @@ def _drifting(history: History) -> Table:
         for series in history.series
         if series.drift
     )
-    return Table("Slow drifts of the last four weeks", ("series", "change", ""), rows, frozenset({1}))
+    return ReportTable("Slow drifts of the last four weeks", ("series", "change", ""), rows, frozenset({1}))
 
 
-def _series_table(history: History) -> Table:
+def _series_table(history: History) -> ReportTable:
     cells = [
         (
             _link(page_name(series), title(series)),
@@ -270,10 +270,10 @@ def _series_table(history: History) -> Table:
         for series in history.series
     ]
     heads = ("series", f"last {SPARK_NIGHTS} nights", "last value", "last change", "since", "smallest change")
-    return Table.of("Last values and changes", heads, cells, 2)
+    return ReportTable.of("Last values and changes", heads, cells, 2)
 
 
-def _health(history: History) -> Table:
+def _health(history: History) -> ReportTable:
     rows = tuple(
         Row(
             (
@@ -290,7 +290,7 @@ def _health(history: History) -> Table:
         for night in reversed(history.nights[-HEALTH_NIGHTS:])
     )
     heads = ("night", "began", "minutes", "valid trials", "failed", "invalid", "")
-    return Table("The last nights, the newest first", heads, rows, frozenset({2, 3, 4, 5}))
+    return ReportTable("The last nights, the newest first", heads, rows, frozenset({2, 3, 4, 5}))
 
 
 def _larger(series: Series) -> bool:

@@ -17,7 +17,7 @@ from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, WORKING, Metri
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.model.words import percent, plural, shortened
-from scalescope.report.table import MISSING, Column, Table, fitting, legend
+from scalescope.report.table import MISSING, Column, ReportTable, fitting, legend
 
 WORTH_A_WORD = 0.05
 """Share of the worker time from which on it is said for what threads waited."""
@@ -55,7 +55,7 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
 
 def points_table(
     summaries: Sequence[PointSummary], *, width: int | None = None, most: int | None = None
-) -> tuple[Table, str]:
+) -> tuple[ReportTable, str]:
     """The table of points and its legend, for all kinds of reports.
 
     Args:
@@ -68,7 +68,7 @@ def points_table(
     left_out = "" if len(kept) == len(summaries) else f"Shown are the first {len(kept):,} of {len(summaries):,} points."
     cells = ([column.cell(summary) for column in shown] for summary in kept)
     heads = [column.title for column in shown]
-    return Table.of("What was measured, a row per point", heads, cells, labels=0, notice=left_out), legend(shown)
+    return ReportTable.of("What was measured, a row per point", heads, cells, labels=0, notice=left_out), legend(shown)
 
 
 def row(summary: PointSummary) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _capital(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkerTimePart:
     """One part of the worker time of a point.
 
     Attributes:
@@ -141,12 +141,12 @@ class Part:
     percent: int
 
 
-def worker_time_parts(metrics: Metrics) -> tuple[Part, ...]:
+def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
     """The parts that are not zero, in their fixed order."""
     seconds = {part: metrics.worker_time_s.get(part, 0.0) for part in WORKER_TIME}
     percents = apportion(list(seconds.values()), 100)
     return tuple(
-        Part(name, PARTS[name].title, value, percent)
+        WorkerTimePart(name, PARTS[name].title, value, percent)
         for (name, value), percent in zip(seconds.items(), percents, strict=True)
         if value > 0
     )
@@ -212,7 +212,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Two runs side by side.
 
     Attributes:
@@ -224,7 +224,7 @@ class Comparison:
     pairs: tuple[Pair, ...]
 
 
-def compare(left: Run, right: Run) -> Comparison:
+def compare(left: Run, right: Run) -> RunComparison:
     """Match two runs by workers, threads and items, and by all else that differs within one of them."""
     sides = [summarise(run.trials) for run in (left, right)]
     names = tuple(dict.fromkeys(name for side in sides for name in varied(summary.point for summary in side)))
@@ -235,7 +235,7 @@ def compare(left: Run, right: Run) -> Comparison:
 
     lefts, rights = ({key(summary.point): summary for summary in side} for side in sides)
     found = [Pair(summary.point, lefts.get(at), rights.get(at)) for at, summary in (rights | lefts).items()]
-    return Comparison(names, tuple(sorted(found, key=lambda pair: order(pair.point))))
+    return RunComparison(names, tuple(sorted(found, key=lambda pair: order(pair.point))))
 
 
 # ------------------------------------------------------------------ clusters

@@ -45,7 +45,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table of texts.
 
     Attributes:
@@ -65,7 +65,7 @@ class Table:
     @classmethod
     def of(
         cls, caption: str, heads: Sequence[str], cells: Iterable[Sequence[str]], labels: int = 1, notice: str = ""
-    ) -> Table:
+    ) -> ReportTable:
         """A table of which the first `labels` columns are words, and all others numbers."""
         rows = tuple(Row(tuple(each)) for each in cells)
         return cls(caption, tuple(heads), rows, frozenset(range(labels, len(heads))), notice)
@@ -129,7 +129,7 @@ def legend(columns: Iterable[Column[T]]) -> str:
     return "; ".join(f"{column.title}: {column.legend}" for column in columns if column.legend)
 
 
-def to_terminal(table: Table) -> RichTable:
+def to_terminal(table: ReportTable) -> RichTable:
     """For rich. Numbers stay in one line; where it is narrow, words of the first column fold and of the last wrap."""
     from rich import box
     from rich.table import Table as RichTable
@@ -150,7 +150,7 @@ def to_terminal(table: Table) -> RichTable:
     return made
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: ReportTable) -> str:
     """As Markdown; text from outside is escaped."""
     lines = [table.heads, *(row.cells for row in table.rows)]
     text = ["| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines]
@@ -158,7 +158,7 @@ def to_markdown(table: Table) -> str:
     return "\n".join(text)
 
 
-def to_mappings(table: Table) -> list[dict[str, str]]:
+def to_mappings(table: ReportTable) -> list[dict[str, str]]:
     """One mapping of headings to cells per row, for Prefect's tables; safe as HTML."""
     heads = [html_text(head) or "note" for head in table.heads]
     return [dict(zip(heads, map(html_text, row.cells), strict=True)) for row in table.rows]

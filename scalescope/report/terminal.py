@@ -17,7 +17,7 @@ from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
 from scalescope.report import rows
-from scalescope.report.table import Column, Table, fitting, to_terminal
+from scalescope.report.table import Column, ReportTable, fitting, to_terminal
 
 MARKS: dict[Severity, tuple[str, str]] = {
     Severity.HIGH: ("✗", "bold red"),
@@ -101,7 +101,7 @@ def render_comparison(left: rows.Run, right: rows.Run, labels: tuple[str, str], 
     columns.append(Column("speedup", "speed-up", lambda pair: pair.speedup, rows.speedup))
     shown = fitting(columns, comparison.pairs, width or Console().width)
     cells = ([column.cell(pair) for column in shown] for pair in comparison.pairs)
-    table = Table.of("Two runs side by side", [column.title for column in shown], cells, labels=0)
+    table = ReportTable.of("Two runs side by side", [column.title for column in shown], cells, labels=0)
     return Group(Text(f"A: {labels[0]}"), Text(f"B: {labels[1]}"), Text(), to_terminal(table))
 
 

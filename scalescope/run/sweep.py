@@ -35,7 +35,7 @@ from scalescope.run.progress_bar import shown
 from scalescope.run.request import RunRequest, check, grown, resolve, whole_plan
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.trials import run_trials
-from scalescope.store.rows import CODE, INSTEAD_OF
+from scalescope.store.row_conversion import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 

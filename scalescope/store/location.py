@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError
 
 from scalescope.errors import InvalidField
 from scalescope.owner import home
-from scalescope.store import network
+from scalescope.store import network_filesystem
 
 VARIABLE = "SCALESCOPE_STORE"
 _ALLOWED = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
@@ -36,7 +36,7 @@ class Location:
     @cached_property
     def network(self) -> str:
         """The type of the network file system on which the SQLite file is; empty where it is on none."""
-        return network.file_system(self.path) if self.path else ""
+        return network_filesystem.file_system(self.path) if self.path else ""
 
     @property
     def shown(self) -> str:

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from scalescope.errors import StoreError
 from scalescope.model.records import REQUIRED, TABLES
-from scalescope.store.codec import clean
 from scalescope.store.failures import explain
+from scalescope.store.json_text import clean
 from scalescope.store.location import redact
 
 SUFFIX = ".parquet"

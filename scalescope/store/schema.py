@@ -64,7 +64,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class Base(DeclarativeBase):
+class StoreBase(DeclarativeBase):
     """All tables; constraints have names, so that a migration can change them."""
 
     metadata = MetaData(
@@ -83,7 +83,7 @@ class Base(DeclarativeBase):
     }
 
 
-class EnvironmentRow(Base):
+class EnvironmentRow(StoreBase):
     """A package list, as trials and runs were made with."""
 
     __tablename__ = "environments"
@@ -92,7 +92,7 @@ class EnvironmentRow(Base):
     packages: Mapped[Any] = mapped_column(JSON(none_as_null=True))
 
 
-class RunRow(Base):
+class RunRow(StoreBase):
     """One run of a sweep, perhaps resumed several times."""
 
     __tablename__ = "sweep_runs"
@@ -123,7 +123,7 @@ class RunRow(Base):
     findings: Mapped[list[FindingRow]] = relationship(order_by="FindingRow.position", cascade="all, delete-orphan")
 
 
-class StudyRow(Base):
+class StudyRow(StoreBase):
     """A question that owns runs, and its answer. Runs name it in `study_id`."""
 
     __tablename__ = "studies"
@@ -141,7 +141,7 @@ class StudyRow(Base):
     finished_at: Mapped[datetime | None]
 
 
-class PointRow(Base):
+class PointRow(StoreBase):
     """A combination of axis values; the same row for every run that visits it."""
 
     __tablename__ = "points"
@@ -153,7 +153,7 @@ class PointRow(Base):
     spec: Mapped[dict[str, Any]]
 
 
-class TrialRow(Base):
+class TrialRow(StoreBase):
     """One measured run of a point.
 
     All its metrics are in `metrics`; those of the first versions are columns too, to be queried.
@@ -197,7 +197,7 @@ class TrialRow(Base):
     environment: Mapped[EnvironmentRow | None] = relationship()
 
 
-class FindingRow(Base):
+class FindingRow(StoreBase):
     """One finding of a run's verdict, worst first."""
 
     __tablename__ = "findings"

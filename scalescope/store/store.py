@@ -27,9 +27,9 @@ from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial
 from scalescope.owner import Owner, user
 from scalescope.store import records as record_files
-from scalescope.store import rows
-from scalescope.store.codec import clean, dumps, loads_any
+from scalescope.store import row_conversion
 from scalescope.store.failures import explained
+from scalescope.store.json_text import clean, dumps, loads_any
 from scalescope.store.location import Location, holds_password, locate, redact
 from scalescope.store.migrate import upgrade
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
@@ -90,7 +90,7 @@ class SweepRun:
     @property
     def done(self) -> dict[str, Trial]:
         """Trials that need not be repeated, by key, as `Store.finished` has them."""
-        return {trial.key: trial for trial in self.trials if trial.facts.get(rows.INTERRUPTED) is not True}
+        return {trial.key: trial for trial in self.trials if trial.facts.get(row_conversion.INTERRUPTED) is not True}
 
 
 class Store:
@@ -205,7 +205,7 @@ class Store:
         Raises:
             StoreError: The database refuses.
         """
-        rest, environment = rows.split_packages({**(facts or {}), rows.USER: user()})
+        rest, environment = row_conversion.split_packages({**(facts or {}), row_conversion.USER: user()})
         owner, token = Owner.current(), secrets.token_hex(8)
         same = [
             RunRow.sweep_id == sweep.id,
@@ -213,8 +213,8 @@ class Store:
             RunRow.study_id == (study or None),
             RunRow.environment_hash == (environment.hash if environment else None),
         ]
-        of_code = RunRow.facts[rows.CODE].as_string()
-        code = rest.get(rows.CODE, "")
+        of_code = RunRow.facts[row_conversion.CODE].as_string()
+        code = rest.get(row_conversion.CODE, "")
         of_same_code = of_code == code if code else of_code.is_(None)
         watched = self._watch([*same, of_same_code]) if self._without_clock and not fresh else None
         with self.writing("begin a run") as session:
@@ -240,7 +240,7 @@ class Store:
                 newest = select(RunRow.id, RunRow.state, of_code).where(*same).order_by(*_NEWEST).limit(1)
                 last = session.execute(newest).one_or_none()
                 if last is not None and last.state != RunState.COMPLETE and (last[2] or "") != code:
-                    rest[rows.INSTEAD_OF] = last.id
+                    rest[row_conversion.INSTEAD_OF] = last.id
             if taken is not None:
                 run_id, self._before[taken[0]] = taken
             else:
@@ -314,7 +314,7 @@ class Store:
                     return {}
                 keys = session.scalars(select(TrialRow.key).where(TrialRow.run_id == run_id))
                 statement = statement.where(TrialRow.key.in_([key for key in keys if key not in besides]))
-            return {trial.key: trial for trial in rows.readable(session.scalars(statement), self._trial)}
+            return {trial.key: trial for trial in row_conversion.readable(session.scalars(statement), self._trial)}
 
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
         """Make a trial durable: when this returns, neither a crash nor a power cut loses it.
@@ -370,7 +370,7 @@ class Store:
             kept = {name: value for name, value in row.facts.items() if name != ENDED}
             row.facts = {**kept, ENDED: clean(reason)} if reason else kept
             row.verdict = clean(verdict.line) if verdict else None
-            row.findings = rows.finding_rows(run_id, verdict) if verdict else []
+            row.findings = row_conversion.finding_rows(run_id, verdict) if verdict else []
 
     def extend(self, run_id: str, planned: int) -> None:
         """Record that a run has grown to so many trials.
@@ -412,10 +412,10 @@ class Store:
         with self.reading("read the runs") as session:
             found = session.scalars(statement).all()
             if trials:
-                return rows.readable(found, self._run)
+                return row_conversion.readable(found, self._run)
             of_run = select(TrialRow.run_id, func.count()).where(TrialRow.run_id.in_([row.id for row in found]))
             counts = dict(session.execute(of_run.group_by(TrialRow.run_id)).tuples().all())
-            return rows.readable(found, lambda row: self._run(row, saved=counts.get(row.id, 0)))
+            return row_conversion.readable(found, lambda row: self._run(row, saved=counts.get(row.id, 0)))
 
     def run(self, reference: str = "latest") -> SweepRun:
         """One run.
@@ -431,14 +431,14 @@ class Store:
         with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
             if reference == "latest":
-                own = RunRow.facts[rows.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
+                own = RunRow.facts[row_conversion.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
                 found = session.scalars(_newest_runs().where(*own).limit(1)).all()
             elif reference:
                 prefix = RunRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(_newest_runs().where(prefix).limit(6)).all()
-            if row := rows.one_of(found, reference, "runs", self.where):
+            if row := row_conversion.one_of(found, reference, "runs", self.where):
                 return self._run(row)
-            ids = rows.listed(session.scalars(_newest_runs().limit(6)))
+            ids = row_conversion.listed(session.scalars(_newest_runs().limit(6)))
         if ids:
             raise UsageError(
                 f"There is no run {reference!r}", where=self.where, next_step=f"There are: {ids}; or `latest`."
@@ -480,11 +480,11 @@ class Store:
             if row:
                 session.delete(row)
                 session.flush()
-            environment = rows.split_packages(trial.facts)[1]
+            environment = row_conversion.split_packages(trial.facts)[1]
             if environment:
                 _insert_missing(session, environment)
-            _insert_missing(session, rows.point_row(trial.point))
-            row = rows.trial_row(run_id, trial, saved_at=now_of(session), records=stored)
+            _insert_missing(session, row_conversion.point_row(trial.point))
+            row = row_conversion.trial_row(run_id, trial, saved_at=now_of(session), records=stored)
             session.add(row)
             session.flush()
             return self._trial(row)
@@ -511,33 +511,33 @@ class Store:
         assert session is not None
         silent = row.state == RunState.RUNNING and is_silent(row.heartbeat_at, now_of(session))
         killed = row.state == RunState.RUNNING and is_abandoned(owner, silent=silent)
-        with rows.reading(f"run {row.id}", row, row.environment):
+        with row_conversion.reading(f"run {row.id}", row, row.environment):
             return SweepRun(
                 id=row.id,
                 sweep=Sweep.from_mapping(row.spec),
                 workload_version=row.workload_version,
                 state=RunState.STOPPED if killed else RunState(row.state),
                 planned=row.planned,
-                trials=tuple(rows.readable(row.trials, self._trial)) if saved is None else (),
+                trials=tuple(row_conversion.readable(row.trials, self._trial)) if saved is None else (),
                 saved=len(row.trials) if saved is None else saved,
-                verdict=rows.verdict(row),
+                verdict=row_conversion.verdict(row),
                 created_at=row.created_at.isoformat(),
                 started_at=row.started_at.isoformat(),
                 finished_at=row.finished_at.isoformat() if row.finished_at else "",
-                facts=rows.join_packages(row),
+                facts=row_conversion.join_packages(row),
                 study=row.study_id or "",
                 where=self.where,
             )
 
     def _saved(self, row: TrialRow | None) -> Trial | None:
         """A trial that is not to be saved again: it was not interrupted, and can be read."""
-        return None if row is None or row.interrupted else next(iter(rows.readable([row], self._trial)), None)
+        return None if row is None or row.interrupted else next(iter(row_conversion.readable([row], self._trial)), None)
 
     def _trial(self, row: TrialRow) -> Trial:
         address = row.records
         if address and "://" not in address and not address.startswith("/"):
             address = f"{self._default_root}/{address}"
-        return rows.trial(row, records=address)
+        return row_conversion.trial(row, records=address)
 
     @contextmanager
     def reading(self, doing: str) -> Iterator[Session]:

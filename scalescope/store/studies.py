@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import digest
-from scalescope.store import rows
-from scalescope.store.codec import clean
+from scalescope.store import row_conversion
+from scalescope.store.json_text import clean
 from scalescope.store.schema import RunRow, StudyRow
 
 Transaction = Callable[[str], AbstractContextManager[Session]]
@@ -116,7 +116,7 @@ class Studies:
             newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc()).limit(limit)
             if kind is not None:
                 newest = newest.where(StudyRow.kind == kind.value)
-            return rows.readable(session.scalars(newest), partial(self._study, session))
+            return row_conversion.readable(session.scalars(newest), partial(self._study, session))
 
     def get(self, reference: str) -> Study:
         """One study.
@@ -136,7 +136,7 @@ class Studies:
             else:
                 begins = StudyRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(newest.where(begins).limit(6)).all()
-            if row := rows.one_of(found, reference, "studies", self._where):
+            if row := row_conversion.one_of(found, reference, "studies", self._where):
                 return self._study(session, row)
         raise UsageError(
             f"There is no study {reference!r}", where=self._where, next_step="`scalescope show --list` lists them."
@@ -159,7 +159,7 @@ class Studies:
 
     def _study(self, session: Session, row: StudyRow) -> Study:
         runs = select(RunRow.id).where(RunRow.study_id == row.id).order_by(RunRow.created_at, RunRow.id)
-        with rows.reading(f"study {row.id}", row):
+        with row_conversion.reading(f"study {row.id}", row):
             return Study(
                 id=row.id,
                 kind=StudyKind(row.kind),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scalescope.errors import OthersCode
 from scalescope.model.environment import Environment
 from scalescope.owner import user
-from scalescope.store.rows import USER
+from scalescope.store.row_conversion import USER
 from scalescope.store.store import SweepRun
 
 

@@ -35,7 +35,7 @@ from scalescope.run.request import check
 from scalescope.run.runner import Runner
 from scalescope.run.sweep import begin, run_sweep
 from scalescope.run.trials import PROVISION, _refusal
-from scalescope.store import rows
+from scalescope.store import row_conversion
 from scalescope.store.schema import PointRow, RunState, TrialRow
 from scalescope.store.store import Store
 
@@ -107,10 +107,10 @@ def fill(store: Store, run_id: str, plan: Sequence[PlannedTrial], like: Trial) -
     at = datetime.now(UTC)
     with store.writing("fill the store") as session:
         session.execute(
-            insert(PointRow).prefix_with("OR IGNORE"), [values(rows.point_row(each.point)) for each in made]
+            insert(PointRow).prefix_with("OR IGNORE"), [values(row_conversion.point_row(each.point)) for each in made]
         )
         session.execute(
-            insert(TrialRow), [values(rows.trial_row(run_id, each, saved_at=at, records="")) for each in made]
+            insert(TrialRow), [values(row_conversion.trial_row(run_id, each, saved_at=at, records="")) for each in made]
         )
 
 

@@ -22,7 +22,7 @@ from support.wheels import write_wheel
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.nightly import alerts
 from scalescope.nightly.history import AlertState
-from scalescope.nightly.record import Outcome, nights
+from scalescope.nightly.night_record import ChangeOutcome, nights
 from scalescope.nightly.running import run_nightly
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner
@@ -107,7 +107,7 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     assert [len(night.record.measured) for night in found] == [2, 2, 2]
     [judged] = found[-1].record.judged
     assert judged.series.workload.endswith("uses_it")
-    assert judged.outcome is Outcome.CONFIRMED
+    assert judged.outcome is ChangeOutcome.CONFIRMED
     [alert] = found[-1].record.alerts
     assert alert.state is AlertState.OPEN
     culprit = alert.culprit
@@ -178,7 +178,7 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
     with Store.open(address) as store:
         [judged] = nights(store)[-1].record.judged
     assert judged.after > judged.before
-    assert judged.outcome is Outcome.MACHINE
+    assert judged.outcome is ChangeOutcome.MACHINE
     assert "look at the machine" in judged.reason
     assert "taken by others" in judged.reason
 

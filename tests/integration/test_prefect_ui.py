@@ -21,7 +21,7 @@ from support.browser import chromium
 from support.prefect_ui import Ui
 from support.site import DEPLOY, PATIENCE_S, POOL, WORKER, Site, drivers, wait_for
 
-from scalescope.nightly.record import nights
+from scalescope.nightly.night_record import nights
 
 pytestmark = pytest.mark.quiet
 

@@ -27,7 +27,7 @@ from scalescope.capture import recorder, standing
 from scalescope.capture.asking import Asker
 from scalescope.capture.shipping import expression
 from scalescope.cli import main as cli
-from scalescope.cli import watching as drawing
+from scalescope.cli import watch_display as drawing
 from scalescope.errors import ClusterError
 from scalescope.run import cluster_watch
 from scalescope.run.cluster_watch import ClusterWatch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.site import wait_for
 
-from scalescope.nightly.record import nights
+from scalescope.nightly.night_record import nights
 from scalescope.store.store import Store
 
 

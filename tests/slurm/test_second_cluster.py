@@ -24,7 +24,7 @@ import pytest
 from scalescope import leases
 from scalescope.analysis.cost import Prices
 from scalescope.cli import main as cli
-from scalescope.cli.doctor import _slurm
+from scalescope.cli.host_checks import _slurm
 from scalescope.clusters import reaping
 from scalescope.clusters.jobqueue import cluster as jobqueue
 from scalescope.clusters.jobqueue.waiting import Waiting

@@ -22,7 +22,7 @@ def demo(
     ] = "",
 ) -> None:
     """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""
-    from scalescope.cli import demo as demonstration
+    from scalescope.cli import demonstration
     from scalescope.report import html
     from scalescope.run import orchestrator_load
     from scalescope.run.runner import Runner

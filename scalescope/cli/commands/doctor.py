@@ -13,7 +13,7 @@ from scalescope.errors import ExitStatus
 
 def doctor(as_json: Json = False) -> None:
     """Say what is installed and what for, and what this host can emulate. Status 3 if something essential is broken."""
-    from scalescope.cli import doctor as checks
+    from scalescope.cli import host_checks as checks
 
     found = checks.all_checks()
     if as_json:

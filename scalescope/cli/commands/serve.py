@@ -25,7 +25,7 @@ def serve(
 
     It prints the setting that the Prefect worker needs. Ctrl-C ends it.
     """
-    from scalescope.cli.serving import FileServer
+    from scalescope.cli.file_server import FileServer
     from scalescope.run.output_paths import VARIABLE
 
     with open_store(asked.given.get("store", "")) as store:

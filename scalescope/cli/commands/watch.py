@@ -49,7 +49,7 @@ def watch(
 
     It asks the scheduler every two seconds, changes nothing, and needs nothing there but distributed 2024.8 or later.
     """
-    from scalescope.cli import watching
+    from scalescope.cli import watch_display
     from scalescope.clusters.scheduler.cluster import SchedulerCluster
     from scalescope.report import html
     from scalescope.run.block import observed
@@ -67,14 +67,14 @@ def watch(
         seen = ClusterWatch(asker)
         seen.look()
         try:
-            with ExitStack() as recording, watching.shown(asker.address) as show:
+            with ExitStack() as recording, watch_display.shown(asker.address) as show:
                 if record:
                     client = recording.enter_context(SchedulerCluster(spec).connect())
                     found = recording.enter_context(observed(client, f"watched {asker.address}"))
                 seen.follow(seconds, show)
         finally:
             if not as_json:
-                print(watching.summary(seen))
+                print(watch_display.summary(seen))
     if as_json:
         print_json({**seen.to_mapping(), "verdict": _verdict(found)})
     elif found is not None:

@@ -19,7 +19,7 @@ from scalescope.report.html.charts import Canvas, TrialCharts
 from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
-from scalescope.report.table import MISSING, Table
+from scalescope.report.table import MISSING, ReportTable
 
 TABLE_TIMES = 12
 """Rows of the tables that repeat charts over time."""
@@ -46,7 +46,7 @@ class TimeChart:
     name: str
     title: str
     text: str
-    table: Table | None = None
+    table: ReportTable | None = None
     legend: tuple[tuple[str, str], ...] = ()
     notice: str = ""
     open: bool = False
@@ -153,7 +153,9 @@ def _blame(charged: Blame, styles: Sequence[str], canvas: Canvas) -> TimeChart:
         "For whom threads waited",
         f"Tasks ran for {percent(worked / sum(seconds))} of the worker time. "
         + (f"Most of the rest is charged to {'; '.join(worst)}." if worst else "No thread was idle."),
-        Table.of("What every thread-second is charged to", ("what", "thread", "thread-seconds", "share"), cells, 2),
+        ReportTable.of(
+            "What every thread-second is charged to", ("what", "thread", "thread-seconds", "share"), cells, 2
+        ),
         _charge_legend(charged, styles),
         open=True,
     )
@@ -185,7 +187,7 @@ def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
         f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
         f"{plural(levels.provisioned.peak, 'thread')}; at most {plural(levels.runnable.peak, 'task')} could have run "
         "at once.",
-        Table.of("Parallelism over time", heads, tuple(cells), 0),
+        ReportTable.of("Parallelism over time", heads, tuple(cells), 0),
         (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
     )
 
@@ -206,7 +208,7 @@ def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
         "Busy workers",
         f"{never}; the busiest was busy {percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is "
         "on top.",
-        Table.of(
+        ReportTable.of(
             "Busy share of workers, the busiest first",
             ("worker", "busy"),
             cells,
@@ -259,7 +261,7 @@ def _memory(memory: Memory) -> TimeChart:
         "Memory",
         f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {gib(memory.rss)} "
         f"together, the fullest {gib(memory.highest)}{spilled}.",
-        Table.of("Memory over time, GiB", heads, cells, 0),
+        ReportTable.of("Memory over time, GiB", heads, cells, 0),
         (
             ("busy", "all workers, resident"),
             ("transfer", "results they hold (managed)"),

@@ -35,7 +35,7 @@ class WorkerTimeBar:
 
     label: str
     total: str
-    parts: tuple[rows.Part, ...]
+    parts: tuple[rows.WorkerTimePart, ...]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from scalescope.analysis.measure import Stage, peak
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.words import plural
 from scalescope.report import rows
-from scalescope.report.table import Table
+from scalescope.report.table import ReportTable
 
 MOST_STAGES = 60
 
@@ -63,7 +63,7 @@ def _titles(stages: Sequence[Stage], limit: int = 60) -> dict[str, str]:
     return {group: name if len(name) <= limit else name[: limit - 8] + "…" + name[-7:] for group, name in names.items()}
 
 
-def table(seen: Observation, attempts: Attempts, groups: Groups) -> Table:
+def table(seen: Observation, attempts: Attempts, groups: Groups) -> ReportTable:
     """Items, partitions, tasks, peak parallelism and durations, a row per stage."""
     items = seen.trial.point.items
     kept = sorted(groups.largest(MOST_STAGES), key=lambda stage: stage.begin_s)
@@ -92,7 +92,7 @@ def table(seen: Observation, attempts: Attempts, groups: Groups) -> Table:
         "p99 s", "longest s", "work s", "from–to s",
     )  # fmt: skip
     left = len(groups.stages) - len(kept)
-    return Table.of(
+    return ReportTable.of(
         _flow(seen) + "stages in the order in which they began",
         heads,
         tuple(cells),

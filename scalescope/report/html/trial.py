@@ -15,7 +15,7 @@ from scalescope.report import rows
 from scalescope.report.html import over_time, page, stages, what_if
 from scalescope.report.html.charts import Canvas
 from scalescope.report.html.over_time import TimeChart
-from scalescope.report.table import Table
+from scalescope.report.table import ReportTable
 from scalescope.store.store import SweepRun
 
 ReadTables = Callable[[Trial], Tables]
@@ -41,10 +41,10 @@ class TrialPage:
     why: str
     missing: str = ""
     charts: tuple[TimeChart, ...] = ()
-    stages: Table | None = None
-    path: Table | None = None
+    stages: ReportTable | None = None
+    path: ReportTable | None = None
     path_text: str = ""
-    what_if: Table | None = None
+    what_if: ReportTable | None = None
     what_if_text: str = ""
 
 

@@ -12,7 +12,7 @@ from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
 from scalescope.model.words import percent, plural
 from scalescope.report import rows
-from scalescope.report.table import MISSING, Table
+from scalescope.report.table import MISSING, ReportTable
 
 MOST_PREFIXES = 20
 MOST_REPLAYED = 150_000
@@ -30,7 +30,7 @@ CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
 """What is changed in words, how many times as many tasks that makes, and how to do it."""
 
 
-def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
+def path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
     """What the critical path consists of, and what follows from its length."""
     spans = work_span(attempts, graph)
     longest = critical_path(attempts, graph)
@@ -49,12 +49,14 @@ def path(attempts: Attempts, graph: Graph) -> tuple[Table | None, str]:
         f"{percent(longest.span_s / attempts.makespan)} of the makespan: no number of workers makes this graph faster "
         f"than that. {useful}"
     )
-    return Table.of("What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells), text
+    return ReportTable.of(
+        "What the critical path consists of", ("task prefix", "tasks", "seconds", "share"), cells
+    ), text
 
 
 def what_if(
     trial: Trial, attempts: Attempts, graph: Graph, summaries: Sequence[PointSummary]
-) -> tuple[Table | None, str]:
+) -> tuple[ReportTable | None, str]:
     """Makespans on other numbers of threads and at other task sizes, and how reliable they are."""
     tasks, here = len(attempts.start), trial.point.threads
     if tasks > MOST_REPLAYED:
@@ -76,7 +78,7 @@ def what_if(
             left -= int(times * tasks)
             cells.append(_row(f"{plural(here, 'thread')}, {text}", change(replay).makespan(here), replayed[here], None))
     heads = ("what", "makespan s", "speed-up", "measured s", "error")
-    return Table.of("The recorded graph, replayed", heads, tuple(cells)), _believed(replayed, measured)
+    return ReportTable.of("The recorded graph, replayed", heads, tuple(cells)), _believed(replayed, measured)
 
 
 def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:

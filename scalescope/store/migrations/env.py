@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from alembic import context
 
-from scalescope.store.schema import VERSION_TABLE, Base
+from scalescope.store.schema import VERSION_TABLE, StoreBase
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=StoreBase.metadata,
     version_table=VERSION_TABLE,
     render_as_batch=True,  # SQLite cannot alter a column in place
 )

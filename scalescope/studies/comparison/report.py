@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scalescope.model.study import Study
 from scalescope.model.words import number
-from scalescope.report.table import MISSING, Row, Table, Tone
+from scalescope.report.table import MISSING, ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import Comparison, Decision, ordered
 from scalescope.studies.report import common, headline
@@ -56,7 +56,7 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
     return Picture(chart, forest=forest(every, whole_table(every)) if every else None)
 
 
-def whole_table(every: Sequence[Comparison]) -> Table:
+def whole_table(every: Sequence[Comparison]) -> ReportTable:
     """All of them, also those that are not significant."""
     return _table(every, many=len(every) > 1)
 
@@ -78,14 +78,14 @@ def _name(found: Comparison, study: Study) -> str:
 # ------------------------------------------------------------------ the table
 
 
-def _table(shown: Sequence[Comparison], *, many: bool) -> Table:
+def _table(shown: Sequence[Comparison], *, many: bool) -> ReportTable:
     heads = ("workload", "B / A", "interval", "p", *(("q",) if many else ()), "pairs", "detects", "B is")
     rows = []
     for each in shown:
         q = (_probability(each.q),) if many else ()
         cells = (each.question.name, ratio(each.ratio), _interval(each), _probability(each.p), *q, _pairs(each))
         rows.append(Row((*cells, _seen(each), str(each.decision)), TONES.get(each.decision, Tone.PLAIN)))
-    return Table("B against A, a row per workload", heads, tuple(rows), frozenset(range(1, len(heads) - 1)))
+    return ReportTable("B against A, a row per workload", heads, tuple(rows), frozenset(range(1, len(heads) - 1)))
 
 
 def _interval(member: Comparison) -> str:

@@ -21,7 +21,7 @@ from scalescope.run.request import RunRequest, check
 from scalescope.run.signals import shielded
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
-from scalescope.store.rows import STEP_OF
+from scalescope.store.row_conversion import STEP_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 from scalescope.studies.isolation.reduce import Move, Reading

@@ -11,7 +11,7 @@ from scalescope.analysis.summary import label
 from scalescope.diagnosis import causes
 from scalescope.model.trial import Trial
 from scalescope.model.words import number, plural
-from scalescope.report.table import Table, to_markdown
+from scalescope.report.table import ReportTable, to_markdown
 from scalescope.store.location import redact
 from scalescope.studies.isolation.reproducer import Confirmation, Reproducer
 from scalescope.studies.isolation.result import Isolation
@@ -111,7 +111,7 @@ def _table(isolation: Isolation) -> str:
     if len(seen) > ROWS:
         seen = [*seen[: ROWS // 2], *seen[-ROWS // 2 :]]
     rows = [_row("isolated", isolation.trial), *(_row("as it was seen", trial) for trial in seen)]
-    table = to_markdown(Table.of("", ("", "items", "workers", "tasks", "workers used", "makespan s"), rows))
+    table = to_markdown(ReportTable.of("", ("", "items", "workers", "tasks", "workers used", "makespan s"), rows))
     where = f"`as it was seen`: {isolation.sweep.workload} on the {isolation.sweep.cluster.kind} cluster"
     return table + (f"\n\n{without_places(where)}." if seen else "")
 

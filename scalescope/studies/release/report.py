@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial
 from scalescope.model.words import plural
-from scalescope.report.table import Row, Table, Tone
+from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.release.judge import ALPHA, Decision, Mode, State
 from scalescope.studies.report import common
@@ -128,7 +128,7 @@ def _reason(trials: Sequence[Trial]) -> str:
     return next((trial.reason.strip().splitlines()[0] for trial in trials if trial.reason.strip()), "")
 
 
-def _table(study: Study, every: Sequence[Candidate]) -> Table:
+def _table(study: Study, every: Sequence[Candidate]) -> ReportTable:
     subject = study.question.get("subject") or "with the change of"
     metric = study.question["metric"] if any(each.measured is not None for each in every) else ""
     rows = []
@@ -139,7 +139,7 @@ def _table(study: Study, every: Sequence[Candidate]) -> Table:
         cells = (each.label, is_it, *((number(each.measured),) if metric else ()), f"{each.trials:,}", each.words)
         rows.append(Row(cells, TONES.get(each.state, Tone.DOUBT)))
     heads = (subject, "is", *((metric,) if metric else ()), "trials", "what was seen")
-    return Table(
+    return ReportTable(
         "What was tried, in the order of the releases", heads, tuple(rows), frozenset(range(2, len(heads) - 1))
     )
 

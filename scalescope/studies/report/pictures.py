@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalescope.report.table import Table
+from scalescope.report.table import ReportTable
 from scalescope.studies.comparison.judge import Comparison
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -43,7 +43,7 @@ class Forest:
     `ticks` are places and texts of the axis, `one` is the place of the ratio 1; `hidden` are rows without a difference.
     """
 
-    table: Table
+    table: ReportTable
     shown: tuple[Whisker, ...]
     hidden: tuple[Whisker, ...]
     ticks: tuple[tuple[float, str], ...]
@@ -69,7 +69,7 @@ class Picture:
     forest: Forest | None = None
 
 
-def forest(members: Sequence[Comparison], table: Table) -> Forest:
+def forest(members: Sequence[Comparison], table: ReportTable) -> Forest:
     """All comparisons of a study, each with its row of a table."""
     axis = _Axis.of(members)
     whiskers = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalescope.report.table import MISSING, Table, Tone
+from scalescope.report.table import MISSING, ReportTable, Tone
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Sheet:
         undecided: Whether there is an answer, and it is that nothing could be told.
     """
 
-    table: Table | None
+    table: ReportTable | None
     notes: tuple[Note, ...] = ()
     asked: tuple[tuple[str, str], ...] = ()
     sure: tuple[tuple[str, str], ...] = ()

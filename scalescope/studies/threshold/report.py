@@ -11,7 +11,7 @@ from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
 from scalescope.model.words import number as to_digits
 from scalescope.model.words import plural
-from scalescope.report.table import Row, Table, Tone
+from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import common, headline
 from scalescope.studies.report.pictures import Chart, Picture
@@ -114,7 +114,7 @@ def _spot(value: float, metrics: Sequence[float | None]) -> Spot:
 # ------------------------------------------------------------------ the table
 
 
-def _table(question: ThresholdQuestion, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> Table:
+def _table(question: ThresholdQuestion, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> ReportTable:
     ends = {jump["right"]: jump for jump in found}
     kept = _kept(measured, {end for jump in found for end in (jump["left"], jump["right"])})
     repeated = any(spot.trials > 1 for spot in measured)
@@ -127,7 +127,7 @@ def _table(question: ThresholdQuestion, measured: Sequence[Spot], found: Sequenc
     left_out = len(measured) - len(kept)
     caption = "The values measured, in their order" + (f"; {left_out} between them are left out" if left_out else "")
     heads = (question.axis, question.metric, *(("trials",) if repeated else ()), "")
-    return Table(caption, heads, tuple(rows), frozenset(range(len(heads) - 1)))
+    return ReportTable(caption, heads, tuple(rows), frozenset(range(len(heads) - 1)))
 
 
 def _kept(measured: Sequence[Spot], ends: set[float]) -> list[Spot]:

@@ -13,7 +13,7 @@ from support.requests import asked
 from scalescope import workloads
 from scalescope.cli import main as cli
 from scalescope.cli.carrying import without_password
-from scalescope.cli.doctor import Check
+from scalescope.cli.host_checks import Check
 from scalescope.errors import ExitStatus, InfrastructureError, StoreError
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.run.drivers import Drivers
@@ -352,7 +352,7 @@ def test_doctor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], essential: bool, status: int
 ) -> None:
     found = [Check("wheel", "driving", True, "round"), Check("brake", "stopping", False, "not there", essential)]
-    monkeypatch.setattr("scalescope.cli.doctor.all_checks", lambda: found)
+    monkeypatch.setattr("scalescope.cli.host_checks.all_checks", lambda: found)
     assert cli.run(["doctor"]) == status
     shown = capsys.readouterr().out
     assert "stopping: not there" in shown

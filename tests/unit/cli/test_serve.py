@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from scalescope.cli import main as cli
-from scalescope.cli.serving import FileServer, secret_of
+from scalescope.cli.file_server import FileServer, secret_of
 from scalescope.errors import ExitStatus, StoreError
 
 PAGE = "<p>a report</p>"

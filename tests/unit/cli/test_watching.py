@@ -11,7 +11,7 @@ from rich.console import Console
 
 from scalescope.capture.asking import Asker
 from scalescope.capture.standing import Hang, StandingTask
-from scalescope.cli.watching import picture
+from scalescope.cli.watch_display import picture
 from scalescope.run.cluster_watch import SHARE, WAITS, ClusterWatch, Group, Look
 
 ADDRESS = "tls://scheduler.team-weather.svc.cluster.local:8786"

@@ -17,9 +17,9 @@ from scalescope.errors import EnvironmentUnavailable, InvalidField, UsageError
 from scalescope.model.environment import Environment
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
-from scalescope.nightly import alerts, confirm, record
+from scalescope.nightly import alerts, night_record, reruns
 from scalescope.nightly.history import AlertState
-from scalescope.nightly.record import Outcome, Record
+from scalescope.nightly.night_record import ChangeOutcome, NightRecord
 from scalescope.nightly.running import run_nightly
 from scalescope.run.runner import Event, Runner, RunStep
 from scalescope.store.store import Store
@@ -51,7 +51,7 @@ class Nights:
         monkeypatch.setattr(environments, "resolve", lambda environment: dict(self.index))
         monkeypatch.setattr(environments, "ensure", _ensure)
         monkeypatch.setattr(environments, "releases", self._releases)
-        monkeypatch.setattr(confirm, "SHOW", RunStep("script", lambda text, seconds: (True, "A 1.000 s, B 1.500 s")))
+        monkeypatch.setattr(reruns, "SHOW", RunStep("script", lambda text, seconds: (True, "A 1.000 s, B 1.500 s")))
 
     def __call__(self, **changed: Any) -> StudyResult:
         night = self
@@ -74,9 +74,9 @@ class Nights:
         return [Release(package, each) for each in self.between.get(package, [first, last])]
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[NightRecord]:
         with Store.open(self.address) as store:
-            return [night.record for night in record.nights(store)]
+            return [night.record for night in night_record.nights(store)]
 
 
 def _ensure(environment: Environment, says: Callable[[str], None] = print) -> Built:
@@ -118,7 +118,7 @@ def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> No
     result = night()
     assert (result.alarm, result.line) == (False, "No regression. 1 series measured, 1 faster.")
     [judged] = night.records[-1].judged
-    assert (judged.outcome, judged.since) == (Outcome.FASTER, "crunch 1 → 2")
+    assert (judged.outcome, judged.since) == (ChangeOutcome.FASTER, "crunch 1 → 2")
     assert judged.ratio == pytest.approx(1 / 1.5)
     assert (night.records[-1].alerts, night.events) == ((), [])
     with Store.open(night.address) as store:
@@ -144,7 +144,7 @@ def test_regressions_are_looked_into_before_improvements(night: Nights) -> None:
     night(axes=axes)
     night.index["crunch"] = "2"
     assert night(axes=axes).alarm
-    assert [each.outcome for each in night.records[-1].judged] == [Outcome.CONFIRMED, Outcome.FASTER]
+    assert [each.outcome for each in night.records[-1].judged] == [ChangeOutcome.CONFIRMED, ChangeOutcome.FASTER]
     [alert] = night.records[-1].alerts
     assert [each.series.point["workers"] for each in alert.changes] == [4]
 
@@ -253,7 +253,7 @@ def test_a_night_in_which_the_machine_was_slower_raises_nothing(night: Nights) -
     result = night()
     assert not result.alarm
     assert night.events == []
-    assert {each.outcome for each in night.records[-1].judged} == {Outcome.REFUTED}
+    assert {each.outcome for each in night.records[-1].judged} == {ChangeOutcome.REFUTED}
     assert all("the machine was" in each.reason for each in night.records[-1].judged)
 
 
@@ -262,7 +262,7 @@ def test_a_night_in_which_the_machine_was_faster_is_no_improvement(night: Nights
     night.index["crunch"], night.machine = "2", 0.5
     night()
     [judged] = night.records[-1].judged
-    assert (judged.outcome, judged.since) == (Outcome.REFUTED, "")
+    assert (judged.outcome, judged.since) == (ChangeOutcome.REFUTED, "")
     assert judged.reason.startswith("Rerun now, tonight's environment is not faster: the machine was. ")
 
 
@@ -271,7 +271,7 @@ def test_with_an_equal_environment_only_the_machine_is_left_and_nothing_is_rerun
     night.machine = 2.0
     result = night()
     assert not result.alarm
-    assert {each.outcome for each in night.records[-1].judged} == {Outcome.MACHINE}
+    assert {each.outcome for each in night.records[-1].judged} == {ChangeOutcome.MACHINE}
     with Store.open(night.address) as store:
         assert store.studies.get(result.study_id).followed_by == ()
 
@@ -287,7 +287,7 @@ def test_a_rerun_that_cannot_be_made_is_said_and_no_alarm(night: Nights, monkeyp
 
     monkeypatch.setattr(environments, "ensure", ensure)
     assert not night().alarm
-    assert {each.outcome for each in night.records[-1].judged} == {Outcome.UNTESTABLE}
+    assert {each.outcome for each in night.records[-1].judged} == {ChangeOutcome.UNTESTABLE}
     assert "crunch 1 is gone" in night.records[-1].judged[0].reason
 
 
@@ -303,7 +303,7 @@ def test_a_night_that_was_stopped_continues_and_keeps_its_lock(night: Nights) ->
     night(workloads=WORKLOADS)
     assert len(night.fake.begun) == begun + 1
     with Store.open(night.address) as store:
-        assert len(record.nights(store)) == 1
+        assert len(night_record.nights(store)) == 1
     assert night.records[-1].lock.pins["crunch"] == "1"
 
 
@@ -320,7 +320,7 @@ def test_a_night_that_was_stopped_long_ago_does_not_continue(night: Nights, monk
     monkeypatch.setattr("scalescope.nightly.running.datetime", Tomorrow)
     night()
     with Store.open(night.address) as store:
-        assert len(record.nights(store)) == 2
+        assert len(night_record.nights(store)) == 2
 
 
 def test_a_cluster_that_cannot_be_had_is_a_problem_of_that_workload_alone(night: Nights, refusal: Exception) -> None:

@@ -8,20 +8,30 @@ import pytest
 
 from scalescope.model.study import Study, StudyKind
 from scalescope.nightly.history import AlertState
-from scalescope.nightly.record import Alert, Culprit, Judged, Measured, Night, Outcome, Record, Series
+from scalescope.nightly.night_record import (
+    Alert,
+    ChangeOutcome,
+    Culprit,
+    Judged,
+    Measured,
+    Night,
+    NightlySeries,
+    NightRecord,
+)
 from scalescope.nightly.series import SETTLED, YOUNG, candidates, machine
 
 POINT = {"workers": 4, "threads_per_worker": 1, "params": {"items": 8}, "dask_config": {}}
 
 
-def series(hardware: str = "a CPU", metric: str = "makespan_s") -> Series:
-    return Series("mine", 1, POINT, {"kind": "local"}, hardware, metric)
+def series(hardware: str = "a CPU", metric: str = "makespan_s") -> NightlySeries:
+    return NightlySeries("mine", 1, POINT, {"kind": "local"}, hardware, metric)
 
 
-def nights(values: Sequence[float], of: Series | None = None) -> list[Night]:
+def nights(values: Sequence[float], of: NightlySeries | None = None) -> list[Night]:
     return [
         Night(
-            Study(f"nightly-{number:04}", StudyKind.NIGHTLY, {}), Record(measured=(Measured(of or series(), value, 3),))
+            Study(f"nightly-{number:04}", StudyKind.NIGHTLY, {}),
+            NightRecord(measured=(Measured(of or series(), value, 3),)),
         )
         for number, value in enumerate(values)
     ]
@@ -55,10 +65,10 @@ def test_once_a_young_series_shows_its_scatter_only_what_lies_beyond_that_is_ask
     assert found([*values, 1.3]) == [change]
     again = ("nightly-0009", 1.1, 1.3, True)
     assert found([*values, 1.3, 1.3]) == [again]
-    for outcome, expected in ((Outcome.WAITING, [again]), (Outcome.REFUTED, [])):
+    for outcome, expected in ((ChangeOutcome.WAITING, [again]), (ChangeOutcome.REFUTED, [])):
         past = nights([*values, 1.3])
         judged = Judged(series(), "nightly-0009", 1.0, 1.3, outcome, "for a reason")
-        past[-1] = Night(past[-1].study, Record(measured=past[-1].record.measured, judged=(judged,)))
+        past[-1] = Night(past[-1].study, NightRecord(measured=past[-1].record.measured, judged=(judged,)))
         assert found([*values, 1.3, 1.3], past) == expected
     assert len(values) + 2 in range(YOUNG, SETTLED)
 
@@ -72,26 +82,28 @@ def test_on_an_older_one_a_recent_change_point_is_asked_about(after: int, asked:
 
 def test_a_change_that_a_rerun_has_answered_is_not_asked_about_again() -> None:
     values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * 5
-    for outcome, asked in ((Outcome.REFUTED, 0), (Outcome.WAITING, 1)):
+    for outcome, asked in ((ChangeOutcome.REFUTED, 0), (ChangeOutcome.WAITING, 1)):
         every = nights(values)
         judged = Judged(series(), "nightly-0001", 1.0, 1.2, outcome, "for a reason")
-        every[-2] = Night(every[-2].study, Record(measured=every[-2].record.measured, judged=(judged,)))
+        every[-2] = Night(every[-2].study, NightRecord(measured=every[-2].record.measured, judged=(judged,)))
         assert len(candidates(every[-1].record, every[:-1], 0.05)) == asked
 
 
 @pytest.mark.parametrize("state", AlertState)
 def test_an_alert_that_holds_begins_a_new_level(state: AlertState) -> None:
     every = nights([1.0, 1.0, 1.2, 1.2])
-    alert = Alert("a1", every[2].id, Culprit("it"), (Judged(series(), "", 1.0, 1.2, Outcome.CONFIRMED, ""),), "", state)
-    every[2] = Night(every[2].study, Record(measured=every[2].record.measured, alerts=(alert,)))
+    alert = Alert(
+        "a1", every[2].id, Culprit("it"), (Judged(series(), "", 1.0, 1.2, ChangeOutcome.CONFIRMED, ""),), "", state
+    )
+    every[2] = Night(every[2].study, NightRecord(measured=every[2].record.measured, alerts=(alert,)))
     expected = 1 if state in (AlertState.FALSE, AlertState.RESOLVED) else 0
     assert len(candidates(every[-1].record, every[:-1], 0.05)) == expected
 
 
 def test_an_improvement_that_a_rerun_has_confirmed_begins_a_new_level() -> None:
     every = nights([1.2, 1.2, 1.0, 1.2])
-    faster = Judged(series(), "nightly-0001", 1.2, 1.0, Outcome.FASTER, "for a reason")
-    every[2] = Night(every[2].study, Record(measured=every[2].record.measured, judged=(faster,)))
+    faster = Judged(series(), "nightly-0001", 1.2, 1.0, ChangeOutcome.FASTER, "for a reason")
+    every[2] = Night(every[2].study, NightRecord(measured=every[2].record.measured, judged=(faster,)))
     [candidate] = candidates(every[-1].record, every[:-1], 0.05)
     assert (candidate.good.id, candidate.before, candidate.worse) == ("nightly-0002", 1.0, True)
 

@@ -5,8 +5,8 @@ import pytest
 from scalescope.report.table import (
     MISSING,
     Column,
+    ReportTable,
     Row,
-    Table,
     Tone,
     fitting,
     legend,
@@ -20,7 +20,7 @@ NAME = Column[dict]("name", "name", lambda row: row.get("name"))
 USED = Column[dict]("used", "workers used", lambda row: row.get("used"), short="used", rank=1)
 IDEAL = Column[dict]("ideal", "ideal", lambda row: row.get("ideal"), lambda value: f"{value:.1f}", legend="max", rank=2)
 ROWS = [{"name": "a", "used": 3, "ideal": 2.25}, {"name": "b"}]
-TABLE = Table(
+TABLE = ReportTable(
     "What it shows", ("name", "a|b", ""), (Row(("<x>", "1", "y")), Row(("z", "2", ""), Tone.BAD)), frozenset({1})
 )
 
@@ -67,7 +67,7 @@ def test_the_same_table_everywhere(printed):
 
 
 def test_columns_of_numbers_follow_those_of_words():
-    table = Table.of("x", ("a", "b", "c"), [("1", "2", "3")], labels=2, notice="2 rows are left out")
+    table = ReportTable.of("x", ("a", "b", "c"), [("1", "2", "3")], labels=2, notice="2 rows are left out")
     assert (table.numbers, table.rows, table.notice) == ({2}, (Row(("1", "2", "3")),), "2 rows are left out")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.errors import StoreError
-from scalescope.store.codec import clean, dumps, loads
+from scalescope.store.json_text import clean, dumps, loads
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -19,7 +19,7 @@ from scalescope.errors import StoreError
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
 from scalescope.store import Store, migrate
-from scalescope.store.schema import REVISION, VERSION_TABLE, Base, TrialRow
+from scalescope.store.schema import REVISION, VERSION_TABLE, StoreBase, TrialRow
 
 
 def test_tables_and_migrations_agree(store: Store) -> None:
@@ -27,7 +27,7 @@ def test_tables_and_migrations_agree(store: Store) -> None:
         context = MigrationContext.configure(
             connection, opts={"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": _defaults}
         )
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, StoreBase.metadata) == []
         assert context.get_current_revision() == REVISION
 
 
@@ -44,7 +44,7 @@ def test_a_difference_would_be_seen(store: Store) -> None:
         connection.execute(text("ALTER TABLE trials ADD COLUMN extra INTEGER"))
     with store._engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        assert [step[0] for step in compare_metadata(context, Base.metadata)] == ["remove_column"]
+        assert [step[0] for step in compare_metadata(context, StoreBase.metadata)] == ["remove_column"]
 
 
 def test_the_code_knows_the_newest_revision() -> None:
@@ -76,7 +76,7 @@ def test_on_a_network_file_system_there_is_no_wal(
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/a {str(tmp_path).replace('t', chr(92) + '164')} nfs4 rw 0 0\n")
     for path in (tmp_path / "made before.db", tmp_path / "new.db"):
         Store.open(str(tmp_path / "made before.db")).close()
-        monkeypatch.setattr("scalescope.store.network.MOUNTS", mounts)
+        monkeypatch.setattr("scalescope.store.network_filesystem.MOUNTS", mounts)
         with Store.open(str(path)) as store, store._engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
         assert "on a network file system (nfs4)" in caplog.text

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from scalescope.store.codec import dumps, loads
+from scalescope.store.json_text import dumps, loads
 
 revision = "0004"
 down_revision = "0003"

@@ -14,7 +14,7 @@ from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.run.drivers import Drivers
 from scalescope.run.sweep import analyse, begin
 from scalescope.run.trials import run_trials
-from scalescope.store.rows import STEP_OF
+from scalescope.store.row_conversion import STEP_OF
 from scalescope.store.store import Store
 from scalescope.studies.isolation import search as isolation
 from scalescope.studies.isolation.reproducer import Confirmation

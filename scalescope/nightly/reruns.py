@@ -16,10 +16,10 @@ from scalescope import environments
 from scalescope.errors import ScalescopeError, StoreError
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import Point
-from scalescope.nightly import script
+from scalescope.nightly import regression_script
+from scalescope.nightly.night_record import Alert, ChangeOutcome, Culprit, Judged, Night, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
-from scalescope.nightly.record import Alert, Culprit, Judged, Lock, Night, Outcome
-from scalescope.nightly.series import Candidate, machine
+from scalescope.nightly.series import ChangeCandidate, machine
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
 from scalescope.studies.comparison.judge import Decision
@@ -29,12 +29,12 @@ from scalescope.studies.running import StudyResult, run_study
 GOOD, TONIGHT = "last-good", "tonight"
 """What the two environments are called."""
 
-_CONFIRMED = {Decision.SLOWER: Outcome.CONFIRMED, Decision.FASTER: Outcome.FASTER}
+_CONFIRMED = {Decision.SLOWER: ChangeOutcome.CONFIRMED, Decision.FASTER: ChangeOutcome.FASTER}
 """What a rerun makes of a change in the same direction."""
 
 
 @dataclass(frozen=True)
-class Bench:
+class Reruns:
     """What reruns need.
 
     Attributes:
@@ -48,7 +48,7 @@ class Bench:
 
     asked: NightlyParameters
     night: str
-    lock: Lock
+    lock: SoftwareLock
     store: str
     runner: Runner
     until: float
@@ -63,7 +63,7 @@ class Bench:
         """Tonight's environment."""
         return f"{TONIGHT} = {self.lock.text or 'present'}"
 
-    def study(self, kind: StudyKind, of: Judged | Candidate, **given: Any) -> StudyResult:
+    def study(self, kind: StudyKind, of: Judged | ChangeCandidate, **given: Any) -> StudyResult:
         """Carry out a study of one series, within the time that is left.
 
         Raises:
@@ -87,7 +87,7 @@ class Bench:
             follows=self.night,
         )
 
-    def compare(self, of: Judged | Candidate, good: str) -> StudyResult:
+    def compare(self, of: Judged | ChangeCandidate, good: str) -> StudyResult:
         """Tonight's environment against another one.
 
         Raises:
@@ -97,7 +97,7 @@ class Bench:
         return self.study(StudyKind.COMPARISON, of, workloads=[of.series.workload], **sides)
 
 
-def judge(bench: Bench, found: Candidate) -> Judged:
+def judge(bench: Reruns, found: ChangeCandidate) -> Judged:
     """Look into a change.
 
     Raises:
@@ -106,30 +106,30 @@ def judge(bench: Bench, found: Candidate) -> Judged:
     good = found.good.record.lock
     if good.pins == bench.lock.pins:
         text = "The environment is equal: look at the machine. " + _machine(found)
-        return _judged(found, Outcome.MACHINE, text)
+        return _judged(found, ChangeOutcome.MACHINE, text)
     if not bench.minutes:
-        return _judged(found, Outcome.WAITING, "The time for reruns is used up; the next night goes on.")
+        return _judged(found, ChangeOutcome.WAITING, "The time for reruns is used up; the next night goes on.")
     try:
         result = bench.compare(found, good.pinned)
     except StoreError:
         raise
     except ScalescopeError as error:
-        return _judged(found, Outcome.UNTESTABLE, f"The rerun could not be made: {error.line}")
+        return _judged(found, ChangeOutcome.UNTESTABLE, f"The rerun could not be made: {error.line}")
     decision = Decision(result.result["decision"])
     expected = Decision.SLOWER if found.worse else Decision.FASTER
     if decision is expected:
         return _judged(found, _CONFIRMED[decision], result.line, result)
     if decision is Decision.UNDECIDED:
-        return _judged(found, Outcome.UNDECIDED, result.line, result)
+        return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
     said = f"Rerun now, tonight's environment is not {expected}: the machine was. {_machine(found)} {result.line}"
-    return _judged(found, Outcome.REFUTED, said, result)
+    return _judged(found, ChangeOutcome.REFUTED, said, result)
 
 
-def _machine(found: Candidate) -> str:
+def _machine(found: ChangeCandidate) -> str:
     return f"Of it, {machine(found.tonight.host, found.good_measured.host)}."
 
 
-def _judged(found: Candidate, outcome: Outcome, reason: str, result: StudyResult | None = None) -> Judged:
+def _judged(found: ChangeCandidate, outcome: ChangeOutcome, reason: str, result: StudyResult | None = None) -> Judged:
     measured: Mapping[str, Any] = result.result if result else {}
     return Judged(
         series=found.series,
@@ -148,7 +148,7 @@ def _judged(found: Candidate, outcome: Outcome, reason: str, result: StudyResult
 # ------------------------------------------------------------------ the culprit
 
 
-def culprit(bench: Bench, change: Judged, good: Night) -> Culprit:
+def culprit(bench: Reruns, change: Judged, good: Night) -> Culprit:
     """Which package brought a confirmed change, and which of its releases.
 
     Where one package differs, it is that one; where several do, `find-release` changes them one by one. Where there
@@ -178,7 +178,7 @@ def culprit(bench: Bench, change: Judged, good: Night) -> Culprit:
         return Culprit(f"Not found: {error.line}", changed=changed, studies=tuple(studies))
 
 
-def _among_packages(bench: Bench, change: Judged, before: Mapping[str, str], after: Mapping[str, str]) -> StudyResult:
+def _among_packages(bench: Reruns, change: Judged, before: Mapping[str, str], after: Mapping[str, str]) -> StudyResult:
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for name, pins in (("before", before), ("after", after)):
@@ -189,7 +189,7 @@ def _among_packages(bench: Bench, change: Judged, before: Mapping[str, str], aft
 
 
 def _release(
-    bench: Bench,
+    bench: Reruns,
     change: Judged,
     package: str,
     before: Mapping[str, str],
@@ -212,7 +212,7 @@ def _release(
         between = environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))
         if len(between) <= 2:
             return whole
-        given = {"package": package, "good": good, "bad": bad, "environment": Lock(pins=rest).pinned}
+        given = {"package": package, "good": good, "bad": bad, "environment": SoftwareLock(pins=rest).pinned}
         found = bench.study(StudyKind.RELEASE, change, workload=change.series.workload, **given)
     except StoreError:
         raise
@@ -234,7 +234,7 @@ def _release(
     return Culprit(f"{package} {last_good} → {first_bad}", package, last_good, first_bad, changed, news, tuple(studies))
 
 
-def explains(bench: Bench, found: Culprit, change: Judged, good: Night) -> bool:
+def explains(bench: Reruns, found: Culprit, change: Judged, good: Night) -> bool:
     """Whether a culprit that one change has explains another, too: without it, tonight's environment is not slower.
 
     Where nothing but that package differs, it does without a rerun.
@@ -250,7 +250,7 @@ def explains(bench: Bench, found: Culprit, change: Judged, good: Night) -> bool:
     if not found.good or not bench.minutes:
         return False
     try:
-        result = bench.compare(change, Lock(pins={**without, found.package: found.good}).pinned).result
+        result = bench.compare(change, SoftwareLock(pins={**without, found.package: found.good}).pinned).result
         return _CONFIRMED.get(Decision(result["decision"])) is change.outcome
     except StoreError:
         raise
@@ -261,7 +261,7 @@ def explains(bench: Bench, found: Culprit, change: Judged, good: Night) -> bool:
 # ------------------------------------------------------------------ the script
 
 
-def tried(bench: Bench, alert: Alert) -> Alert:
+def tried(bench: Reruns, alert: Alert) -> Alert:
     """An alert whose script was run, where the time for reruns is not used up."""
     if not alert.script:
         return alert
@@ -274,4 +274,6 @@ def tried(bench: Bench, alert: Alert) -> Alert:
     return replace(alert, shown=said)
 
 
-SHOW = RunStep("script", script.show, timeout_s=lambda text, seconds: min(seconds, script.LONGEST_S) + 60)
+SHOW = RunStep(
+    "script", regression_script.show, timeout_s=lambda text, seconds: min(seconds, regression_script.LONGEST_S) + 60
+)

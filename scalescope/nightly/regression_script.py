@@ -18,7 +18,7 @@ from scalescope import workloads
 from scalescope.environments import uv
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.model.sweep import Point
-from scalescope.nightly.record import Lock, Series
+from scalescope.nightly.night_record import NightlySeries, SoftwareLock
 from scalescope.studies.scripts import run_alone
 from scalescope.workloads import references
 
@@ -136,7 +136,7 @@ if __name__ == "__main__":
 '''
 
 
-def write(title: str, series: Series, good: Lock, tonight: Lock) -> tuple[str, str]:
+def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: SoftwareLock) -> tuple[str, str]:
     """The script that shows a change again, or an empty text and why there is none.
 
     Args:

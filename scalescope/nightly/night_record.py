@@ -25,7 +25,7 @@ MANY = 10_000
 
 
 @dataclass(frozen=True)
-class Lock(Mapped):
+class SoftwareLock(Mapped):
     """The software of a night.
 
     Attributes:
@@ -43,7 +43,7 @@ class Lock(Mapped):
 
 
 @dataclass(frozen=True)
-class Series(Mapped):
+class NightlySeries(Mapped):
     """What is never compared across: one version of a workload, at one size, on one cluster and kind of hardware.
 
     Attributes:
@@ -90,14 +90,14 @@ class Measured(Mapped):
         runs: Ids of the runs.
     """
 
-    series: Series
+    series: NightlySeries
     value: float
     trials: int
     host: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
 
 
-class Outcome(StrEnum):
+class ChangeOutcome(StrEnum):
     """What came of a change that was looked into.
 
     `confirmed`: the rerun is slower, too. `faster`: an improvement, and the rerun is faster, too. `refuted`: the rerun
@@ -133,11 +133,11 @@ class Judged(Mapped):
         since: What brought an improvement, in words; an alert says what brought a regression.
     """
 
-    series: Series
+    series: NightlySeries
     good: str
     before: float
     after: float
-    outcome: Outcome
+    outcome: ChangeOutcome
     reason: str
     ratio: float | None = None
     low: float | None = None
@@ -164,7 +164,7 @@ class Drift(Mapped):
         high: Upper end.
     """
 
-    series: Series
+    series: NightlySeries
     nights: int
     before: float
     after: float
@@ -228,7 +228,7 @@ class Alert(Mapped):
 
 
 @dataclass(frozen=True)
-class Record(Mapped):
+class NightRecord(Mapped):
     """All of it.
 
     Attributes:
@@ -242,7 +242,7 @@ class Record(Mapped):
         ended_early: Why the budget ended it early; empty where it did not.
     """
 
-    lock: Lock = field(default_factory=Lock)
+    lock: SoftwareLock = field(default_factory=SoftwareLock)
     measured: tuple[Measured, ...] = ()
     judged: tuple[Judged, ...] = ()
     drifts: tuple[Drift, ...] = ()
@@ -262,7 +262,7 @@ class Night:
     """
 
     study: Study
-    record: Record
+    record: NightRecord
 
     @property
     def id(self) -> str:
@@ -278,10 +278,10 @@ def nights(store: Store, history: str = "") -> list[Night]:
     """
     found = store.studies.newest(limit=MANY, kind=StudyKind.NIGHTLY)
     of_it = [study for study in reversed(found) if history in ("", study.question["history"])]
-    return [Night(study, Record.from_mapping(study.result)) for study in of_it]
+    return [Night(study, NightRecord.from_mapping(study.result)) for study in of_it]
 
 
-def amend(store: Store, night: str, **parts: Any) -> Record:
+def amend(store: Store, night: str, **parts: Any) -> NightRecord:
     """Replace parts of what is kept of a night; alerts are added to those that are there, or replace them by id.
 
     Raises:
@@ -289,10 +289,10 @@ def amend(store: Store, night: str, **parts: Any) -> Record:
     """
 
     def change(result: Mapping[str, Any]) -> dict[str, Any]:
-        before = Record.from_mapping(result)
+        before = NightRecord.from_mapping(result)
         if "alerts" in parts:
             alerts = {each.id: each for each in (*before.alerts, *parts["alerts"])}
             return replace(before, **{**parts, "alerts": tuple(alerts.values())}).to_mapping()
         return replace(before, **parts).to_mapping()
 
-    return Record.from_mapping(store.studies.amend(night, change).result)
+    return NightRecord.from_mapping(store.studies.amend(night, change).result)

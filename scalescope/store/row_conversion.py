@@ -14,8 +14,8 @@ from scalescope.model.finding import Finding, Verdict
 from scalescope.model.metrics import METRICS, Metrics
 from scalescope.model.sweep import Point, digest
 from scalescope.model.trial import Trial, TrialState
-from scalescope.store.codec import Unreadable, clean
-from scalescope.store.schema import Base, EnvironmentRow, FindingRow, PointRow, RunRow, StudyRow, TrialRow
+from scalescope.store.json_text import Unreadable, clean
+from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, StoreBase, StudyRow, TrialRow
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -121,7 +121,7 @@ def trial(row: TrialRow, *, records: str) -> Trial:
 
 
 @contextmanager
-def reading(what: str, *rows: Base | None) -> Iterator[None]:
+def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
     """Read rows of the database into the model.
 
     Raises:

@@ -49,7 +49,7 @@ Carry = Callable[[Mapping[str, Any]], "SweepRun"]
 
 
 @dataclass(frozen=True)
-class Part:
+class DemoPart:
     """Some trials of a run, to be shown as if they were all."""
 
     sweep: Sweep
@@ -57,7 +57,7 @@ class Part:
     verdict: Verdict
 
     @classmethod
-    def of(cls, run: SweepRun, wanted: Callable[[Trial], bool]) -> Part:
+    def of(cls, run: SweepRun, wanted: Callable[[Trial], bool]) -> DemoPart:
         """The trials of `run` that are wanted, judged by themselves."""
         trials = tuple(trial for trial in run.trials if wanted(trial))
         return cls(run.sweep, trials, diagnose(run.sweep, trials))
@@ -67,8 +67,8 @@ def show(console: Console, carry: Carry) -> SweepRun:
     """Run the sweeps one after the other and print what they say; returns the first, with the trials as they come."""
     simulated = carry(SIMULATED)
     long = [trial for trial in simulated.trials if trial.point.params["seconds"] == 10.0]
-    before = Part.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is None)
-    after = Part.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is not None)
+    before = DemoPart.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is None)
+    after = DemoPart.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is not None)
 
     _title(console, "Apache Beam on Dask, as it comes: three stages of 10 s, simulated")
     print_run(console, before)
@@ -77,11 +77,11 @@ def show(console: Console, carry: Carry) -> SweepRun:
 
     _title(console, "Can the simulation be believed? Three points in real time, with shorter sleeps")
     real = carry(REAL)
-    console.print(_agreement(Part.of(simulated, lambda trial: trial not in long), real))
+    console.print(_agreement(DemoPart.of(simulated, lambda trial: trial not in long), real))
     return replace(simulated, trials=before.trials, planned=len(before.trials), verdict=before.verdict)
 
 
-def _agreement(simulated: Part, real: SweepRun) -> Table:
+def _agreement(simulated: DemoPart, real: SweepRun) -> Table:
     table = Table(box=None, pad_edge=False)
     titles = ("workers", "items", "partitions", "simulated s", "real s", "difference", "workers used: simulated, real")
     for title in titles:
