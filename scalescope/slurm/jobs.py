@@ -75,7 +75,7 @@ class CommandSilent(ClusterError):
 
 
 @dataclass(frozen=True)
-class Job:
+class SlurmJob:
     """A job, as Slurm knows it. Times are seconds since the epoch; None where Slurm does not say.
 
     Attributes:
@@ -234,7 +234,7 @@ def plain(text: str) -> str:
 # ------------------------------------------------------------------ jobs
 
 
-def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[Job]:
+def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[SlurmJob]:
     """Jobs of a user, in any state, whose name is exactly one of these labels; one command for all.
 
     Ended jobs are among them for as long as Slurm keeps them (MinJobAge, 300 s by default).
@@ -252,8 +252,8 @@ def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[Job]:
 
 
 def ours(
-    found: Iterable[Job], label: str, numbers: Collection[str], folder: str | os.PathLike[str], *, run: Run
-) -> list[Job]:
+    found: Iterable[SlurmJob], label: str, numbers: Collection[str], folder: str | os.PathLike[str], *, run: Run
+) -> list[SlurmJob]:
     """Jobs of a label's name that are surely of its cluster: their comment is the label, or their number is known.
 
     Where a site rewrites comments and the number never came, the job's log is in the folder of the cluster.
@@ -270,13 +270,13 @@ def ours(
         ClusterError: There is no Slurm here.
     """
 
-    def logs_here(job: Job) -> bool:
+    def logs_here(job: SlurmJob) -> bool:
         return Path(folder) in Path(details(job.id, run=run).get("StdErr", "")).parents
 
     return [job for job in found if job.comment == label or job.id in numbers or logs_here(job)]
 
 
-def parse_squeue(text: str) -> list[Job]:
+def parse_squeue(text: str) -> list[SlurmJob]:
     """Jobs in the output of `squeue` in our format; lines of any other form are not ours."""
     jobs = []
     for line in text.splitlines():
@@ -286,7 +286,7 @@ def parse_squeue(text: str) -> list[Job]:
         number, state, partition, submitted, started, ended, _, _, where, user, name, reason, comment = parts
         waiting = state in PENDING
         jobs.append(
-            Job(
+            SlurmJob(
                 id=number,
                 name=name,
                 state=state,
@@ -337,7 +337,7 @@ def node_states(nodes: str, *, run: Run) -> dict[str, tuple[str, str]]:
     return {row[0]: (row[1], "" if row[2] == "none" else row[2]) for row in rows if len(row) == 3}
 
 
-def usable_nodes(job: Job, *, run: Run) -> int:
+def usable_nodes(job: SlurmJob, *, run: Run) -> int:
     """Nodes that can run a job now or later, that is, are neither down nor drained; none if it names one that is.
 
     Raises:
@@ -366,7 +366,7 @@ def is_closed(state: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Shape:
+class SlurmNodeShape:
     """What a job asks for, or a node has.
 
     Attributes:
@@ -385,26 +385,26 @@ class Shape:
         parts = ((self.cores, "core"), (self.memory_mb, "MB"), (self.gpus, "GPU"))
         return ", ".join(f"{count} {unit}{'s' if count > 1 and unit != 'MB' else ''}" for count, unit in parts if count)
 
-    def holds(self, asked: Shape) -> int:
+    def holds(self, asked: SlurmNodeShape) -> int:
         """How many jobs that ask for this run on such a node at the same time."""
         pairs = ((self.cores, self._whole(asked)), (self.memory_mb, asked.memory_mb), (self.gpus, asked.gpus))
         return max(min(has // wants for has, wants in pairs if wants), 0)
 
-    def less(self, number: int, asked: Shape) -> Shape:
+    def less(self, number: int, asked: SlurmNodeShape) -> SlurmNodeShape:
         """What is left beside so many of them."""
-        return Shape(
+        return SlurmNodeShape(
             self.cores - number * self._whole(asked),
             self.memory_mb - number * asked.memory_mb,
             self.gpus - number * asked.gpus,
             self.threads,
         )
 
-    def _whole(self, asked: Shape) -> int:
+    def _whole(self, asked: SlurmNodeShape) -> int:
         return math.ceil(asked.cores / self.threads) * self.threads
 
 
 @dataclass(frozen=True)
-class Place:
+class SlurmRoom:
     """Where jobs may run.
 
     Attributes:
@@ -422,7 +422,7 @@ class Place:
     whole_nodes: bool = False
 
 
-def room(place: Place, asked: Callable[[int], Shape], full: int, *, run: Run) -> int | None:
+def room(place: SlurmRoom, asked: Callable[[int], SlurmNodeShape], full: int, *, run: Run) -> int | None:
     """Most workers that run at the same time, in full jobs and one with the rest, when nobody else is there.
 
     Nodes that are down or drained count: they may come back. This process, where it is a job itself, keeps its cores.
@@ -447,12 +447,12 @@ def room(place: Place, asked: Callable[[int], Shape], full: int, *, run: Run) ->
     for (node, alone), number in Counter(nodes).items():
         fits = min(node.holds(asked(full)), 1 if alone else node.cores)
         jobs += number * fits
-        left = Shape(0) if alone and fits else node.less(fits, asked(full))
+        left = SlurmNodeShape(0) if alone and fits else node.less(fits, asked(full))
         rest = max(rest, next((n for n in range(full - 1, 0, -1) if left.holds(asked(n))), 0))
     return jobs * full + rest if jobs else None
 
 
-def _nodes(place: Place, run: Run) -> list[tuple[Shape, bool]] | None:
+def _nodes(place: SlurmRoom, run: Run) -> list[tuple[SlurmNodeShape, bool]] | None:
     """What each node has for such jobs, and whether a job has it alone; None where its cores can be shared."""
     asked_of = ("-p", place.partition) if place.partition else ()
     text = answer(run, "sinfo", "-h", "-N", *asked_of, "-o", "%N|%c|%X %Y %Z|%m|%B|%h|%P|%f|%G")
@@ -462,7 +462,7 @@ def _nodes(place: Place, run: Run) -> list[tuple[Shape, bool]] | None:
     config = answer(run, "scontrol", "show", "config")
     linear = re.search(r"^SelectType\s*=\s*select/linear", config, re.MULTILINE) is not None
     own = {os.environ.get("SLURMD_NODENAME", ""): _count(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
-    found: dict[str, tuple[Shape, bool]] = {}
+    found: dict[str, tuple[SlurmNodeShape, bool]] = {}
     for name, cpus, topology, memory, most, shared, partition, features, gres in rows:
         if name in left_out or not wanted <= set(features.split(",")) or not (place.partition or partition[-1:] == "*"):
             continue
@@ -470,12 +470,12 @@ def _nodes(place: Place, run: Run) -> list[tuple[Shape, bool]] | None:
             return None
         has = _count(cpus) - own.get(name, 0)
         most_here = _count(most) if most[:1].isdigit() else has
-        before = found.get(name, (Shape(0),))[0].cores  # as one of another of the partitions
+        before = found.get(name, (SlurmNodeShape(0),))[0].cores  # as one of another of the partitions
         gpus = sum(int(number) for number in re.findall(rf"{re.escape(place.gpu)}(?::[^:,(]+)?:(\d+)", gres))
         alone = place.whole_nodes or linear or shared.startswith("EXCLUSIVE")
         whole = "CR_CPU" not in config and math.prod(map(int, topology.split())) == _count(cpus)
         threads = int(topology.split()[2]) if whole else 1
-        found[name] = Shape(min(has, before + most_here), _count(memory), gpus, threads), alone
+        found[name] = SlurmNodeShape(min(has, before + most_here), _count(memory), gpus, threads), alone
     return list(found.values())
 
 

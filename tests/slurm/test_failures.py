@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from support.failures import Table
 
-from scalescope.clusters.jobqueue import script
-from scalescope.clusters.jobqueue.base_spec import Request
-from scalescope.clusters.jobqueue.folder import ClusterFolder
-from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.jobqueue import job_script
+from scalescope.clusters.jobqueue.base_spec import JobRequest
+from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
+from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.clusters.slurm.spec import SlurmSpec
-from scalescope.clusters.slurm.watch import Watch
+from scalescope.clusters.slurm.watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.leases import new_label
 from scalescope.slurm import jobs as slurm_jobs
@@ -55,8 +55,8 @@ class Setting:
             Path(spec["python"]).write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
             os.chmod(spec["python"], 0o700)
         given = SlurmSpec(**{"tls": False, "memory_mb": 300, "walltime": "00:30:00", **spec})
-        request = Request("1", 1, 1, label=label, address=address or self.address, folder=str(folder.path))
-        return change(str(script.job(given, request).job_script()))
+        request = JobRequest("1", 1, 1, label=label, address=address or self.address, folder=str(folder.path))
+        return change(str(job_script.job(given, request).job_script()))
 
 
 @dataclass
@@ -174,7 +174,7 @@ class Seen:
     error: ClusterError
     seconds: float  # since the job was submitted, or since what was done to it
     known_s: float  # since Slurm knew, which writes whole seconds
-    waited: list[Waiting]
+    waited: list[PendingWorkers]
 
 
 def _anonymous(text: str) -> str:
@@ -211,7 +211,7 @@ def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, table: Table) -> 
 
 
 def _watch_all(setting: Setting, run: slurm_jobs.Run, *, failed: str) -> Iterator[tuple[str, Seen]]:
-    open_rows: dict[str, tuple[Row, Watch, str, float, list[Waiting]]] = {}
+    open_rows: dict[str, tuple[Row, JobWatch, str, float, list[PendingWorkers]]] = {}
     for row in ROWS:
         row.prepare(setting.slurm)
         label = new_label()
@@ -219,7 +219,7 @@ def _watch_all(setting: Setting, run: slurm_jobs.Run, *, failed: str) -> Iterato
         done = run(("sbatch", "--parsable"), text.replace(FAILED_JOB, str(failed)))
         assert done.returncode == 0, (row.cause, done.stderr)
         job = done.stdout.strip()
-        watch = Watch(label, log_directory=setting.folder / label / "logs", run=run)
+        watch = JobWatch(label, log_directory=setting.folder / label / "logs", run=run)
         watch.expect([job])
         open_rows[row.cause] = (row, watch, job, time.monotonic(), [])
     end = time.monotonic() + LIMIT_S
@@ -296,14 +296,14 @@ def test_a_job_that_waits_is_reported_as_waiting_until_its_budget_ends(
         spec = {"directives_add": ("--begin=now+1hour",)} if reason == "BeginTime" else {}
         assert run(("sbatch", "--parsable"), setting.script(label, change=SLEEPS, **spec)).returncode == 0
     for reason, label in labels.items():
-        waiting = _until(Watch(label, log_directory=tmp_path, run=run, queue_timeout_s=30), reason)
+        waiting = _until(JobWatch(label, log_directory=tmp_path, run=run, queue_timeout_s=30), reason)
         print(f"\n--- {reason}\n{waiting.words}")
         assert waiting.jobs == 1
         assert waiting.reason in waiting.words
         assert waiting.estimated_start is not None
         assert "`cluster.queue_timeout_s` ends at" in waiting.words
     began = time.monotonic()
-    watch = Watch(labels["Resources"], log_directory=tmp_path, run=run, queue_timeout_s=2)
+    watch = JobWatch(labels["Resources"], log_directory=tmp_path, run=run, queue_timeout_s=2)
     with pytest.raises(ClusterError, match="did not start within 2 s: Resources") as found:
         _until(watch, "something else")
     assert not isinstance(found.value, JobsEnded)
@@ -320,13 +320,13 @@ def test_maintenance_is_waiting_with_a_known_start(in_slurm: Any, tmp_path: Path
     label = new_label()
     text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(label, change=SLEEPS)
     assert run(("sbatch", "--parsable"), text).returncode == 0
-    waiting = _until(Watch(label, log_directory=tmp_path, run=run), "maintenance")
+    waiting = _until(JobWatch(label, log_directory=tmp_path, run=run), "maintenance")
     print(waiting.words)
     assert waiting.estimated_start is not None
     assert 1000 < waiting.estimated_start - time.time() < 1900
 
 
-def _until(watch: Watch, reason: str) -> Waiting:
+def _until(watch: JobWatch, reason: str) -> PendingWorkers:
     """What is being waited for, once Slurm gives this reason and has reckoned when it ends."""
     end = time.monotonic() + 30
     while time.monotonic() < end:

@@ -27,7 +27,7 @@ from scalescope.cli import main as cli
 from scalescope.cli.host_checks import _slurm
 from scalescope.clusters import reaping
 from scalescope.clusters.jobqueue import cluster as jobqueue
-from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.clusters.reaping import Fate
 from scalescope.clusters.slurm import watch
 from scalescope.clusters.slurm.cluster import SlurmCluster
@@ -52,7 +52,7 @@ BESIDE = "import time\n\ndef wait(number):\n    time.sleep(0.1)\n"
 
 LEAVES_A_JOB = """
 from scalescope import leases
-from scalescope.clusters.jobqueue.folder import ClusterFolder
+from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.slurm import jobs
 
 run = jobs.commands()
@@ -371,11 +371,15 @@ def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
     began: list[str] = []
     monkeypatch.setattr(cluster, "_held_s", held_s)
     monkeypatch.setattr(cluster, "_submit", lambda sizes: began.append(cluster._begin))
-    now = Waiting("1 worker missing") if then is None else Waiting("1 job waiting", last_start=time.time() + then)
-    looks: list[Waiting] = []
+    now = (
+        PendingWorkers("1 worker missing")
+        if then is None
+        else PendingWorkers("1 job waiting", last_start=time.time() + then)
+    )
+    looks: list[PendingWorkers] = []
     monkeypatch.setattr(cluster._watch, "refresh", lambda: looks.append(now))
     monkeypatch.setattr(cluster, "_explain", lambda arrived: looks[-1])
-    cluster._hold(Waiting("2 jobs waiting", last_start=time.time() + start_s), 1)
+    cluster._hold(PendingWorkers("2 jobs waiting", last_start=time.time() + start_s), 1)
     assert [bool(begin) for begin in began] == [True] * given_back
 
 

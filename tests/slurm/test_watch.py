@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.slurm.watch import Watch
+from scalescope.clusters.slurm.watch import JobWatch
 from scalescope.leases import new_label
 from scalescope.slurm import jobs as slurm_jobs
 
@@ -22,7 +22,7 @@ def test_facts_without_accounting(in_slurm: Any, tmp_path: Path) -> None:
     failed = in_slurm.submit(*common, command="exit 3")
     held = in_slurm.submit(*common, "--hold")
     in_slurm.submit("-J", label + "0")
-    watch = Watch(label, log_directory=tmp_path, run=slurm_jobs.commands())
+    watch = JobWatch(label, log_directory=tmp_path, run=slurm_jobs.commands())
     watch.refresh()
     end = time.monotonic() + 30
     while time.monotonic() < end:

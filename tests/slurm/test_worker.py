@@ -21,7 +21,7 @@ from prefect.exceptions import InfrastructureNotFound
 from prefect.logging.handlers import APILogHandler
 from prefect.states import AwaitingRetry, Cancelling, Pending, Running, Scheduled
 
-from scalescope.slurm import sbatch
+from scalescope.slurm import job_queue
 from scalescope.slurm.jobs import CommandSilent
 from scalescope_flows.work_pools.slurm import worker as worker_module
 from scalescope_flows.work_pools.slurm.configuration import job_name
@@ -39,7 +39,7 @@ async def until(condition: Callable[[], Awaitable[Any]], seconds: float = PATIEN
     return found
 
 
-class Bench:
+class WorkerBench:
     """A worker of a fresh work pool in this process."""
 
     def __init__(self, slurm: Any, folder: Path, client: PrefectClient, pool: str) -> None:
@@ -83,11 +83,11 @@ class Bench:
         return str(await until(there))
 
 
-def on_a_bench(test: Callable[[Bench], Coroutine[Any, Any, None]], slurm: Any, folder: Path) -> None:
+def on_a_bench(test: Callable[[WorkerBench], Coroutine[Any, Any, None]], slurm: Any, folder: Path) -> None:
     @asynccontextmanager
-    async def bench() -> AsyncIterator[Bench]:
+    async def bench() -> AsyncIterator[WorkerBench]:
         async with get_client() as client:
-            yield Bench(slurm, folder, client, f"pool-{uuid4().hex[:8]}")
+            yield WorkerBench(slurm, folder, client, f"pool-{uuid4().hex[:8]}")
 
     async def run() -> None:
         async with bench() as made:
@@ -97,17 +97,17 @@ def on_a_bench(test: Callable[[Bench], Coroutine[Any, Any, None]], slurm: Any, f
 
 
 @pytest.fixture
-def bench(in_slurm: Any, tmp_path: Path) -> Callable[[Callable[[Bench], Coroutine[Any, Any, None]]], None]:
+def bench(in_slurm: Any, tmp_path: Path) -> Callable[[Callable[[WorkerBench], Coroutine[Any, Any, None]]], None]:
     """Runs a coroutine function with a bench."""
     return lambda test: on_a_bench(test, in_slurm, tmp_path)
 
 
-Run = Callable[[Callable[[Bench], Coroutine[Any, Any, None]]], None]
+BenchTest = Callable[[Callable[[WorkerBench], Coroutine[Any, Any, None]]], None]
 
 
 class TestRuns:
-    def test_a_job_that_succeeds(self, bench: Run, caplog: pytest.LogCaptureFixture) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_job_that_succeeds(self, bench: BenchTest, caplog: pytest.LogCaptureFixture) -> None:
+        async def test(b: WorkerBench) -> None:
             command = "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; echo $PROLOGUE, run $PREFECT__FLOW_RUN_ID >&2"
             async with b.worker() as worker:
                 run = await b.scheduled(
@@ -141,8 +141,8 @@ class TestRuns:
 
         bench(test)
 
-    def test_a_job_that_fails(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_job_that_fails(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled("echo last words; exit 3")
                 await worker.get_and_submit_flow_runs()
@@ -153,10 +153,10 @@ class TestRuns:
 
         bench(test)
 
-    def test_a_flow_whose_job_ends_too_early(self, bench: Run) -> None:
+    def test_a_flow_whose_job_ends_too_early(self, bench: BenchTest) -> None:
         """Its exit status says success, but the run has no final state."""
 
-        async def test(b: Bench) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled("", command="true prefect flow-run execute")
                 await worker.get_and_submit_flow_runs()
@@ -170,10 +170,10 @@ class TestRuns:
         ("how", "restarts", "state"),
         [("exit 1", 3, "AwaitingRetry"), ("exit 1", 0, "Crashed"), ("exec sleep 600", 3, "Cancelled")],
     )
-    def test_a_run_that_gave_itself_back(self, bench: Run, how: str, restarts: int, state: str) -> None:
+    def test_a_run_that_gave_itself_back(self, bench: BenchTest, how: str, restarts: int, state: str) -> None:
         """It runs again where Slurm ended its job, not for ever, and not where somebody cancelled the job."""
 
-        async def test(b: Bench) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled(f"until [ -e {b.folder}/go ]; do sleep 0.1; done; {how}", restarts=restarts)
                 await worker.get_and_submit_flow_runs()
@@ -190,10 +190,10 @@ class TestRuns:
         bench(test)
 
     def test_nothing_that_hides_the_job_for_a_while_ends_the_run(
-        self, bench: Run, monkeypatch: pytest.MonkeyPatch
+        self, bench: BenchTest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A silent controller, a job that squeue does not show once, output that cannot be read."""
-        look = sbatch.Queue.look
+        look = job_queue.JobQueue.look
         troubles: list[Exception | None] = [CommandSilent("silence"), CommandSilent("silence"), None]
 
         async def sometimes(*arguments: Any, **options: Any) -> Any:
@@ -204,8 +204,8 @@ class TestRuns:
                 raise trouble
             return None
 
-        async def test(b: Bench) -> None:
-            monkeypatch.setattr(sbatch.Queue, "look", sometimes)
+        async def test(b: WorkerBench) -> None:
+            monkeypatch.setattr(job_queue.JobQueue, "look", sometimes)
             async with b.worker() as worker:
                 run = await b.scheduled(
                     "rm $OUTPUT; mkdir $OUTPUT; exit 3", prologue=[f"OUTPUT=$(ls {b.folder}/*.log)", "export OUTPUT"]
@@ -216,8 +216,8 @@ class TestRuns:
 
         bench(test)
 
-    def test_the_script_holds_no_secret(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_the_script_holds_no_secret(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled(f"echo $TOKEN > {b.folder}/token; sleep 600", env={"TOKEN": "hush"})
                 await worker.get_and_submit_flow_runs()
@@ -237,8 +237,8 @@ class TestRuns:
 
 
 class TestRefused:
-    def test_sbatch_says_no(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_sbatch_says_no(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 runs = [await b.scheduled("true", partition="nowhere"), await b.scheduled("true", gres="gpu:9")]
                 await worker.get_and_submit_flow_runs()
@@ -250,8 +250,8 @@ class TestRefused:
 
         bench(test)
 
-    def test_a_job_that_can_never_start(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_job_that_can_never_start(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled("true", partition="short")
                 await worker.get_and_submit_flow_runs()
@@ -262,8 +262,8 @@ class TestRefused:
 
         bench(test)
 
-    def test_bad_variables(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_bad_variables(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled("true", directives=["--array=1-9"])
                 await worker.get_and_submit_flow_runs()
@@ -272,17 +272,17 @@ class TestRefused:
 
         bench(test)
 
-    def test_a_controller_that_is_silent_for_a_while(self, bench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_controller_that_is_silent_for_a_while(self, bench: BenchTest, monkeypatch: pytest.MonkeyPatch) -> None:
         answers = [CommandSilent("silence"), CommandSilent("silence")]
-        submit = sbatch.submit
+        submit = job_queue.submit
 
         async def sometimes(*arguments: Any) -> str:
             if answers:
                 raise answers.pop()
             return await submit(*arguments)
 
-        async def test(b: Bench) -> None:
-            monkeypatch.setattr(sbatch, "submit", sometimes)
+        async def test(b: WorkerBench) -> None:
+            monkeypatch.setattr(job_queue, "submit", sometimes)
             async with b.worker() as worker:
                 run = await b.scheduled("true")
                 await worker.get_and_submit_flow_runs()
@@ -290,15 +290,17 @@ class TestRefused:
 
         bench(test)
 
-    def test_a_job_that_arrived_though_sbatch_heard_nothing(self, bench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        submit = sbatch.submit
+    def test_a_job_that_arrived_though_sbatch_heard_nothing(
+        self, bench: BenchTest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        submit = job_queue.submit
 
         async def deaf(*arguments: Any) -> str:
             await submit(*arguments)
             raise CommandSilent("silence")
 
-        async def test(b: Bench) -> None:
-            monkeypatch.setattr(sbatch, "submit", deaf)
+        async def test(b: WorkerBench) -> None:
+            monkeypatch.setattr(job_queue, "submit", deaf)
             async with b.worker() as worker:
                 run = await b.scheduled(f"until [ -e {b.folder}/go ]; do sleep 0.1; done")
                 await worker.get_and_submit_flow_runs()
@@ -310,8 +312,8 @@ class TestRefused:
 
 
 class TestCancellation:
-    def test_a_waiting_job(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_waiting_job(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled("true", partition="closed")
                 await worker.get_and_submit_flow_runs()
@@ -322,8 +324,8 @@ class TestCancellation:
 
         bench(test)
 
-    def test_a_running_job_that_does_not_end_by_itself(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_running_job_that_does_not_end_by_itself(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled(
                     f"trap '' TERM; touch {b.folder}/ready; while true; do sleep 0.1; done", cancel_seconds=0
@@ -338,8 +340,8 @@ class TestCancellation:
 
         bench(test)
 
-    def test_a_running_job_may_clean_up_first(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_running_job_may_clean_up_first(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled(
                     f"trap 'sleep 3; touch {b.folder}/clean; exit 0' TERM; touch {b.folder}/ready; "
@@ -361,8 +363,8 @@ class TestCancellation:
 
         bench(test)
 
-    def test_a_deleted_run(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_deleted_run(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker() as worker:
                 run = await b.scheduled("sleep 600")
                 await worker.get_and_submit_flow_runs()
@@ -375,7 +377,7 @@ class TestCancellation:
 
 class TestAdoption:
     @staticmethod
-    async def abandoned(b: Bench, command: str) -> UUID:
+    async def abandoned(b: WorkerBench, command: str) -> UUID:
         """A run whose job runs, and whose worker has stopped without a word."""
         worker = b.worker("first")
         await worker.__aenter__()
@@ -387,8 +389,8 @@ class TestAdoption:
         await worker.__aexit__(None, None, None)
         return run
 
-    def test_the_same_worker_again(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_the_same_worker_again(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             run = await self.abandoned(b, f"until [ -e {b.folder}/go ]; do sleep 0.1; done; exit 3")
             assert (await b.state(run)).is_pending()
             async with b.worker("first") as worker:
@@ -400,8 +402,8 @@ class TestAdoption:
 
         bench(test)
 
-    def test_a_neighbour_only_when_it_is_gone(self, bench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_neighbour_only_when_it_is_gone(self, bench: BenchTest, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def test(b: WorkerBench) -> None:
             run = await self.abandoned(b, "sleep 600")
             async with b.worker("second") as worker:
                 assert await worker._orphans() == []
@@ -417,8 +419,8 @@ class TestAdoption:
 
         bench(test)
 
-    def test_a_job_that_ended_meanwhile(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_job_that_ended_meanwhile(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             run = await self.abandoned(b, "sleep 600")
             b.slurm.cancel_all()
             async with b.worker("first"):
@@ -427,8 +429,8 @@ class TestAdoption:
 
         bench(test)
 
-    def test_a_worker_that_died_before_it_had_submitted(self, bench: Run) -> None:
-        async def test(b: Bench) -> None:
+    def test_a_worker_that_died_before_it_had_submitted(self, bench: BenchTest) -> None:
+        async def test(b: WorkerBench) -> None:
             async with b.worker("first"):
                 pass
             run = await b.scheduled("true")

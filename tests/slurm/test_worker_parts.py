@@ -11,9 +11,9 @@ import pytest
 from prefect.workers.base import BaseWorker
 from pydantic import ValidationError
 
-from scalescope.slurm import output, sbatch
-from scalescope.slurm.jobs import Job
-from scalescope.slurm.output import Output
+from scalescope.slurm import job_output, job_queue
+from scalescope.slurm.job_output import JobOutput
+from scalescope.slurm.jobs import SlurmJob
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 from scalescope_flows.work_pools.slurm.worker import SlurmWorker
 
@@ -70,7 +70,7 @@ class TestConfiguration:
         configuration = configured(env={"TOKEN": "hush", "GONE": None})
         assert "hush" not in configuration.script() + " ".join(configuration.options(RUN))
         inherited = {"HOME": "/h", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "1", "SLURM_CONF": "/c"}
-        environ = sbatch.submission_environment(inherited, configuration.env)
+        environ = job_queue.submission_environment(inherited, configuration.env)
         assert environ["TOKEN"] == "hush"
         assert environ["PREFECT__FLOW_RUN_ID"] == str(RUN)
         assert environ["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] == "reschedule"
@@ -111,7 +111,7 @@ class TestConfiguration:
 
 class TestEnds:
     def test_in_order(self) -> None:
-        assert sbatch.end(Job(id="1", name="x", state="COMPLETED", exit_code="0:0")).status == 0
+        assert job_queue.end(SlurmJob(id="1", name="x", state="COMPLETED", exit_code="0:0")).status == 0
 
     @pytest.mark.parametrize(
         ("state", "exit_code", "status", "words"),
@@ -126,11 +126,11 @@ class TestEnds:
             ("FAILED", "0:9", 137, "`memory`"),
             ("FAILED", "0:53", 181, "`log_directory`"),
             ("FAILED", "", 1, "exit status 1"),
-            (sbatch.FORGOTTEN, "", 1, "no longer knows"),
+            (job_queue.FORGOTTEN, "", 1, "no longer knows"),
         ],
     )
     def test_every_other_says_what_to_do(self, state: str, exit_code: str, status: int, words: str) -> None:
-        how = sbatch.end(Job(id="12", name="x", state=state, exit_code=exit_code, nodes="n3"))
+        how = job_queue.end(SlurmJob(id="12", name="x", state=state, exit_code=exit_code, nodes="n3"))
         assert how.status == status
         assert how.text.startswith(f"Slurm job 12 on n3 ended: {state}")
         assert words in how.text
@@ -140,20 +140,20 @@ class TestEnds:
 class TestWaiting:
     @pytest.mark.parametrize("reason", ["", "Resources", "Priority", "PartitionDown", "JobHeldUser", "BeginTime"])
     def test_what_may_start(self, reason: str) -> None:
-        job = Job(id="1", name="x", state="PENDING", reason=reason, partition="p")
-        assert sbatch.cannot_start(job) == ""
-        assert sbatch.progress(job).startswith("Slurm job 1 waits in partition p")
+        job = SlurmJob(id="1", name="x", state="PENDING", reason=reason, partition="p")
+        assert job_queue.cannot_start(job) == ""
+        assert job_queue.progress(job).startswith("Slurm job 1 waits in partition p")
 
     def test_what_never_starts(self) -> None:
-        text = sbatch.cannot_start(Job(id="1", name="x", state="PENDING", reason="PartitionTimeLimit"))
+        text = job_queue.cannot_start(SlurmJob(id="1", name="x", state="PENDING", reason="PartitionTimeLimit"))
         assert "PartitionTimeLimit" in text
         assert "lower `time_limit`, or set another `partition`" in text
         assert "cluster." not in text
 
     def test_what_runs(self) -> None:
-        job = Job(id="1", name="x", state="RUNNING", reason="PartitionTimeLimit", nodes="n1")
-        assert sbatch.cannot_start(job) == ""
-        assert sbatch.progress(job) == "Slurm job 1 is RUNNING on n1"
+        job = SlurmJob(id="1", name="x", state="RUNNING", reason="PartitionTimeLimit", nodes="n1")
+        assert job_queue.cannot_start(job) == ""
+        assert job_queue.progress(job) == "Slurm job 1 is RUNNING on n1"
 
 
 class TestOutput:
@@ -163,7 +163,7 @@ class TestOutput:
 
     def test_lines_as_they_come(self, path: Path) -> None:
         told: list[str] = []
-        follower = Output(path, told.append)
+        follower = JobOutput(path, told.append)
         follower.follow()
         path.write_text("one\ntwo\nthr")
         follower.follow()
@@ -176,10 +176,10 @@ class TestOutput:
 
     def test_another_goes_on_where_the_first_was(self, path: Path) -> None:
         path.write_text("one\n")
-        Output(path, lambda line: None).follow()
+        JobOutput(path, lambda line: None).follow()
         path.write_text("one\ntwo\n")
         told: list[str] = []
-        Output(path, told.append).follow()
+        JobOutput(path, told.append).follow()
         assert told == ["two"]
 
     def test_what_the_flow_logged_itself_is_not_told_twice(self, path: Path) -> None:
@@ -187,7 +187,7 @@ class TestOutput:
         lines += ["12:00:00.123 | ERROR   | Task run 'a-1' - no", "printed", "", "bytes \udcff"]
         path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
         told: list[str] = []
-        Output(path, told.append).follow(to_end=True)
+        JobOutput(path, told.append).follow(to_end=True)
         assert told == [lines[1], "printed", "bytes \N{REPLACEMENT CHARACTER}"]
 
     def test_nor_are_its_tracebacks(self, path: Path) -> None:
@@ -198,19 +198,19 @@ class TestOutput:
         others = ["printed", "  indented", "Traceback (most recent call last):", '  File "y"', "OSError: gone"]
         path.write_text("\n".join(own + others))
         told: list[str] = []
-        Output(path, told.append).follow(to_end=True)
+        JobOutput(path, told.append).follow(to_end=True)
         assert told == others
 
     def test_it_ends_somewhere(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(output, "MOST_BYTES", 1000)
-        monkeypatch.setattr(output, "_AT_ONCE", 300)
+        monkeypatch.setattr(job_output, "MOST_BYTES", 1000)
+        monkeypatch.setattr(job_output, "_AT_ONCE", 300)
         path.write_text("0123456789\n" * 1000)
         told: list[str] = []
-        Output(path, told.append).follow(to_end=True)
+        JobOutput(path, told.append).follow(to_end=True)
         assert len(told) < 120
         assert str(path) in told[-1]
 
     def test_the_tail(self, path: Path) -> None:
-        assert Output(path, print).tail() == ""
+        assert JobOutput(path, print).tail() == ""
         path.write_text("".join(f"line {i}\n\n" for i in range(5000)))
-        assert Output(path, print).tail(2) == "line 4998\nline 4999"
+        assert JobOutput(path, print).tail(2) == "line 4998\nline 4999"

@@ -32,7 +32,7 @@ def prune(
     A study goes with its runs. Nothing that still runs is touched.
     """
     from scalescope import environments
-    from scalescope.clusters.jobqueue.folder import default_parent, old_logs
+    from scalescope.clusters.jobqueue.shared_folder import default_parent, old_logs
     from scalescope.environments.shelf import size
     from scalescope.store import pruning
 

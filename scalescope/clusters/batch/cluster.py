@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from scalescope.clusters.jobqueue import script
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
+from scalescope.clusters.jobqueue import job_script
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 from scalescope.clusters.jobqueue.cluster import JobQueueCluster
-from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.errors import ClusterError, JobsEnded
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class BatchCluster(JobQueueCluster):
 
     def _check(self) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
-            job = script.job(self.spec, Request("0", 1, 1, folder=folder))
+            job = job_script.job(self.spec, JobRequest("0", 1, 1, folder=folder))
         self._cancel_command = job.cancel_command
         for command in (job.submit_command, job.cancel_command):
             name = shlex.split(command)[0]
@@ -80,13 +80,13 @@ class BatchCluster(JobQueueCluster):
         except RuntimeError as error:  # of jobs that have ended already, among others
             _logger.info("%s", error)
 
-    def _explain(self, arrived: int) -> Waiting | None:
+    def _explain(self, arrived: int) -> PendingWorkers | None:
         """The number of missing workers: whether their jobs wait or run is not known here."""
         missing = self._workers - arrived
         if not missing:
             return None
         jobs = ", ".join(self._submitted[-8:])
-        return Waiting(f"{missing} workers missing; jobs {jobs} of {self.label} wait or start", in_queue=True)
+        return PendingWorkers(f"{missing} workers missing; jobs {jobs} of {self.label} wait or start", in_queue=True)
 
 
 CLUSTER = BatchCluster

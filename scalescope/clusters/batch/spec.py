@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from typing import Annotated, Any, ClassVar
 
-from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, Request
+from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, JobRequest
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
@@ -41,7 +41,7 @@ class BatchSpec(JobQueueSpec):
             if "=" not in directive:
                 raise InvalidField("cluster.directives_add", directive, "NAME = VALUE")
 
-    def job_options(self, request: Request) -> Options:
+    def job_options(self, request: JobRequest) -> Options:
         """As its system wants it."""
         return self.system.options(self, request.label)
 

@@ -29,7 +29,7 @@ _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """A job to write.
 
     Attributes:
@@ -38,7 +38,7 @@ class Request:
         threads: Of each worker.
         label: Name of the jobs of the cluster, in the queue.
         address: Of the scheduler.
-        folder: Of the cluster, which the nodes see as well (`scalescope.clusters.jobqueue.folder`).
+        folder: Of the cluster, which the nodes see as well (`scalescope.clusters.jobqueue.shared_folder`).
         dask_cuda: Whether `dask cuda worker` starts the workers.
         begin: When it may start at the earliest, as the system writes it; empty is at once.
         imports: A folder from which its workers may import, too.
@@ -232,7 +232,7 @@ class JobQueueSpec(ClusterSpec):
         return math.ceil(self.memory_mb * workers / self.job_workers)
 
     @abstractmethod
-    def job_options(self, request: Request) -> dict[str, Any]:
+    def job_options(self, request: JobRequest) -> dict[str, Any]:
         """What the class of dask-jobqueue is called with besides what it is for all systems."""
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:

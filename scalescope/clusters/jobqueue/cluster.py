@@ -20,10 +20,10 @@ from distributed.deploy.spec import SpecCluster
 
 from scalescope import leases
 from scalescope.clusters.base import Cluster, registered
-from scalescope.clusters.jobqueue import script
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
-from scalescope.clusters.jobqueue.folder import ClusterFolder
-from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.jobqueue import job_script
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
+from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
+from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
 
@@ -49,7 +49,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Job:
+class SubmittedJob:
     """A job that was submitted.
 
     Attributes:
@@ -87,7 +87,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._dask: SpecCluster | None = None
         self._lease: Lease | None = None
         self._security: distributed.Security | None = None
-        self._jobs: list[_Job] = []
+        self._jobs: list[SubmittedJob] = []
         self._serial = 0
         self._replaced = 0
         self._workers, self._threads = 0, 1
@@ -185,7 +185,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
         """The job script of a full job."""
-        return script.text(self.spec, workers, threads_per_worker)
+        return job_script.text(self.spec, workers, threads_per_worker)
 
     # ---------------------------------------------------------------- sizes
 
@@ -252,22 +252,22 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._script = jobs[0].job_script()
         for size, job, number in self._send(sizes, jobs):
             self._lease = leases.renew(self._lease, jobs=[*self._lease.details.get("jobs", ()), number])
-            self._jobs.append(_Job(number, job.name, size, self._threads))
+            self._jobs.append(SubmittedJob(number, job.name, size, self._threads))
 
     def _job(self, workers: int, threads: int) -> Any:
         self._serial += 1
-        request = Request(
+        request = JobRequest(
             name=str(self._serial),
             workers=workers,
             threads=threads,
             label=self.label,
             address=self._cluster().scheduler_address,
             folder=str(self._folder.path),
-            dask_cuda=script.uses_dask_cuda(self.spec),
+            dask_cuda=job_script.uses_dask_cuda(self.spec),
             begin=self._begin,
             imports=self.folder,
         )
-        return script.job(self.spec, request)
+        return job_script.job(self.spec, request)
 
     # ---------------------------------------------------------------- waiting
 
@@ -417,14 +417,14 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         """Cancel every job of this cluster, also one that is just being submitted."""
 
     @abstractmethod
-    def _explain(self, arrived: int) -> Waiting | None:
+    def _explain(self, arrived: int) -> PendingWorkers | None:
         """Why workers are missing; None when none is.
 
         Raises:
             ClusterError: They will not come.
         """
 
-    def _hold(self, waiting: Waiting, arrived: int) -> None:
+    def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
         """Decide whether workers that have come (so many) go on to wait for jobs that still queue.
 
         Raises:

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.clusters.jobqueue.cluster import JobQueueCluster
-from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.clusters.slurm.spec import SlurmSpec
-from scalescope.clusters.slurm.watch import Watch
+from scalescope.clusters.slurm.watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import jobs as slurm_jobs
 
@@ -35,7 +35,7 @@ class SlurmCluster(JobQueueCluster):
     def __init__(self, spec: SlurmSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self._run = slurm_jobs.commands()
-        self._watch = Watch(
+        self._watch = JobWatch(
             self.label, log_directory=self._folder.logs, run=self._run, queue_timeout_s=spec.queue_timeout_s
         )
 
@@ -115,7 +115,7 @@ class SlurmCluster(JobQueueCluster):
         except ClusterError as error:
             _logger.warning("jobs of %s could not be cancelled: %s", self.label, error)
 
-    def _left(self) -> list[slurm_jobs.Job]:
+    def _left(self) -> list[slurm_jobs.SlurmJob]:
         """Our jobs that have not ended."""
         found = slurm_jobs.find([self.label], run=self._run)
         left = [job for job in found if not job.has_ended]
@@ -146,13 +146,13 @@ class SlurmCluster(JobQueueCluster):
     def _is_stale(self) -> bool:
         return self._watch.timed_out
 
-    def _explain(self, arrived: int) -> Waiting | None:
+    def _explain(self, arrived: int) -> PendingWorkers | None:
         waiting = self._watch.check(self._workers, arrived)
         if doubled := self._watch.unexpected():  # Slurm obeyed a submission after we had given it up
             self._cancel(doubled)
         return waiting
 
-    def _hold(self, waiting: Waiting, arrived: int) -> None:
+    def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
         """Give all jobs back, to queue again, where those that run would wait too long for the others.
 
         That is for more than half of what is left of the time for which they may: so they can queue again many times,
@@ -187,7 +187,7 @@ class SlurmCluster(JobQueueCluster):
             self._begin = ""
 
 
-def _starts_after(waiting: Waiting, wait_s: float) -> float:
+def _starts_after(waiting: PendingWorkers, wait_s: float) -> float:
     """When the last job will start, in seconds since the epoch, if that is more than `wait_s` from now; else 0."""
     start = waiting.last_start or 0.0
     return start if start - time.time() > wait_s else 0.0

@@ -15,7 +15,7 @@ from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError
 from scalescope.leases import Lease
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import Job, Run
+from scalescope.slurm.jobs import Run, SlurmJob
 
 SETTLE_S = 1.5
 """Seconds after which jobs are looked for a second time: the process that was killed may have just submitted one."""
@@ -58,7 +58,7 @@ def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Re
     )
 
 
-def _cancel_all(lease: Lease, run: Run) -> tuple[list[str], list[Job]]:
+def _cancel_all(lease: Lease, run: Run) -> tuple[list[str], list[SlurmJob]]:
     """Cancel the jobs of a label until the queue has none; return their numbers, and jobs that only look like ours."""
     cancelled: dict[str, None] = {}
     began = time.monotonic()
@@ -83,12 +83,14 @@ def _remove_folder(lease: Lease) -> None:
     """Remove what the cluster shared with its jobs, above all its private keys; the jobs' logs stay."""
     path = Path(str(lease.details.get("folder", "")))
     if path.name == lease.label and path.is_dir():
-        from scalescope.clusters.jobqueue.folder import ClusterFolder  # here: it loads Dask, which takes a second
+        from scalescope.clusters.jobqueue.shared_folder import (
+            ClusterFolder,  # here: it loads Dask, which takes a second
+        )
 
         ClusterFolder(lease.label, str(path.parent)).remove(keep_logs=True)
 
 
-def _jobs(lease: Lease, run: Run) -> tuple[list[Job], list[Job]]:
+def _jobs(lease: Lease, run: Run) -> tuple[list[SlurmJob], list[SlurmJob]]:
     """Jobs of a lease that have not ended, and others of its name that are not known as ours."""
     user, folder = str(lease.details.get("user") or owner.user()), str(lease.details.get("folder") or os.devnull)
     here = [job for job in slurm_jobs.find([lease.label], run=run, user=user) if not job.has_ended]

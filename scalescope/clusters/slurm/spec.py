@@ -10,12 +10,12 @@ from threading import Event
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, Request
+from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, JobRequest
 from scalescope.errors import ClusterError, InvalidField, JobsEnded
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
 from scalescope.slurm import PATIENCE_S
-from scalescope.slurm.directives import objection
+from scalescope.slurm.sbatch_options import objection
 
 if TYPE_CHECKING:
     from scalescope.slurm.jobs import Run
@@ -143,11 +143,13 @@ class SlurmSpec(JobQueueSpec):
         """
         from scalescope.slurm import jobs
 
-        def asked(count: int) -> jobs.Shape:
-            return jobs.Shape(self.cores or count * threads, self.job_memory_mb(count), count if self.gpus else 0)
+        def asked(count: int) -> jobs.SlurmNodeShape:
+            return jobs.SlurmNodeShape(
+                self.cores or count * threads, self.job_memory_mb(count), count if self.gpus else 0
+            )
 
         gpu, alone = next(iter(self._gpu_types), "gpu"), "--exclusive" in self.directives_add
-        place = jobs.Place(self.partition, self.exclude, self.constraint, gpu, alone)
+        place = jobs.SlurmRoom(self.partition, self.exclude, self.constraint, gpu, alone)
         most = jobs.room(place, asked, self.job_workers, run=run)
         if most is not None and workers > most:
             held = f"{most // self.job_workers} jobs of {asked(self.job_workers)}"
@@ -168,7 +170,7 @@ class SlurmSpec(JobQueueSpec):
         """Parts of `gres` that name a type of GPU."""
         return [part for part in self.gres.split(",") if part.split(":")[0] == "gpu"]
 
-    def job_options(self, request: Request) -> dict[str, Any]:
+    def job_options(self, request: JobRequest) -> dict[str, Any]:
         """Directives of sbatch; the label is also the comment, so that `scalescope reap` knows the jobs as ours.
 
         The name of the job within its cluster begins that of its logs: by it a job is known whose number never came.

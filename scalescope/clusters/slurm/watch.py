@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.jobqueue.waiting import Waiting
+from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.errors import ClusterError, JobsEnded
-from scalescope.slurm import PATIENCE_S, reasons
+from scalescope.slurm import PATIENCE_S, failures
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.facts import job_facts
-from scalescope.slurm.jobs import CommandSilent, Job, Run
+from scalescope.slurm.job_facts import job_facts
+from scalescope.slurm.jobs import CommandSilent, Run, SlurmJob
 
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
 """Seconds between two looks: this share of the time for which nothing has changed, within these bounds."""
@@ -37,7 +37,7 @@ _SHOWN_ERRORS = 4
 _SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 300, 65_536
 
 
-class Watch:
+class JobWatch:
     """All jobs of a label.
 
     Args:
@@ -68,7 +68,7 @@ class Watch:
         self._run = run or slurm_jobs.commands()
         self._clock = clock
         self._rng = rng or random.Random()
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, SlurmJob] = {}
         self.expected: set[str] = set()
         self._dismissed: set[str] = set()
         self._waiting_since: float | None = None  # some job of ours, not always the same
@@ -88,7 +88,7 @@ class Watch:
         """Never speak of these jobs again: they were cancelled on purpose, or are being replaced."""
         self._dismissed.update(job_ids)
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[SlurmJob]:
         """All jobs that were ever seen, as Slurm knew them at the last look."""
         return list(self._jobs.values())
 
@@ -109,7 +109,7 @@ class Watch:
         """What Slurm knows of the jobs, without those that were dismissed; see `job_facts`."""
         return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
 
-    def check(self, expected_workers: int, arrived: int) -> Waiting | None:
+    def check(self, expected_workers: int, arrived: int) -> PendingWorkers | None:
         """Say why workers are missing. To be called as often as one likes; Slurm is asked only when it is time to.
 
         Args:
@@ -177,9 +177,9 @@ class Watch:
     def _picture(self) -> dict[str, tuple[str, str]]:
         return {number: (job.state, job.reason) for number, job in self._jobs.items()}
 
-    def _forgotten(self, number: str) -> Job:
+    def _forgotten(self, number: str) -> SlurmJob:
         """A job that is not in the queue any more: what Slurm still says of it."""
-        before = self._jobs.get(number, Job(number, self.label, ""))
+        before = self._jobs.get(number, SlurmJob(number, self.label, ""))
         if before.has_ended or before.state == FORGOTTEN:
             return before
         fields = slurm_jobs.details(number, run=self._run)
@@ -190,7 +190,7 @@ class Watch:
 
     # ---------------------------------------------------------------- what to say
 
-    def _ours(self) -> list[Job]:
+    def _ours(self) -> list[SlurmJob]:
         return [job for job in self._jobs.values() if job.id not in self._dismissed]
 
     def _raise_for_ended(self) -> None:
@@ -201,7 +201,7 @@ class Watch:
         state, reason = kinds.most_common(1)[0][0]
         alike = [job for job in over if (job.state, job.reason) == (state, reason)]
         first, text, path = self._post_mortem(alike[0])
-        meaning = reasons.ended(first, text, self._nodes(first))
+        meaning = failures.ended(first, text, self._nodes(first))
         raise JobsEnded(
             f"{_count(len(alike), 'Slurm job')} of {self.label} ended too early: {_ending(first)}",
             where=f"{_ids(alike)}{f' on {first.nodes}' if first.nodes else ''}" + self._others(kinds, (state, reason)),
@@ -211,15 +211,15 @@ class Watch:
             may_return=all(self._may_return(job, meaning, alike) for job in over),
         )
 
-    def _is_over(self, job: Job) -> bool:
+    def _is_over(self, job: SlurmJob) -> bool:
         """Whether it will not come back; one that is being ended gets the time to say how."""
         ending_s = self._clock() - self._ending_since.get(job.id, self._clock())
         return job.has_ended or job.state == FORGOTTEN or ending_s > _ENDING_S
 
-    def _may_return(self, job: Job, meaning: reasons.Meaning, alike: list[Job]) -> bool:
-        return meaning.may_return if job in alike else reasons.ended(job, "", None).may_return
+    def _may_return(self, job: SlurmJob, meaning: failures.SlurmFailure, alike: list[SlurmJob]) -> bool:
+        return meaning.may_return if job in alike else failures.ended(job, "", None).may_return
 
-    def _post_mortem(self, job: Job) -> tuple[Job, str, str]:
+    def _post_mortem(self, job: SlurmJob) -> tuple[SlurmJob, str, str]:
         """The job with its exit status, the end of its error file, and the path of that."""
         try:
             fields = slurm_jobs.details(job.id, run=self._run)
@@ -247,7 +247,7 @@ class Watch:
             return excerpt(text), str(path)
         return "", str(paths[0]) if paths else ""
 
-    def _nodes(self, job: Job) -> dict[str, tuple[str, str]]:
+    def _nodes(self, job: SlurmJob) -> dict[str, tuple[str, str]]:
         try:
             return slurm_jobs.node_states(job.nodes, run=self._run)
         except CommandSilent:
@@ -257,15 +257,15 @@ class Watch:
         others = [f"{count} {' '.join(kind).strip()}" for kind, count in kinds.items() if kind != told]
         return f"; others of it: {', '.join(others)}" if others else ""
 
-    def _pending(self) -> list[Job]:
+    def _pending(self) -> list[SlurmJob]:
         return [job for job in self._ours() if job.is_pending]
 
     def _raise_for_never(self) -> None:
         for reason in dict.fromkeys(job.reason for job in self._pending()):
             alike = [job for job in self._pending() if job.reason == reason]
-            meaning = reasons.never(reason)
-            if meaning is None and reasons.needs_nodes(reason) and not self._has_nodes(alike[0]):
-                meaning = reasons.no_nodes(alike[0].partition)
+            meaning = failures.never(reason)
+            if meaning is None and failures.needs_nodes(reason) and not self._has_nodes(alike[0]):
+                meaning = failures.no_nodes(alike[0].partition)
             if meaning is not None:
                 raise JobsEnded(
                     f"{_count(len(alike), 'Slurm job')} of {self.label} can never start: {reason}",
@@ -276,13 +276,13 @@ class Watch:
                     ends_run=True,
                 )
 
-    def _has_nodes(self, job: Job) -> bool:
+    def _has_nodes(self, job: SlurmJob) -> bool:
         try:
             return slurm_jobs.usable_nodes(job, run=self._run) > 0
         except CommandSilent:
             return True
 
-    def _raise_for_patience(self) -> Waiting | None:
+    def _raise_for_patience(self) -> PendingWorkers | None:
         pending = self._pending()
         if not pending:
             return None
@@ -291,7 +291,9 @@ class Watch:
         since_s = self._clock() - (self._clock() if self._waiting_since is None else self._waiting_since)
         starts = [job.estimated_start for job in pending if job.estimated_start is not None]
         estimate, last = min(starts, default=None), max(starts, default=None)
-        state = Waiting(self._sentence(alike, estimate, since_s), True, reason, estimate, last, len(alike), since_s)
+        state = PendingWorkers(
+            self._sentence(alike, estimate, since_s), True, reason, estimate, last, len(alike), since_s
+        )
         if since_s <= self.queue_timeout_s:
             return state
         raise ClusterError(
@@ -302,10 +304,10 @@ class Watch:
             next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
         )
 
-    def _sentence(self, alike: list[Job], estimate: float | None, since_s: float) -> str:
+    def _sentence(self, alike: list[SlurmJob], estimate: float | None, since_s: float) -> str:
         reason = alike[0].reason
         text = f"{_count(len(alike), 'Slurm job')} waiting"
-        text += f" ({reason}): {reasons.waiting(reason)}" if reason else f": {reasons.waiting(reason)}"
+        text += f" ({reason}): {failures.waiting(reason)}" if reason else f": {failures.waiting(reason)}"
         if started := sum(job.state == "RUNNING" for job in self._ours()):
             text += f"; {_count(started, 'job')} of this cluster run already"
         if estimate is None:
@@ -314,14 +316,14 @@ class Watch:
         until = time.time() + self.queue_timeout_s - since_s
         return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
 
-    def _starting(self, expected_workers: int, arrived: int) -> Waiting:
+    def _starting(self, expected_workers: int, arrived: int) -> PendingWorkers:
         missing = _count(expected_workers - arrived, "worker")
         if self._silence is not None:
-            return Waiting(f"{missing} missing, and Slurm does not answer: {self._silence.cause}")
+            return PendingWorkers(f"{missing} missing, and Slurm does not answer: {self._silence.cause}")
         running = [job for job in self._ours() if not self._is_over(job)]
         if not running:
-            return Waiting(f"{missing} missing; Slurm has no job of {self.label} yet")
-        return Waiting(f"{missing} missing; {_count(len(running), 'job')} of them started", jobs=len(running))
+            return PendingWorkers(f"{missing} missing; Slurm has no job of {self.label} yet")
+        return PendingWorkers(f"{missing} missing; {_count(len(running), 'job')} of them started", jobs=len(running))
 
 
 def _minute(moment: float) -> str:
@@ -343,7 +345,7 @@ def excerpt(text: str) -> str:
     return first + "\n".join(end)[len(first) - _TAIL_CHARACTERS :]
 
 
-def _ending(job: Job) -> str:
+def _ending(job: SlurmJob) -> str:
     """State, reason and exit code in Slurm's words."""
     if job.state == FORGOTTEN:
         return "Slurm no longer knows how"
@@ -363,7 +365,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _ids(jobs: list[Job]) -> str:
+def _ids(jobs: list[SlurmJob]) -> str:
     shown = ", ".join(job.id for job in jobs[:_SHOWN_IDS])
     more = f" and {len(jobs) - _SHOWN_IDS} more" if len(jobs) > _SHOWN_IDS else ""
     return f"job {shown}" if len(jobs) == 1 else f"jobs {shown}{more}"

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from scalescope import clusters
-from scalescope.clusters.jobqueue.host import EXIT_NO_GPU
-from scalescope.clusters.jobqueue.reach import UNREACHABLE_STATUS
+from scalescope.clusters.jobqueue.reach_scheduler import UNREACHABLE_STATUS
+from scalescope.clusters.jobqueue.worker_process import EXIT_NO_GPU
 from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.parameters import declared
-from scalescope.slurm import reasons
-from scalescope.slurm.jobs import Job
+from scalescope.slurm import failures
+from scalescope.slurm.jobs import SlurmJob
 
 MEMORY = {"memory_mb": 4096}
 
@@ -95,8 +95,8 @@ def test_a_kind_has_the_modules_that_it_is_found_by() -> None:
 
 def test_exit_statuses_of_jobs_have_a_meaning() -> None:
     for status, says in ((UNREACHABLE_STATUS, "cannot open a connection"), (EXIT_NO_GPU, "fewer GPUs")):
-        job = Job("7", "name", "FAILED", exit_code=f"{status}:0")
-        assert says in reasons.ended(job, "").cause
+        job = SlurmJob("7", "name", "FAILED", exit_code=f"{status}:0")
+        assert says in failures.ended(job, "").cause
 
 
 # Sweeps that were begun are found again by these digests: they must never change.

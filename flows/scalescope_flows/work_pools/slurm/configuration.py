@@ -13,8 +13,8 @@ from prefect.utilities.processutils import get_sys_executable
 from prefect.workers.base import BaseJobConfiguration
 from pydantic import Field, field_validator
 
-from scalescope.slurm.directives import objection
-from scalescope.slurm.sbatch import NAME_PREFIX
+from scalescope.slurm.job_queue import NAME_PREFIX
+from scalescope.slurm.sbatch_options import objection
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import Flow, FlowRun, WorkPool

@@ -27,10 +27,10 @@ from prefect.exceptions import InfrastructureNotFound, ObjectNotFound
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 
 from scalescope.errors import ClusterError
-from scalescope.slurm import PATIENCE_S, sbatch
-from scalescope.slurm.jobs import CommandSilent, Job
-from scalescope.slurm.output import Output
-from scalescope.slurm.sbatch import End, Queue
+from scalescope.slurm import PATIENCE_S, job_queue
+from scalescope.slurm.job_output import JobOutput
+from scalescope.slurm.job_queue import JobEnd, JobQueue
+from scalescope.slurm.jobs import CommandSilent, SlurmJob
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
 LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2
@@ -62,7 +62,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.queue = Queue()
+        self.queue = JobQueue()
         self._watched: set[Any] = set()
 
     # ------------------------------------------------------------------ what Prefect asks for
@@ -85,7 +85,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
             )
             if task_status is not None:
                 task_status.started(job_id)
-            return await _Watch(self, flow_run, job_id, configuration).until_end()
+            return await _RunWatch(self, flow_run, job_id, configuration).until_end()
 
     async def kill_infrastructure(
         self, infrastructure_pid: str, configuration: SlurmJobConfiguration, grace_seconds: int = 30
@@ -97,7 +97,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
             ClusterError: Slurm does not answer.
         """
         job = await self.queue.final(infrastructure_pid, None)
-        if job.state == sbatch.FORGOTTEN or job.has_ended:
+        if job.state == job_queue.FORGOTTEN or job.has_ended:
             raise InfrastructureNotFound(f"Slurm job {infrastructure_pid} has ended: {job.state}")
         if not job.is_pending:
             await self.queue.signal(infrastructure_pid)
@@ -132,7 +132,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 where=str(configuration.output_folder),
                 next_step="set `log_directory` to a folder that the worker and the nodes can write",
             ) from error
-        environ = sbatch.submission_environment(os.environ, configuration.env)
+        environ = job_queue.submission_environment(os.environ, configuration.env)
         began, looks = time.monotonic(), 0
         while True:
             try:
@@ -142,7 +142,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                         return job.id
                     await anyio.sleep(configuration.poll_seconds)
                 looks = 2
-                return await sbatch.submit(configuration.options(flow_run.id), configuration.script(), environ)
+                return await job_queue.submit(configuration.options(flow_run.id), configuration.script(), environ)
             except CommandSilent as error:
                 if time.monotonic() - began > PATIENCE_S:
                     raise
@@ -215,14 +215,14 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 await self._give_worker_labels_to_flow_run(flow_run.id)
                 await self.client.update_flow_run(flow_run.id, infrastructure_pid=job_id)
                 logger.info("Worker '%s' watches Slurm job %s from now on", self.name, job_id)
-                await _Watch(self, flow_run, job_id, configuration).until_end()
+                await _RunWatch(self, flow_run, job_id, configuration).until_end()
         except (ClusterError, ObjectNotFound, httpx.HTTPError, ValueError) as error:
             logger.warning("Its Slurm job cannot be watched now, and will be tried again: %s", error)
         finally:
             self._release_limit_slot(flow_run.id)
 
 
-class _Watch:
+class _RunWatch:
     """Watches one job until its end, and tells Prefect."""
 
     def __init__(
@@ -230,7 +230,7 @@ class _Watch:
     ) -> None:
         self._worker, self._flow_run, self._job_id, self._configuration = worker, flow_run, job_id, configuration
         self._logger = worker.get_flow_run_logger(flow_run)
-        self._output = Output(configuration.output(flow_run.id, job_id), self._logger.info)
+        self._output = JobOutput(configuration.output(flow_run.id, job_id), self._logger.info)
         self._streams = configuration.stream_output
         self._told = ""
         self._misses = 0
@@ -261,20 +261,20 @@ class _Watch:
     async def _look(self) -> SlurmWorkerResult | None:
         job = await self._worker.queue.look(self._job_id, max_age_s=self._configuration.poll_seconds / 2)
         self._misses = 0 if job is not None else self._misses + 1
-        if job is None and self._misses < sbatch.MISSES:
+        if job is None and self._misses < job_queue.MISSES:
             return None
         if job is None or job.has_ended:
             last = await self._worker.queue.final(self._job_id, job)
-            return await self._ended(last) if last.has_ended or last.state == sbatch.FORGOTTEN else None
+            return await self._ended(last) if last.has_ended or last.state == job_queue.FORGOTTEN else None
         self._tell(job)
         await self._stream()
-        if reason := sbatch.cannot_start(job):
+        if reason := job_queue.cannot_start(job):
             await self._worker.queue.cancel(self._job_id)
             await self._worker._propose_crashed_state(self._flow_run, reason)
             return self._result(1)
         return await self._cancelled(job)
 
-    async def _cancelled(self, job: Job) -> SlurmWorkerResult | None:
+    async def _cancelled(self, job: SlurmJob) -> SlurmWorkerResult | None:
         """Ends a job that waits, or that does not end by itself, once its flow run is to be cancelled."""
         flow_run = await self._worker.client.read_flow_run(self._flow_run.id)
         state = flow_run.state
@@ -292,9 +292,9 @@ class _Watch:
         )
         return self._result(0)
 
-    async def _ended(self, job: Job) -> SlurmWorkerResult:
+    async def _ended(self, job: SlurmJob) -> SlurmWorkerResult:
         await self._stream(to_end=True)
-        how = sbatch.end(job)
+        how = job_queue.end(job)
         flow_run = await self._worker.client.read_flow_run(self._flow_run.id)
         state = flow_run.state
         if state is not None and state.is_cancelling():
@@ -306,10 +306,10 @@ class _Watch:
                 flow_run, {"type": StateType.CANCELLED, "message": f"Slurm job {job.id} was cancelled with scancel."}
             )
         elif state.is_scheduled() and how.status and flow_run.run_count > self._configuration.restarts:
-            return await self._crashed(End(how.status, f"{how.text} It began {flow_run.run_count} times."))
+            return await self._crashed(JobEnd(how.status, f"{how.text} It began {flow_run.run_count} times."))
         return self._result(0)
 
-    async def _crashed(self, how: End) -> SlurmWorkerResult:
+    async def _crashed(self, how: JobEnd) -> SlurmWorkerResult:
         if how.status == 0 and not self._configuration.is_using_a_runner:
             return self._result(0)  # what that command does with the run's state is its own affair
         text = how.text if how.status else f"{how.text}, but left its flow run unfinished"
@@ -327,8 +327,8 @@ class _Watch:
             self._streams = False
             self._logger.warning("The job's output cannot be shown here: %s", error)
 
-    def _tell(self, job: Job) -> None:
-        text = sbatch.progress(job)
+    def _tell(self, job: SlurmJob) -> None:
+        text = job_queue.progress(job)
         if text != self._told:
             self._logger.info("%s", text)
             self._told, self._changed_at = text, time.monotonic()

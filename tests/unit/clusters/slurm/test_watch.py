@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.slurm.watch import LONGEST_S, Watch, excerpt
+from scalescope.clusters.slurm.watch import LONGEST_S, JobWatch, excerpt
 from scalescope.errors import ClusterError, JobsEnded
-from scalescope.slurm import PATIENCE_S, facts
+from scalescope.slurm import PATIENCE_S, job_facts
 from scalescope.slurm import jobs as slurm_jobs
 
 LABEL = "scalescope-0123456789ab"
@@ -72,20 +72,20 @@ def slurm() -> Slurm:
 
 
 @pytest.fixture
-def watch(slurm: Slurm, clock: Clock, tmp_path: Path) -> Watch:
-    return Watch(LABEL, log_directory=tmp_path, run=slurm, queue_timeout_s=600, clock=clock, rng=random.Random(1))
+def watch(slurm: Slurm, clock: Clock, tmp_path: Path) -> JobWatch:
+    return JobWatch(LABEL, log_directory=tmp_path, run=slurm, queue_timeout_s=600, clock=clock, rng=random.Random(1))
 
 
 # ------------------------------------------------------------------ nothing is wrong
 
 
-def test_where_all_workers_are_there_slurm_is_not_asked(watch: Watch, slurm: Slurm) -> None:
+def test_where_all_workers_are_there_slurm_is_not_asked(watch: JobWatch, slurm: Slurm) -> None:
     assert watch.check(4, 4) is None
     assert watch.check(0, 0) is None
     assert slurm.asked == []
 
 
-def test_one_command_shows_all_jobs(watch: Watch, slurm: Slurm) -> None:
+def test_one_command_shows_all_jobs(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(number, "RUNNING", nodes=f"n{number}") for number in range(1, 200)]
     waiting = watch.check(199, 0)
     assert waiting is not None
@@ -94,7 +94,7 @@ def test_one_command_shows_all_jobs(watch: Watch, slurm: Slurm) -> None:
     assert len(watch.jobs()) == 199
 
 
-def test_waiting_is_told_with_reason_and_estimated_start(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_waiting_is_told_with_reason_and_estimated_start(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [
         line(1, "RUNNING", nodes="n1"),
         line(2, "PENDING", "Resources", start="2099-01-01T10:00:00"),
@@ -111,7 +111,7 @@ def test_waiting_is_told_with_reason_and_estimated_start(watch: Watch, slurm: Sl
     assert "estimated start 2099-01-01 10:00, but `cluster.queue_timeout_s` ends at 2" in waiting.words
 
 
-def test_a_limit_that_one_job_may_be_above_is_waiting_and_says_so(watch: Watch, slurm: Slurm) -> None:
+def test_a_limit_that_one_job_may_be_above_is_waiting_and_says_so(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "PENDING", "AssocGrpCpuLimit")]
     waiting = watch.check(1, 0)
     assert waiting is not None
@@ -125,7 +125,7 @@ WAITING = (
 
 
 @pytest.mark.parametrize("reason", [*WAITING.split(", "), "ReqNodeNotAvail, Reserved for maintenance"])
-def test_reasons_to_wait_are_no_errors(watch: Watch, slurm: Slurm, reason: str) -> None:
+def test_reasons_to_wait_are_no_errors(watch: JobWatch, slurm: Slurm, reason: str) -> None:
     slurm.queue = [line(1, "PENDING", reason)]
     assert watch.check(1, 0) is not None
 
@@ -133,7 +133,7 @@ def test_reasons_to_wait_are_no_errors(watch: Watch, slurm: Slurm, reason: str) 
 # ------------------------------------------------------------------ how often Slurm is asked
 
 
-def test_the_longer_nothing_changes_the_more_rarely_slurm_is_asked(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_the_longer_nothing_changes_the_more_rarely_slurm_is_asked(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     times = []
     for _ in range(3000):  # ten minutes
@@ -150,7 +150,7 @@ def test_the_longer_nothing_changes_the_more_rarely_slurm_is_asked(watch: Watch,
     assert len({round(gap, 1) for gap in gaps[-8:]}) > 1, "no jitter"
 
 
-def test_a_change_is_followed_closely(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_a_change_is_followed_closely(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     for _ in range(1000):
         watch.check(1, 0)
@@ -164,7 +164,7 @@ def test_a_change_is_followed_closely(watch: Watch, slurm: Slurm, clock: Clock) 
     assert slurm.looks == looks + 1
 
 
-def test_when_workers_go_away_slurm_is_asked_at_once(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_when_workers_go_away_slurm_is_asked_at_once(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "RUNNING", nodes="n1")]
     watch.check(1, 0)
     watch.check(1, 1)
@@ -177,7 +177,7 @@ def test_when_workers_go_away_slurm_is_asked_at_once(watch: Watch, slurm: Slurm,
 # ------------------------------------------------------------------ jobs that ended
 
 
-def test_many_that_ended_alike_are_one_error(watch: Watch, slurm: Slurm, tmp_path: Path) -> None:
+def test_many_that_ended_alike_are_one_error(watch: JobWatch, slurm: Slurm, tmp_path: Path) -> None:
     slurm.queue = [line(n, "FAILED", "NonZeroExitCode", nodes="n1") for n in range(1, 17)]
     slurm.queue += [line(17, "CANCELLED", nodes="n2"), line(18, "RUNNING")]
     slurm.shown = {"1": f"JobId=1 JobName={LABEL} JobState=FAILED Reason=NonZeroExitCode ExitCode=127:0 StdErr="}
@@ -194,7 +194,7 @@ def test_many_that_ended_alike_are_one_error(watch: Watch, slurm: Slurm, tmp_pat
     assert sum(command[0] == "scontrol" for command in slurm.asked) == 1
 
 
-def test_jobs_that_were_dismissed_are_never_spoken_of_again(watch: Watch, slurm: Slurm) -> None:
+def test_jobs_that_were_dismissed_are_never_spoken_of_again(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "CANCELLED", nodes="n1")]
     with pytest.raises(JobsEnded) as found:
         watch.check(1, 0)
@@ -205,21 +205,21 @@ def test_jobs_that_were_dismissed_are_never_spoken_of_again(watch: Watch, slurm:
     assert "no job" in waiting.words
 
 
-def test_a_job_that_slurm_forgot_is_told(watch: Watch, slurm: Slurm) -> None:
+def test_a_job_that_slurm_forgot_is_told(watch: JobWatch, slurm: Slurm) -> None:
     watch.expect(["7"])
     with pytest.raises(JobsEnded, match="Slurm no longer knows how") as found:
         watch.check(1, 0)
     assert found.value.job_ids == ("7",)
 
 
-def test_a_forgotten_number_that_is_anothers_by_now_is_not_ours(watch: Watch, slurm: Slurm) -> None:
+def test_a_forgotten_number_that_is_anothers_by_now_is_not_ours(watch: JobWatch, slurm: Slurm) -> None:
     slurm.shown = {"7": "JobId=7 JobName=other JobState=RUNNING Reason=None NodeList=n3"}
     watch.expect(["7"])
     with pytest.raises(JobsEnded, match="Slurm no longer knows how"):
         watch.check(1, 0)
 
 
-def test_a_lost_node_is_named_and_its_job_may_return(watch: Watch, slurm: Slurm) -> None:
+def test_a_lost_node_is_named_and_its_job_may_return(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "CANCELLED", nodes="n3")]
     slurm.node_states = "n3|down*|Not responding"
     with pytest.raises(JobsEnded) as found:
@@ -229,7 +229,7 @@ def test_a_lost_node_is_named_and_its_job_may_return(watch: Watch, slurm: Slurm)
 
 
 @pytest.mark.parametrize("state", ["draining", "down*"])
-def test_what_ends_a_job_by_itself_is_not_blamed_on_its_node(watch: Watch, slurm: Slurm, state: str) -> None:
+def test_what_ends_a_job_by_itself_is_not_blamed_on_its_node(watch: JobWatch, slurm: Slurm, state: str) -> None:
     slurm.queue = [line(1, "FAILED", "NonZeroExitCode", nodes="n3")]
     slurm.node_states = f"n3|{state}|disk"
     with pytest.raises(JobsEnded) as found:
@@ -238,21 +238,21 @@ def test_what_ends_a_job_by_itself_is_not_blamed_on_its_node(watch: Watch, slurm
     assert not found.value.may_return
 
 
-def test_a_job_that_is_cancelled_on_a_draining_node_did_not_lose_it(watch: Watch, slurm: Slurm) -> None:
+def test_a_job_that_is_cancelled_on_a_draining_node_did_not_lose_it(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "CANCELLED", nodes="n3")]
     slurm.node_states = "n3|draining|disk"
     with pytest.raises(JobsEnded, match="somebody, or an administrator, cancelled it"):
         watch.check(1, 0)
 
 
-def test_nodes_that_have_not_answered_yet_are_waited_for(watch: Watch, slurm: Slurm) -> None:
+def test_nodes_that_have_not_answered_yet_are_waited_for(watch: JobWatch, slurm: Slurm) -> None:
     """As after a restart of the controller."""
     slurm.queue = [line(1, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-4]")]
     slurm.nodes = "3|unk*\n1|idle*"
     assert watch.check(1, 0) is not None
 
 
-def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "COMPLETING", "TimeLimit", nodes="n3")]
     assert watch.check(1, 0) is not None
     clock.now += 3
@@ -261,7 +261,7 @@ def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: Watch, slurm: Slu
     assert "time limit was reached" in found.value.cause
 
 
-def test_jobs_of_others_are_not_ours(watch: Watch, slurm: Slurm) -> None:
+def test_jobs_of_others_are_not_ours(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "FAILED", user="root2"), line(2, "FAILED", name=LABEL + "0"), "nonsense", "a|b"]
     watch.check(1, 0)
     assert watch.jobs() == []
@@ -289,7 +289,7 @@ def test_jobs_of_others_are_not_ours(watch: Watch, slurm: Slurm) -> None:
         ("QOSMinCpuNotSatisfied", "sacctmgr"),
     ],
 )
-def test_what_never_starts_is_an_error_at_once(watch: Watch, slurm: Slurm, reason: str, step: str) -> None:
+def test_what_never_starts_is_an_error_at_once(watch: JobWatch, slurm: Slurm, reason: str, step: str) -> None:
     slurm.queue = [line(1, "PENDING", reason), line(2, "PENDING", "Resources")]
     with pytest.raises(JobsEnded, match="can never start") as found:
         watch.check(2, 0)
@@ -307,7 +307,7 @@ def test_what_never_starts_is_an_error_at_once(watch: Watch, slurm: Slurm, reaso
         "ReqNodeNotAvail, May be reserved for other job",
     ],
 )
-def test_reasons_that_are_never_only_without_nodes(watch: Watch, slurm: Slurm, clock: Clock, reason: str) -> None:
+def test_reasons_that_are_never_only_without_nodes(watch: JobWatch, slurm: Slurm, clock: Clock, reason: str) -> None:
     slurm.queue = [line(1, "PENDING", reason)]
     slurm.nodes = "14|down*\n1|mixed"
     assert watch.check(1, 0) is not None
@@ -317,7 +317,7 @@ def test_reasons_that_are_never_only_without_nodes(watch: Watch, slurm: Slurm, c
     assert "sinfo -R" in found.value.next_step
 
 
-def test_a_job_that_names_a_lost_node_never_starts(watch: Watch, slurm: Slurm) -> None:
+def test_a_job_that_names_a_lost_node_never_starts(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3")]
     slurm.shown = {"1": f"JobId=1 JobName={LABEL} ReqNodeList=n3 ExcNodeList=(null)"}
     slurm.node_states = "n3|down*|Not responding"
@@ -325,7 +325,7 @@ def test_a_job_that_names_a_lost_node_never_starts(watch: Watch, slurm: Slurm) -
         watch.check(1, 0)
 
 
-def test_the_queue_has_a_budget_of_its_own(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_the_queue_has_a_budget_of_its_own(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     watch.check(1, 0)
     clock.now += 599
@@ -336,7 +336,9 @@ def test_the_queue_has_a_budget_of_its_own(watch: Watch, slurm: Slurm, clock: Cl
     assert not isinstance(found.value, JobsEnded)
 
 
-def test_the_time_in_the_queue_is_that_of_a_point_whichever_its_jobs(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_the_time_in_the_queue_is_that_of_a_point_whichever_its_jobs(
+    watch: JobWatch, slurm: Slurm, clock: Clock
+) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     watch.check(1, 0)
     clock.now += 400  # it came before the next look
@@ -357,7 +359,7 @@ def test_the_time_in_the_queue_is_that_of_a_point_whichever_its_jobs(watch: Watc
 # ------------------------------------------------------------------ Slurm itself
 
 
-def test_a_controller_that_restarts_is_waited_for(watch: Watch, slurm: Slurm, clock: Clock) -> None:
+def test_a_controller_that_restarts_is_waited_for(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.silent = True
     waiting = watch.check(1, 0)
     assert waiting is not None
@@ -402,7 +404,7 @@ def test_what_slurm_says_of_its_configuration_is_not_waited_for(monkeypatch: pyt
 
 
 def test_no_slurm_here_is_an_error_at_once(tmp_path: Path) -> None:
-    watch = Watch(LABEL, log_directory=tmp_path, run=slurm_jobs.commands({"PATH": str(tmp_path)}))
+    watch = JobWatch(LABEL, log_directory=tmp_path, run=slurm_jobs.commands({"PATH": str(tmp_path)}))
     with pytest.raises(ClusterError, match="squeue is not installed here"):
         watch.check(1, 0)
 
@@ -464,7 +466,7 @@ SACCT = """\
 
 
 def test_facts_from_accounting() -> None:
-    first, second = facts.parse_sacct(SACCT)
+    first, second = job_facts.parse_sacct(SACCT)
     assert (first["queue_wait_s"], first["run_s"], first["nodes"]) == (90.0, 600.0, "n[1-2]")
     assert first["tres"] == {"cpu": "8", "gres/gpu": "2", "mem": "4G"}
     assert first["max_rss_bytes"] == int(1.5 * 2**30)
@@ -472,7 +474,7 @@ def test_facts_from_accounting() -> None:
     assert second["max_rss_bytes"] is None
 
 
-def test_what_is_not_known_is_said(watch: Watch) -> None:
+def test_what_is_not_known_is_said(watch: JobWatch) -> None:
     def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         answers = {
             "sacct": (1, "", "Slurm accounting storage is disabled"),
@@ -483,7 +485,7 @@ def test_what_is_not_known_is_said(watch: Watch) -> None:
             return subprocess.CompletedProcess(command, 0, " 1 0 cpu=1,mem=1G\n 2 768 cpu=1\n", "")
         return subprocess.CompletedProcess(command, *answers[command[0]])
 
-    found: dict[str, Any] = facts.job_facts(LABEL, run=run, job_ids=["1", "2", "9"])
+    found: dict[str, Any] = job_facts.job_facts(LABEL, run=run, job_ids=["1", "2", "9"])
     assert found["source"] == "squeue and sstat"
     assert [(job["id"], job["queue_wait_s"], job["exit_code"]) for job in found["jobs"]] == [
         ("1", 5.0, ""),
@@ -500,7 +502,7 @@ def test_what_is_not_known_is_said(watch: Watch) -> None:
 
 def test_facts_of_a_slurm_that_does_not_answer(slurm: Slurm) -> None:
     slurm.silent = True
-    found = facts.job_facts(LABEL, run=slurm)
+    found = job_facts.job_facts(LABEL, run=slurm)
     assert found["jobs"] == []
     assert "Unable to contact controller" in found["absent"][0]
 
@@ -510,4 +512,4 @@ SIZES = [("63880K", 63880 * 1024), ("1.5G", 3 << 29), ("0", 0), ("", None), ("?"
 
 @pytest.mark.parametrize(("text", "count"), SIZES)
 def test_sizes(text: str, count: int | None) -> None:
-    assert facts.size(text) == count
+    assert job_facts.size(text) == count

@@ -18,7 +18,7 @@ _LOGGED_ITSELF = re.compile(rb"^\d\d:\d\d:\d\d\.\d{3} \| [A-Z]+ +\| (Flow|Task) 
 _CHAINED = (b"Traceback (most recent", b"During handling of the above", b"The above exception was the direct")
 
 
-class Output:
+class JobOutput:
     """What a job writes, line by line.
 
     How far it has been read is kept beside it, so that a worker that is started again tells nothing twice.

@@ -12,9 +12,9 @@ import anyio
 from anyio import to_thread
 
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import failures
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm import reasons
-from scalescope.slurm.jobs import Job, Run
+from scalescope.slurm.jobs import Run, SlurmJob
 
 FORGOTTEN = "FORGOTTEN"
 """State, of our own, of a job that Slurm no longer knows."""
@@ -86,14 +86,14 @@ async def submit(options: Sequence[str], script: str, environ: Mapping[str, str]
 # ------------------------------------------------------------------ the queue
 
 
-class Queue:
+class JobQueue:
     """All jobs of a worker, seen with one squeue however many they are."""
 
     def __init__(self, run: Run | None = None) -> None:
         self._run = run or slurm_jobs.commands()
         self._lock = anyio.Lock()
         self._names: set[str] = set()
-        self._seen: dict[str, Job] = {}
+        self._seen: dict[str, SlurmJob] = {}
         self._at = float("-inf")
 
     def add(self, name: str) -> None:
@@ -105,7 +105,7 @@ class Queue:
         """No longer looks at jobs of this name."""
         self._names.discard(name)
 
-    async def look(self, job_id: str, *, max_age_s: float) -> Job | None:
+    async def look(self, job_id: str, *, max_age_s: float) -> SlurmJob | None:
         """A job as it was no longer than so many seconds ago; None if Slurm does not show it.
 
         Raises:
@@ -117,7 +117,7 @@ class Queue:
                 self._seen, self._at = {job.id: job for job in found}, time.monotonic()
         return self._seen.get(job_id)
 
-    async def named(self, name: str) -> Job | None:
+    async def named(self, name: str) -> SlurmJob | None:
         """The newest job of a name.
 
         Raises:
@@ -126,7 +126,7 @@ class Queue:
         found = await to_thread.run_sync(lambda: slurm_jobs.find([name], run=self._run))
         return max(found, key=lambda job: int(job.id), default=None)
 
-    async def final(self, job_id: str, last: Job | None) -> Job:
+    async def final(self, job_id: str, last: SlurmJob | None) -> SlurmJob:
         """A flow run's job, with its exit code; from the accounting where the controller has forgotten it.
 
         A job of another kind that has its number is not looked at: then ours is forgotten.
@@ -137,9 +137,9 @@ class Queue:
         """
         shown = await to_thread.run_sync(lambda: slurm_jobs.details(job_id, run=self._run))
         if shown and not shown.get("JobName", "").startswith(NAME_PREFIX):
-            return Job(id=job_id, name="", state=FORGOTTEN)
+            return SlurmJob(id=job_id, name="", state=FORGOTTEN)
         if shown:
-            base = last or Job(id=job_id, name=shown["JobName"], state=shown["JobState"])
+            base = last or SlurmJob(id=job_id, name=shown["JobName"], state=shown["JobState"])
             nodes = shown.get("NodeList", "") or base.nodes
             return replace(base, state=shown["JobState"], exit_code=shown.get("ExitCode", ""), nodes=nodes)
         columns = "State,ExitCode,NodeList,JobName"
@@ -147,13 +147,13 @@ class Queue:
         try:
             done = await to_thread.run_sync(lambda: self._run(asked, ""))
         except ClusterError:  # no accounting here
-            return Job(id=job_id, name="", state=FORGOTTEN)
+            return SlurmJob(id=job_id, name="", state=FORGOTTEN)
         rows = [line.split("|", 3) for line in done.stdout.splitlines()] if done.returncode == 0 else []
         rows = [row for row in rows if len(row) == 4 and row[3].startswith(NAME_PREFIX)]
         if not rows:
-            return Job(id=job_id, name="", state=FORGOTTEN)
+            return SlurmJob(id=job_id, name="", state=FORGOTTEN)
         state, exit_code, nodes, _ = rows[-1]
-        return Job(id=job_id, name="", state=state.split()[0], exit_code=exit_code, nodes=nodes)
+        return SlurmJob(id=job_id, name="", state=state.split()[0], exit_code=exit_code, nodes=nodes)
 
     async def signal(self, job_id: str) -> None:
         """Sends SIGTERM to the processes of a running job, and to nothing else of it.
@@ -180,29 +180,29 @@ class Queue:
 # ------------------------------------------------------------------ what it means
 
 
-def cannot_start(job: Job) -> str:
+def cannot_start(job: SlurmJob) -> str:
     """Why a waiting job will never start, and what to do; empty where it may.
 
     A closed partition opens again, and who holds a job may let it go: runs wait for both.
     """
     if not job.is_pending or _TEMPORARY.search(f"{job.state} {job.reason}"):
         return ""
-    meaning = reasons.never(job.reason)
+    meaning = failures.never(job.reason)
     if meaning is None:
         return ""
     return f"Slurm job {job.id} can never start ({job.reason}): {meaning.cause}. {_as_job_variables(meaning.next_step)}"
 
 
-def progress(job: Job) -> str:
+def progress(job: SlurmJob) -> str:
     """What a job does now, in a line for the logs."""
     if job.is_pending:
         why = f" ({job.reason})" if job.reason else ""
-        return f"Slurm job {job.id} waits in partition {job.partition}: {reasons.waiting(job.reason)}{why}"
+        return f"Slurm job {job.id} waits in partition {job.partition}: {failures.waiting(job.reason)}{why}"
     return f"Slurm job {job.id} is {job.state} on {job.nodes or 'no node'}"
 
 
 @dataclass(frozen=True)
-class End:
+class JobEnd:
     """How a job ended.
 
     Attributes:
@@ -246,20 +246,20 @@ _EXITS: dict[str, tuple[str, str]] = {
 }
 
 
-def end(job: Job) -> End:
+def end(job: SlurmJob) -> JobEnd:
     """How a job ended, from its state and exit code."""
     if job.state == "COMPLETED":
-        return End(0, f"Slurm job {job.id} ended in order")
+        return JobEnd(0, f"Slurm job {job.id} ended in order")
     where = f" on {job.nodes}" if job.nodes else ""
     what = f"Slurm job {job.id}{where} ended: {job.state}"
     if job.state in _ENDS:
         status, cause, next_step = _ENDS[job.state]
-        return End(status, f"{what}. Cause: {cause}. Next: {next_step.replace('JOB', job.id)}.")
+        return JobEnd(status, f"{what}. Cause: {cause}. Next: {next_step.replace('JOB', job.id)}.")
     code, _, signal = (job.exit_code or "1:0").partition(":")
     status = int(code) or (128 + int(signal or 0))
     likely = f"its command ended with exit status {status}" if int(code) else f"signal {signal} ended it"
     cause, next_step = _EXITS.get(job.exit_code, (likely, "see its output"))
-    return End(status, f"{what}, exit code {job.exit_code}. Cause: {cause}. Next: {next_step}.")
+    return JobEnd(status, f"{what}, exit code {job.exit_code}. Cause: {cause}. Next: {next_step}.")
 
 
 def _as_job_variables(text: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from scalescope.clusters.batch.spec import HtcondorSpec, LsfSpec, MoabSpec, OarSpec, PbsSpec, SgeSpec
-from scalescope.clusters.jobqueue import script
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
+from scalescope.clusters.jobqueue import job_script
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 from scalescope.clusters.slurm.spec import SlurmSpec
 
-REQUEST = Request("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
+REQUEST = JobRequest("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,8 @@ def directives(text: str, mark: str = "#SBATCH ") -> list[str]:
     return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
 
 
-def text(spec: JobQueueSpec, request: Request = REQUEST) -> str:
-    return str(script.job(spec, request).job_script())
+def text(spec: JobQueueSpec, request: JobRequest = REQUEST) -> str:
+    return str(job_script.job(spec, request).job_script())
 
 
 def command(found: str) -> list[str]:
@@ -57,7 +57,7 @@ def test_a_plain_job() -> None:
         "--no-requeue",
     ]
     words = command(found)
-    assert words[:4] == [sys.executable, "-m", script.HOST, "tls://10.0.0.1:7"]
+    assert words[:4] == [sys.executable, "-m", job_script.HOST, "tls://10.0.0.1:7"]
     assert [option(found, name) for name in ("--name", "--workers", "--nthreads")] == ["3", "4", "2"]
     assert option(found, "--memory-limit") == "0"
     assert "--processes" not in words
@@ -107,14 +107,14 @@ def test_everything_at_once() -> None:
 
 def test_a_job_with_fewer_workers_asks_for_less() -> None:
     spec = SlurmSpec(gpus=4, memory_mb=8192, tls=False)
-    found = text(spec, Request("1", 1, 2))
+    found = text(spec, JobRequest("1", 1, 2))
     assert {"--gres=gpu:1", "--mem=2048M", "--cpus-per-task=2"} <= set(directives(found))
 
 
 def test_dask_cuda_starts_the_workers_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "has_dask_cuda", lambda: True)
-    assert not script.uses_dask_cuda(SlurmSpec())
-    found = script.text(SlurmSpec(gpus=2, interface="ib0"), 2, 1)
+    monkeypatch.setattr(job_script, "has_dask_cuda", lambda: True)
+    assert not job_script.uses_dask_cuda(SlurmSpec())
+    found = job_script.text(SlurmSpec(gpus=2, interface="ib0"), 2, 1)
     assert " -m dask cuda worker tls://" in found
     assert option(found, "--local-directory") == '"${TMPDIR:-/tmp}"'
     assert "--workers" not in command(found)
@@ -129,11 +129,11 @@ def test_the_script_is_shell() -> None:
 
 
 def test_placeholders_stand_for_what_is_known_later(tmp_path: Path) -> None:
-    found = script.text(SlurmSpec(workers_per_job=8), 100, 1)
+    found = job_script.text(SlurmSpec(workers_per_job=8), 100, 1)
     for word in ("scalescope-LABEL", "FOLDER/logs", "tls://SCHEDULER:0", "--workers 8"):
         assert word in found
-    assert "--workers 3 " in script.text(SlurmSpec(workers_per_job=8), 3, 1)
-    assert "tcp://SCHEDULER:0" in script.text(SlurmSpec(tls=False), 3, 1)
+    assert "--workers 3 " in job_script.text(SlurmSpec(workers_per_job=8), 3, 1)
+    assert "tcp://SCHEDULER:0" in job_script.text(SlurmSpec(tls=False), 3, 1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -170,7 +170,7 @@ OTHERS: list[tuple[JobQueueSpec, str, list[str]]] = [
 def test_other_systems(spec: JobQueueSpec, mark: str, expected: list[str]) -> None:
     found = text(spec)
     assert set(expected) <= set(directives(found, mark))
-    assert command(found)[1:3] == ["-m", script.HOST]
+    assert command(found)[1:3] == ["-m", job_script.HOST]
     assert option(found, "--nthreads") == "2"
 
 

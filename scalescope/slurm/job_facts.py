@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import CommandSilent, Job, Run
+from scalescope.slurm.jobs import CommandSilent, Run, SlurmJob
 
 _SACCT = tuple("JobID State ExitCode Submit Start End Reserved NodeList AllocTRES MaxRSS Partition Reason".split())  # noqa: SIM905
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -114,7 +114,7 @@ def _queued(label: str, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
     return facts, absent + ([f"MaxRSS: {why}"] if why else [])
 
 
-def _of_job(job: Job, exit_code: str, found: Mapping[str, str], max_rss_bytes: int | None) -> dict[str, Any]:
+def _of_job(job: SlurmJob, exit_code: str, found: Mapping[str, str], max_rss_bytes: int | None) -> dict[str, Any]:
     return {
         "id": job.id,
         "state": job.state,

@@ -14,8 +14,8 @@ import distributed
 import psutil
 import pytest
 
-from scalescope.clusters.jobqueue import host, reach
-from scalescope.clusters.jobqueue.folder import ClusterFolder
+from scalescope.clusters.jobqueue import reach_scheduler, worker_process
+from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.errors import ClusterError
 
 
@@ -29,7 +29,15 @@ def cluster() -> Iterator[distributed.LocalCluster]:
 
 def start(cluster: distributed.LocalCluster, *options: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "scalescope.clusters.jobqueue.host", cluster.scheduler_address, "--name", "7", *options],
+        [
+            sys.executable,
+            "-m",
+            "scalescope.clusters.jobqueue.worker_process",
+            cluster.scheduler_address,
+            "--name",
+            "7",
+            *options,
+        ],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | variables,
@@ -89,8 +97,8 @@ def test_each_worker_gets_a_gpu(cluster: distributed.LocalCluster) -> None:
 def test_too_few_gpus_are_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(SystemExit) as ended:
-        host.main(["tcp://127.0.0.1:1", "--name", "1", "--workers", "2", "--gpus"])
-    assert ended.value.code == host.EXIT_NO_GPU
+        worker_process.main(["tcp://127.0.0.1:1", "--name", "1", "--workers", "2", "--gpus"])
+    assert ended.value.code == worker_process.EXIT_NO_GPU
     assert "2 workers want a GPU each; CUDA_VISIBLE_DEVICES of this job is '0'" in capsys.readouterr().err
 
 
@@ -107,21 +115,21 @@ def test_spilling_avoids_network_file_systems(
     monkeypatch.setattr(
         psutil, "disk_partitions", lambda all: [SimpleNamespace(mountpoint="/", fstype="ext4"), *mounts(home="nfs4")]
     )
-    assert host.scratch("/scratch/me") == "/scratch/me"
+    assert worker_process.scratch("/scratch/me") == "/scratch/me"
     assert capsys.readouterr().err == ""
-    assert host.scratch("/home/me/tmp") == "/tmp"
+    assert worker_process.scratch("/home/me/tmp") == "/tmp"
     assert "/home/me/tmp is on a network file system; workers spill to /tmp" in capsys.readouterr().err
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: [SimpleNamespace(mountpoint="/", fstype="lustre")])
-    assert host.scratch("/home/me") == "/home/me"
+    assert worker_process.scratch("/home/me") == "/home/me"
     assert "spilling will be slow" in capsys.readouterr().err
 
 
 def test_the_file_system_is_that_of_the_nearest_mount(monkeypatch: pytest.MonkeyPatch) -> None:
     nested = mounts(srv="nfs", srv_local="xfs", srv_loc="lustre")
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: nested)
-    assert host.file_system("/srv/local/x") == "xfs"
-    assert host.file_system("/srv/other") == "nfs"
-    assert host.file_system("/elsewhere") == ""
+    assert worker_process.file_system("/srv/local/x") == "xfs"
+    assert worker_process.file_system("/srv/other") == "nfs"
+    assert worker_process.file_system("/elsewhere") == ""
 
 
 # ------------------------------------------------------------------ the folder, and reaching the scheduler
@@ -188,9 +196,9 @@ def test_the_scheduler_is_reached_or_not(folder: ClusterFolder, capsys: pytest.C
         port = server.getsockname()[1]
         accept = threading.Thread(target=lambda: context.wrap_socket(server.accept()[0], server_side=True).close())
         accept.start()
-        assert reach.main(f"tls://127.0.0.1:{port}", *files) == 0
+        assert reach_scheduler.main(f"tls://127.0.0.1:{port}", *files) == 0
         accept.join(5)
-        assert reach.main(f"tcp://127.0.0.1:{port}") == 0
+        assert reach_scheduler.main(f"tcp://127.0.0.1:{port}") == 0
     assert capsys.readouterr().err == ""
-    assert reach.main(f"tcp://127.0.0.1:{port}") == reach.UNREACHABLE_STATUS
+    assert reach_scheduler.main(f"tcp://127.0.0.1:{port}") == reach_scheduler.UNREACHABLE_STATUS
     assert f"cannot reach the scheduler at tcp://127.0.0.1:{port}" in capsys.readouterr().err

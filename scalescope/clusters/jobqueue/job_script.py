@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 
-from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, Request
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
-HOST = "scalescope.clusters.jobqueue.host"
-REACH = "importable/scalescope/clusters/jobqueue/reach.py"
+HOST = "scalescope.clusters.jobqueue.worker_process"
+REACH = "importable/scalescope/clusters/jobqueue/reach_scheduler.py"
 DASK_CUDA = "dask cuda worker"
 DEATH_TIMEOUT_S = 60
 """Seconds after which a worker that finds no scheduler ends."""
@@ -32,7 +32,7 @@ def has_dask_cuda() -> bool:
     return importlib.util.find_spec("dask_cuda") is not None
 
 
-def job(spec: JobQueueSpec, request: Request) -> Job:
+def job(spec: JobQueueSpec, request: JobRequest) -> Job:
     """A job of dask-jobqueue that is not submitted; `job_script()` is its text.
 
     Raises:
@@ -81,7 +81,7 @@ def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
     """
     protocol = "tls" if spec.tls else "tcp"
     with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
-        request = Request(
+        request = JobRequest(
             name="1",
             workers=min(workers, spec.job_workers),
             threads=threads,
@@ -107,7 +107,7 @@ def _local_directory(spec: JobQueueSpec, *, dask_cuda: bool) -> str | None:
     return '"${TMPDIR:-/tmp}"' if dask_cuda else None
 
 
-def _worker_arguments(spec: JobQueueSpec, request: Request) -> list[str]:
+def _worker_arguments(spec: JobQueueSpec, request: JobRequest) -> list[str]:
     arguments = ["--nthreads", str(request.threads)]  # dask-jobqueue divides the cores of the job by its workers
     if not spec.memory_mb:
         arguments += ["--memory-limit", "0"]
@@ -126,13 +126,13 @@ def _worker_arguments(spec: JobQueueSpec, request: Request) -> list[str]:
     return arguments
 
 
-def _credentials(spec: JobQueueSpec, request: Request) -> list[str]:
+def _credentials(spec: JobQueueSpec, request: JobRequest) -> list[str]:
     """Files of authority, certificate and key."""
     names = ("ca.pem", "cert.pem", "key.pem") if spec.tls else ()
     return [shlex.quote(f"{request.folder}/tls/{name}") for name in names]
 
 
-def _prologue(spec: JobQueueSpec, request: Request) -> list[str]:
+def _prologue(spec: JobQueueSpec, request: JobRequest) -> list[str]:
     """The user's lines, then what lets the workers find this package, Dask's configuration and the scheduler."""
     folder, python = shlex.quote(request.folder), shlex.quote(spec.python or sys.executable)
     imports = f":{shlex.quote(request.imports)}" if request.imports else ""

@@ -1,6 +1,6 @@
 """What runs in a job: Dask workers, in one process or in several.
 
-dask-jobqueue writes the command line, as `python -m scalescope.clusters.jobqueue.host SCHEDULER --name ...`. A process
+dask-jobqueue writes the command line: `python -m scalescope.clusters.jobqueue.worker_process SCHEDULER ...`. A process
 that is to share its job's work with others is forked from one that has imported distributed once. Workers have no
 nannies: the batch system watches the job, and a job that lost one of its processes ends, so that it is replaced as a
 whole.
@@ -90,7 +90,7 @@ def file_system(folder: str) -> str:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scalescope.clusters.jobqueue.host", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="scalescope.clusters.jobqueue.worker_process", allow_abbrev=False)
     parser.add_argument("scheduler")
     parser.add_argument("--name", required=True)
     parser.add_argument("--workers", type=int, default=1)

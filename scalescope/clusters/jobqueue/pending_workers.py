@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingWorkers:
     """What is being waited for; no error.
 
     Attributes:

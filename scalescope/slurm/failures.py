@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import Job, is_down
+from scalescope.slurm.jobs import SlurmJob, is_down
 
 
 @dataclass(frozen=True)
-class Meaning:
+class SlurmFailure:
     """What a reader should know.
 
     Attributes:
@@ -100,14 +100,14 @@ _WAITING: tuple[tuple[str, str], ...] = (
 _GROUP_LIMIT = re.compile(r"^(AssocGrp|QOSGrp|AssocMax|QOSMax)")
 
 
-def never(reason: str) -> Meaning | None:
+def never(reason: str) -> SlurmFailure | None:
     """Why a waiting job can never start without somebody doing something; None where it may start by itself.
 
     Reasons that hold only where nodes are lost are not among them, see `needs_nodes`.
     """
     if needs_nodes(reason):
         return None
-    return next((Meaning(cause, step) for pattern, cause, step in _NEVER if re.search(pattern, reason)), None)
+    return next((SlurmFailure(cause, step) for pattern, cause, step in _NEVER if re.search(pattern, reason)), None)
 
 
 def needs_nodes(reason: str) -> bool:
@@ -115,9 +115,9 @@ def needs_nodes(reason: str) -> bool:
     return bool(_ONLY_IF_NODES_ARE_LOST.search(reason)) and not re.search("maintenance", reason, re.IGNORECASE)
 
 
-def no_nodes(partition: str) -> Meaning:
+def no_nodes(partition: str) -> SlurmFailure:
     """Why a job cannot start in a partition of which every node is lost."""
-    return Meaning(
+    return SlurmFailure(
         f"every node of partition {partition} that it could use is down, drained or does not answer",
         "`sinfo -R` shows since when and why; set another `cluster.partition`, or ask the administrators",
     )
@@ -188,65 +188,65 @@ _TEXTS: tuple[tuple[str, str, str], ...] = (
         "the path is in the text above; check it on the node with `srun ls -ld PATH`",
     ),
 )
-_EXITS: dict[str, Meaning] = {
-    "97:0": Meaning(*_TEXTS[0][1:]),
-    "96:0": Meaning(
+_EXITS: dict[str, SlurmFailure] = {
+    "97:0": SlurmFailure(*_TEXTS[0][1:]),
+    "96:0": SlurmFailure(
         "Slurm gave the job fewer GPUs than it has workers",
         "set `cluster.gpus` to the workers of a job, and look at `cluster.directives_skip`",
     ),
-    "126:0": Meaning(
+    "126:0": SlurmFailure(
         "the program of the worker is there, but cannot be executed on the node",
         "`srun ls -l PYTHON` shows why; the nodes may have another processor or mount it without execution",
     ),
-    "127:0": Meaning(
+    "127:0": SlurmFailure(
         "the interpreter of the workers does not exist on the node",
         "install the environment on a file system that the nodes share, or activate it in `cluster.prologue`",
     ),
-    "2:0": Meaning(
+    "2:0": SlurmFailure(
         "the worker's command line is wrong: its version of Dask may be another one",
         "compare the versions here and on the nodes, and look at the text that `scalescope job-script` shows",
     ),
-    "0:53": Meaning(
+    "0:53": SlurmFailure(
         "the node could not open the job's output files, or could not start its script",
         "the folder of the logs must exist on the nodes and be writable there: set `cluster.shared_directory` to one "
         "on a shared file system; `srun ls -ld FOLDER` shows what a node sees",
     ),
-    "0:9": Meaning(
+    "0:9": SlurmFailure(
         "it was killed: most likely it used more memory than it had asked for",
         "raise `cluster.memory_mb`, or give each worker less to hold",
     ),
 }
 _LOST_NODE = "`sinfo -R` shows what is known of it; `cluster.exclude` keeps away from it"
-_STATES: dict[str, Meaning] = {
-    slurm_jobs.COMPLETING: Meaning(
+_STATES: dict[str, SlurmFailure] = {
+    slurm_jobs.COMPLETING: SlurmFailure(
         "its processes are being ended: somebody cancelled it, or its node failed",
         "`scontrol show job JOB` shows more in a minute",
         may_return=True,
     ),
-    "TIMEOUT": Meaning(
+    "TIMEOUT": SlurmFailure(
         "its time limit was reached",
         "raise `cluster.walltime` above the length of a trial, or set `cluster.lifetime_s` below it with a stagger",
         may_return=True,
     ),
-    "CANCELLED": Meaning(
+    "CANCELLED": SlurmFailure(
         "somebody, or an administrator, cancelled it",
         "`sacct -j JOB -o State%30,User` shows who, where accounting runs",
         may_return=True,
     ),
-    "PREEMPTED": Meaning(
+    "PREEMPTED": SlurmFailure(
         "a job with a higher priority took its place",
         "use a QOS or a partition without preemption, or expect trials to be invalid now and then",
         may_return=True,
     ),
-    "NODE_FAIL": Meaning("its node died", _LOST_NODE, may_return=True),
-    "BOOT_FAIL": Meaning("its node did not boot", _LOST_NODE, may_return=True),
-    "DEADLINE": Meaning(
+    "NODE_FAIL": SlurmFailure("its node died", _LOST_NODE, may_return=True),
+    "BOOT_FAIL": SlurmFailure("its node did not boot", _LOST_NODE, may_return=True),
+    "DEADLINE": SlurmFailure(
         "it could not have ended before its deadline", "look for --deadline in `cluster.directives_add`"
     ),
-    "OUT_OF_MEMORY": Meaning(
+    "OUT_OF_MEMORY": SlurmFailure(
         "it used more memory than it had asked for", "raise `cluster.memory_mb`, or give each worker less to hold"
     ),
-    "COMPLETED": Meaning(
+    "COMPLETED": SlurmFailure(
         "its workers ended by themselves, in order: their lifetime was over, the scheduler sent them away or did not "
         "answer for longer than their death timeout",
         "read the job's error file above; raise `cluster.lifetime_s` if there is one",
@@ -255,7 +255,7 @@ _STATES: dict[str, Meaning] = {
 }
 
 
-def ended(job: Job, error_text: str, nodes: Mapping[str, tuple[str, str]] | None = None) -> Meaning:
+def ended(job: SlurmJob, error_text: str, nodes: Mapping[str, tuple[str, str]] | None = None) -> SlurmFailure:
     """Why a job ended: from the state of its nodes, its own last words, its exit status and its state, in this order.
 
     Args:
@@ -266,7 +266,7 @@ def ended(job: Job, error_text: str, nodes: Mapping[str, tuple[str, str]] | None
     lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
     if lost and job.outcome not in ("TIMEOUT", "FAILED", "OUT_OF_MEMORY"):  # these are of its own doing
         shown = ", ".join(f"{name} is {state}{f' ({why})' if why else ''}" for name, (state, why) in lost.items())
-        return Meaning(
+        return SlurmFailure(
             f"its node was lost: {shown}",
             "`sinfo -R` shows more; `cluster.exclude` keeps away from it",
             may_return=True,
@@ -274,11 +274,11 @@ def ended(job: Job, error_text: str, nodes: Mapping[str, tuple[str, str]] | None
     if job.outcome in ("FAILED", "OUT_OF_MEMORY"):
         for pattern, cause, step in _TEXTS:
             if re.search(pattern, error_text, re.IGNORECASE):
-                return Meaning(cause, step)
+                return SlurmFailure(cause, step)
         if meaning_of_exit := _EXITS.get(job.exit_code):
             return meaning_of_exit
         if job.reason == "JobLaunchFailure":
             return _EXITS["0:53"]
     if known := _STATES.get(job.outcome):
         return known
-    return Meaning("", "read the job's error file above, and `scontrol show job JOB`")
+    return SlurmFailure("", "read the job's error file above, and `scontrol show job JOB`")
