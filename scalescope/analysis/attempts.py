@@ -148,7 +148,7 @@ class Attempts:
         Raises:
             CaptureError: A table or column is missing or short, or there is nothing to measure.
         """
-        tasks = _Table("tasks", tables)
+        tasks = _CheckedTable("tasks", tables)
         if tasks.rows == 0:
             raise _nothing("no task was recorded")
         start, status = tasks.numbers("start"), tasks.numbers("status")
@@ -183,7 +183,7 @@ class Attempts:
         runnable = np.minimum(runnable, start)
         prepared_from = np.where((assigned > 0) & (assigned <= start), np.maximum(assigned, runnable), runnable)
 
-        workers = _Table("workers", tables)
+        workers = _CheckedTable("workers", tables)
         names = pick.texts(tasks.texts("worker"))
         addresses = tuple(dict.fromkeys([*workers.texts("worker"), *dict.fromkeys(names)]))
         index = {address: i for i, address in enumerate(addresses)}
@@ -219,7 +219,7 @@ class Attempts:
         )
 
 
-class _Table:
+class _CheckedTable:
     """Checked access to the columns of one table."""
 
     def __init__(self, name: str, tables: Tables) -> None:
@@ -323,7 +323,7 @@ def _codes(names: Sequence[str], index: Mapping[str, int]) -> Ints:
     return np.fromiter(map(index.__getitem__, names), np.int64, len(names))
 
 
-def _members(workers: _Table, index: Mapping[str, int], used: Ints, clip: Any) -> Members:
+def _members(workers: _CheckedTable, index: Mapping[str, int], used: Ints, clip: Any) -> Members:
     """Rows of `workers`, and one thread for the whole trial for each worker that only a task names."""
     left = workers.numbers("left")
     rows = Members(
@@ -389,7 +389,7 @@ def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], clip: 
 
 
 def _superseded(
-    pick: _Pick, tasks: _Table, workers: _Table, names: Sequence[str], stop: Floats, finished: Bools
+    pick: _Pick, tasks: _CheckedTable, workers: _CheckedTable, names: Sequence[str], stop: Floats, finished: Bools
 ) -> Bools:
     """Attempts that finished on a worker that left later, and whose task finished once more."""
     result = np.zeros(len(stop), dtype=bool)

@@ -137,7 +137,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SweepEstimate:
     """What a sweep will cost.
 
     Attributes:
@@ -194,7 +194,7 @@ def spent(sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Cost:
     return Spending.of(sweep, trials, prices).total
 
 
-def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: Sequence[Trial] = ()) -> Estimate:
+def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: Sequence[Trial] = ()) -> SweepEstimate:
     """What trials will cost: what earlier ones of the same point cost on average, or else up to their time limit.
 
     Args:
@@ -209,7 +209,7 @@ def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: S
         known = so_far.mean(planned.point)
         measured += known is not None
         total += known or _bound(sweep, planned.point, prices)
-    return Estimate(total, measured)
+    return SweepEstimate(total, measured)
 
 
 def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:

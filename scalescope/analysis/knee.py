@@ -54,7 +54,7 @@ class Scaling(StrEnum):
 
 
 @dataclass(frozen=True)
-class Series:
+class ScalingSeries:
     """Points that differ only in workers (and in items, in proportion to workers).
 
     Attributes:
@@ -114,7 +114,7 @@ class Knee:
         where: What else this series has in common, of the settings that differ between series.
     """
 
-    series: Series
+    series: ScalingSeries
     fits: tuple[Fit, ...]
     fit: Fit | None
     k: float | None
@@ -190,7 +190,7 @@ def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
 # ------------------------------------------------------------------ series
 
 
-def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Series, ...]:
+def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...]:
     """The series of at least two worker counts in what was measured.
 
     A sweep with the axis `items_per_worker` means weak scaling. In any other, points of equal items belong together
@@ -210,7 +210,7 @@ def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Series, ...]:
     return tuple(found)
 
 
-def _strong(trials: Sequence[Trial]) -> tuple[list[Series], list[Trial]]:
+def _strong(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
     """Series of equal items, and the trials that are in none."""
     by_items: dict[int | None, list[Trial]] = {}
     for trial in trials:
@@ -224,7 +224,7 @@ def _strong(trials: Sequence[Trial]) -> tuple[list[Series], list[Trial]]:
     return found, rest
 
 
-def _weak(trials: Sequence[Trial]) -> tuple[list[Series], list[Trial]]:
+def _weak(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
     """Series of equal items per worker up to rounding, and the trials that are in none."""
     found, taken = [], []
     # The most workers first: there rounding to whole items blurs the ratio least.
@@ -249,7 +249,7 @@ def _several(trials: Sequence[Trial]) -> bool:
     return len({trial.point.workers for trial in trials}) > 1
 
 
-def _series(scaling: Scaling, trials: Sequence[Trial], items: int | None, per_worker: float | None) -> Series:
+def _series(scaling: Scaling, trials: Sequence[Trial], items: int | None, per_worker: float | None) -> ScalingSeries:
     ordered = sorted(trials, key=lambda trial: (trial.point.workers, trial.repeat))
     measured = [(trial.point, trial.metrics) for trial in ordered if trial.metrics is not None]
     smallest = [(point, metrics) for point, metrics in measured if point.workers == measured[0][0].workers]
@@ -257,7 +257,7 @@ def _series(scaling: Scaling, trials: Sequence[Trial], items: int | None, per_wo
     if not work > 0:  # tasks of no length: relative to the smallest point instead
         work = median(metrics.makespan_s for _, metrics in smallest) * smallest[0][0].threads
         work /= smallest[0][0].items or 1
-    return Series(
+    return ScalingSeries(
         scaling,
         items,
         per_worker,
@@ -268,7 +268,7 @@ def _series(scaling: Scaling, trials: Sequence[Trial], items: int | None, per_wo
     )
 
 
-def _where(series: Series, names: Sequence[str]) -> str:
+def _where(series: ScalingSeries, names: Sequence[str]) -> str:
     values = settings(series.points[0])
     return ", ".join(f"{name}={values[name]}" for name in names if name in values)
 
@@ -276,7 +276,7 @@ def _where(series: Series, names: Sequence[str]) -> str:
 # ------------------------------------------------------------------ judgement
 
 
-def of_series(series: Series, *, where: str = "") -> Knee:
+def of_series(series: ScalingSeries, *, where: str = "") -> Knee:
     """Choose a model for one series, and say what follows."""
     counts = sorted(set(series.threads))
     if len(counts) < FEWEST:
@@ -304,7 +304,7 @@ def of_series(series: Series, *, where: str = "") -> Knee:
     return _with_knee(series, where, fits, at)
 
 
-def _models(series: Series) -> tuple[Model, ...]:
+def _models(series: ScalingSeries) -> tuple[Model, ...]:
     """Those that the load allows; waves only of as many tasks as a stage really has, for noise looks like waves."""
     if series.scaling is Scaling.WEAK:
         return WEAK
@@ -317,7 +317,7 @@ def _gain(fit: Fit, counts: Sequence[int]) -> float:
     return float(curve.max() / curve[0])
 
 
-def _data(series: Series) -> tuple[Floats, Floats]:
+def _data(series: ScalingSeries) -> tuple[Floats, Floats]:
     """P and speed-up of all trials; of one per point where repeats agree exactly: then they are no new evidence."""
     threads, speedup = np.asarray(series.threads, dtype=np.float64), np.asarray(series.speedup)
     if _spread(series) == 0:
@@ -326,7 +326,7 @@ def _data(series: Series) -> tuple[Floats, Floats]:
     return threads, speedup
 
 
-def _spread(series: Series) -> float | None:
+def _spread(series: ScalingSeries) -> float | None:
     """Standard deviation of repeats on the log scale, pooled over points; None without repeats."""
     by_threads: dict[int, list[float]] = {}
     for threads, speedup in zip(series.threads, series.speedup, strict=True):
@@ -339,18 +339,18 @@ def _spread(series: Series) -> float | None:
     return 0.0 if deviation < 1e-9 else deviation
 
 
-def _tolerated(series: Series) -> float:
+def _tolerated(series: ScalingSeries) -> float:
     spread = _spread(series)
     return MISFIT_ONCE if spread is None else max(MISFIT, MISFIT_NOISE * spread)
 
 
 def _without(
-    series: Series, where: str, line: str, fits: tuple[Fit, ...], refine: tuple[int, ...], fit: Fit | None = None
+    series: ScalingSeries, where: str, line: str, fits: tuple[Fit, ...], refine: tuple[int, ...], fit: Fit | None = None
 ) -> Knee:
     return Knee(series, fits, fit, None, None, None, False, line, refine, where)
 
 
-def _no_knee(series: Series, fit: Fit) -> str:
+def _no_knee(series: ScalingSeries, fit: Fit) -> str:
     last = max(series.threads)
     upto = f"No knee up to {plural(last, series.unit)}: throughput"
     if fit.model.name == "linear":
@@ -366,7 +366,7 @@ def _no_knee(series: Series, fit: Fit) -> str:
     return f"{upto} still grows, ever slower."
 
 
-def _with_knee(series: Series, where: str, fits: tuple[Fit, ...], at: Interval) -> Knee:
+def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Interval) -> Knee:
     fit = fits[0]
     first, last = min(series.threads), max(series.threads)
     inside = first < at.low and at.high < last
@@ -384,13 +384,13 @@ def _with_knee(series: Series, where: str, fits: tuple[Fit, ...], at: Interval) 
     return Knee(series, fits, fit, at.k, at.low, at.high, False, line, _near(series, at), where)
 
 
-def _is_slight(series: Series, at: Interval) -> bool:
+def _is_slight(series: ScalingSeries, at: Interval) -> bool:
     """Whether a knee rests on the last point alone, and that lies lower by no more than what a trial may be off."""
     beyond = {threads for threads in series.threads if threads > at.k}
     return len(beyond) == 1 and 1 - at.k / max(beyond) <= _tolerated(series)
 
 
-def _structural(series: Series, at: Interval) -> int | None:
+def _structural(series: ScalingSeries, at: Interval) -> int | None:
     """The number of tasks of the widest stage, where it is k and all that ran at once at every point above k."""
     widths = set()
     for threads, found in _by_threads(series).items():
@@ -406,14 +406,14 @@ def _structural(series: Series, at: Interval) -> int | None:
     return count if math.floor(at.low) <= count <= math.ceil(at.high) else None
 
 
-def _by_threads(series: Series) -> Mapping[int, list[Metrics]]:
+def _by_threads(series: ScalingSeries) -> Mapping[int, list[Metrics]]:
     found: dict[int, list[Metrics]] = {}
     for threads, metrics in zip(series.threads, series.metrics, strict=True):
         found.setdefault(threads, []).append(metrics)
     return found
 
 
-def _capped_line(series: Series, count: int) -> str:
+def _capped_line(series: ScalingSeries, count: int) -> str:
     last = max(series.threads)
     peak = median_low(metrics.peak_parallelism for metrics in _by_threads(series)[last])
     return (
@@ -422,7 +422,7 @@ def _capped_line(series: Series, count: int) -> str:
     )
 
 
-def _saturates(series: Series, fit: Fit, at: Interval) -> str:
+def _saturates(series: ScalingSeries, fit: Fit, at: Interval) -> str:
     k, low, high = (_number(value) for value in (at.k, at.low, at.high))
     around = f"{k} {series.unit}s" + ("" if low == high else f" (95 % interval {low}–{high})")
     beyond = min(threads for threads in series.threads if threads > at.k)
@@ -444,7 +444,7 @@ def _number(value: float) -> str:
 # ------------------------------------------------------------------ what to measure next
 
 
-def _near(series: Series, at: Interval) -> tuple[int, ...]:
+def _near(series: ScalingSeries, at: Interval) -> tuple[int, ...]:
     """Workers around k that were not measured, as long as the interval is wider than one step."""
     step = series.points[0].threads_per_worker
     if at.high - at.low <= step:
@@ -453,7 +453,7 @@ def _near(series: Series, at: Interval) -> tuple[int, ...]:
     return _inside(series, [value / step for value in wanted])
 
 
-def _between(series: Series, number: int) -> tuple[int, ...]:
+def _between(series: ScalingSeries, number: int) -> tuple[int, ...]:
     """Workers in the middle of the widest gaps, by ratio."""
     counts = sorted({point.workers for point in series.points})
     added: list[float] = []
@@ -468,7 +468,7 @@ def _between(series: Series, number: int) -> tuple[int, ...]:
     return _inside(series, added)
 
 
-def _where_off(series: Series, fit: Fit) -> tuple[int, ...]:
+def _where_off(series: ScalingSeries, fit: Fit) -> tuple[int, ...]:
     """Workers on both sides of the point that is farthest off the model."""
     step = series.points[0].threads_per_worker
     errors = np.abs(np.log(np.asarray(series.speedup) / fit.curve(series.threads)))
@@ -479,7 +479,7 @@ def _where_off(series: Series, fit: Fit) -> tuple[int, ...]:
     return _inside(series, [(worst + side) / 2 for side in sides])
 
 
-def _inside(series: Series, workers: Iterable[float]) -> tuple[int, ...]:
+def _inside(series: ScalingSeries, workers: Iterable[float]) -> tuple[int, ...]:
     """At most `ROUND` whole worker counts inside the sweep that were not measured."""
     measured = {point.workers for point in series.points}
     wanted = dict.fromkeys(round(value) for value in workers)

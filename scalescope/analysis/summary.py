@@ -27,7 +27,7 @@ COMBINE: Mapping[Combine, Callable[[Sequence[Any]], Any]] = {
 
 
 @dataclass(frozen=True)
-class Reason:
+class TrialReason:
     """Why trials are not data points.
 
     Attributes:
@@ -42,7 +42,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanInterval:
     """A mean and its 95 % interval over repeats.
 
     Attributes:
@@ -82,10 +82,10 @@ class PointSummary:
     valid: int = 0
     failed: int = 0
     invalid: int = 0
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[TrialReason, ...] = ()
     warnings: tuple[str, ...] = ()
     metrics: Metrics | None = None
-    intervals: Mapping[str, Estimate] = field(default_factory=dict)
+    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)
     asked: tuple[PartitionCall, ...] = ()
     blamed: Mapping[str, float] = field(default_factory=dict)
 
@@ -187,7 +187,7 @@ def _same(value: Scalar, text: str) -> bool:
     return json.dumps(value).strip('"').lower() == text.lower()
 
 
-def interval(values: Sequence[float]) -> Estimate:
+def interval(values: Sequence[float]) -> MeanInterval:
     """Mean of positive values and its 95 % t-interval over repeats, both on the log scale.
 
     On the log scale because ratios of times spread multiplicatively; the interval then never leaves the positive
@@ -199,16 +199,16 @@ def interval(values: Sequence[float]) -> Estimate:
     if not values:
         raise ValueError("a mean needs at least one value")
     if min(values) == max(values):
-        return Estimate(values[0], *((values[0], values[0]) if len(values) > 1 and values[0] > 0 else ()))
+        return MeanInterval(values[0], *((values[0], values[0]) if len(values) > 1 and values[0] > 0 else ()))
     if min(values) <= 0:
-        return Estimate(fmean(values))
+        return MeanInterval(fmean(values))
     from scipy.special import stdtrit  # importing it takes longer than all else here
 
     logs = [math.log(value) for value in values]
     mean, count = fmean(logs), len(logs)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in logs) / (count - 1))
     half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
-    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return MeanInterval(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 def _summary(trials: Sequence[Trial]) -> PointSummary:
@@ -221,7 +221,7 @@ def _summary(trials: Sequence[Trial]) -> PointSummary:
         valid=states[TrialState.VALID],
         failed=states[TrialState.FAILED],
         invalid=states[TrialState.INVALID],
-        reasons=tuple(Reason(state, text, count) for (state, text), count in reasons.most_common()),
+        reasons=tuple(TrialReason(state, text, count) for (state, text), count in reasons.most_common()),
         warnings=tuple(dict.fromkeys(warning for trial in valid for warning in trial.warnings)),
         metrics=_typical(measured) if measured else None,
         intervals=_intervals(measured),
@@ -237,7 +237,7 @@ def _blamed(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
-def _intervals(measured: Sequence[Metrics]) -> dict[str, Estimate]:
+def _intervals(measured: Sequence[Metrics]) -> dict[str, MeanInterval]:
     """Mean and interval of the metrics that are declared to have one; of a share it is cut at 1.
 
     Two noisy repeats alone would reach far beyond.

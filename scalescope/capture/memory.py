@@ -17,7 +17,7 @@ from typing import Any
 
 from distributed import Client
 
-from scalescope.capture import remote
+from scalescope.capture import process_samples
 from scalescope.capture.shipping import Shipment
 from scalescope.model import spool
 from scalescope.model.spool import Columns
@@ -62,7 +62,7 @@ def gather(
         timeout_s: Limit of the whole.
     """
     gathered = Gathered()
-    shipment = Shipment(remote, "memory_samples")
+    shipment = Shipment(process_samples, "memory_samples")
 
     async def collect() -> tuple[dict[str, Any], dict[str, Any]]:
         scheduler = await client._run_on_scheduler(shipment, since)

@@ -19,7 +19,7 @@ from scalescope.driver.process import Driver
 from scalescope.environments.needs import name
 from scalescope.errors import ClusterError, ScalescopeError
 from scalescope.model.cluster import cluster_spec, kinds
-from scalescope.model.limit import EmulationLimit
+from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.model.workload import module_of

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from scalescope.capture.standing import Hang
+from scalescope.capture.live.standing_tasks import Hang
 from scalescope.errors import printable
 from scalescope.model.words import cut, duration, middle_cut, percent, plural, size
 from scalescope.report.screen import stderr

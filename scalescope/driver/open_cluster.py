@@ -16,10 +16,11 @@ import dask
 import distributed
 
 from scalescope import clusters, workloads
-from scalescope.capture import host, standing
-from scalescope.capture.asked import noted
-from scalescope.capture.asking import ClientAsker
-from scalescope.capture.client import ClientWatch
+from scalescope.capture import host
+from scalescope.capture.client_thread import ClientWatch
+from scalescope.capture.live import standing_tasks
+from scalescope.capture.live.remote_calls import ClientCalls
+from scalescope.capture.partition_calls import noted
 from scalescope.capture.recording import Capture
 from scalescope.capture.shipping import Shipment
 from scalescope.clusters.observed_cluster import close_client
@@ -180,7 +181,7 @@ class OpenCluster:
             return "there is no cluster", {}
         try:
             enough_s = min(STILL_S, limit_s / 2) if cluster.spec.real_time else STILL_S
-            found = standing.standstill(ClientAsker(client), LAST_WORD_S, enough_s)
+            found = standing_tasks.standstill(ClientCalls(client), LAST_WORD_S, enough_s)
         except Exception:
             logger.exception("the scheduler did not say where its tasks stand")
             return "the scheduler did not say where its tasks stand", {}

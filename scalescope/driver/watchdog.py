@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-from scalescope.capture.client import collection_deferred
+from scalescope.capture.client_thread import collection_deferred
 
 
 class Watchdog:

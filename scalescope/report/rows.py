@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scalescope.analysis.knee import Knee, of_sweep
-from scalescope.analysis.summary import Estimate, PointSummary, label, order, settings, summarise, varied
+from scalescope.analysis.summary import MeanInterval, PointSummary, label, order, settings, summarise, varied
 from scalescope.clusters.kubernetes.counters import THROTTLED
 from scalescope.diagnosis.causes.structure import structure_of
 from scalescope.model.finding import Severity, Verdict
@@ -304,7 +304,7 @@ def seconds(value: float | None) -> str:
     return f"{value:.{min(max(2 - math.floor(math.log10(value)), 0), 6)}f}"
 
 
-def estimate(value: Estimate) -> str:
+def estimate(value: MeanInterval) -> str:
     """A mean from 0 to 1 and its interval: `0.52 (0.49–0.55)`; without one where all repeats agree."""
     if value.low is None or value.high is None or value.exact:
         return f"{value.mean:.2f}"

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from scalescope.analysis.summary import Estimate, PointSummary, label, settings, summarise, varied
+from scalescope.analysis.summary import MeanInterval, PointSummary, label, settings, summarise, varied
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Severity, Verdict
@@ -116,7 +116,7 @@ def _of_side(side: str, attribute: str, name: str) -> Column[rows.Pair]:
     def value(pair: rows.Pair) -> Any:
         summary: PointSummary | None = getattr(pair, attribute)
         found = None if summary is None else column.value(summary)
-        return Estimate(found.mean) if isinstance(found, Estimate) else found
+        return MeanInterval(found.mean) if isinstance(found, MeanInterval) else found
 
     title, short = f"{side} {column.title}", f"{side} {column.short or column.title}"
     return Column(f"{side}_{name}", title, value, column.show, short, rank=COMPARED[name])

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 
-from scalescope.capture.asked import line_of_user, noted
-from scalescope.capture.client import ClientWatch
+from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.host import HostLoad, packages
+from scalescope.capture.partition_calls import line_of_user, noted
 from scalescope.capture.recording import Capture
 from scalescope.diagnosis import verdict
 from scalescope.driver.attempt import Attempt, describe, judge

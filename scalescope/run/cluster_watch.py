@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalescope.capture import glance, standing
-from scalescope.capture.asking import Asker
+from scalescope.capture.live import snapshot, standing_tasks
+from scalescope.capture.live.remote_calls import DirectCalls
+from scalescope.capture.live.standing_tasks import Hang, described, states
 from scalescope.capture.shipping import Shipment
-from scalescope.capture.standing import Hang, described, states
 from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
 from scalescope.model.standstill import STILL_S
@@ -53,7 +53,7 @@ class Look:
     """A cluster at one moment."""
 
     time: float  # of the scheduler, in seconds since the epoch
-    seen: Mapping[str, Any]  # what `scalescope.capture.glance.glance` returned
+    seen: Mapping[str, Any]  # what `scalescope.capture.live.snapshot.snapshot` returned
     groups: tuple[Group, ...]
     tasks_per_s: float | None  # ended since the look before
     left: tuple[str, ...]  # workers that have left since watching began
@@ -89,7 +89,7 @@ class ClusterWatch:
         last: The last one.
     """
 
-    asker: Asker
+    asker: DirectCalls
     looks: int = 0
     watched_s: float = 0.0
     thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))
@@ -108,7 +108,7 @@ class ClusterWatch:
         Raises:
             ClusterError: The scheduler does not answer, or its release is too old.
         """
-        seen = self._ask(Shipment(glance, "glance"))
+        seen = self._ask(Shipment(snapshot, "snapshot"))
         if not self.looks:
             check_release(seen["version"], self.asker.address)
         now, before = seen["time"], self.last
@@ -217,7 +217,9 @@ class ClusterWatch:
         if now - since < STILL_S or not any(seen["left"].values()):
             self._stacks = None
             return None
-        found = self._ask(Shipment(glance, "standing"), standing.ANSWER_S, limit_s=CALL_S + standing.ANSWER_S)
+        found = self._ask(
+            Shipment(snapshot, "standing_tasks"), standing_tasks.ANSWER_S, limit_s=CALL_S + standing_tasks.ANSWER_S
+        )
         stacks = ([task["key"] for task in found["tasks"]], found["stacks"])
         before, self._stacks = self._stacks, stacks
         if before != stacks:

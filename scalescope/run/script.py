@@ -145,7 +145,7 @@ class _Hooks:
     def _hook(self) -> None:
         from distributed import Client
 
-        from scalescope.capture.asked import noted
+        from scalescope.capture.partition_calls import noted
 
         self._notes = self._open.enter_context(noted(_imported(self._code)))
         for name, hook in {"__init__": self._made, "close": self._closing, "shutdown": self._closing_all}.items():
@@ -193,7 +193,7 @@ class _Hooks:
     # ---------------------------------------------------------------- diagnoses
 
     def _begin(self, client: Any) -> None:
-        from scalescope.capture.client import ClientWatch
+        from scalescope.capture.client_thread import ClientWatch
         from scalescope.run.block import observed
 
         address = str(client.scheduler.address)

@@ -27,8 +27,8 @@ from scalescope.errors import (
     StoreError,
 )
 from scalescope.model import spool
+from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.environment import Environment
-from scalescope.model.limit import EmulationLimit
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import STOOD_STILL, Trial, TrialState
 from scalescope.model.words import plural

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.recorded import RecordedGraph
+from scalescope.model.recorded_graph import RecordedGraph
 from scalescope.model.workload import Workload
 from scalescope.workloads import signatures
 from scalescope.workloads._common import wrong

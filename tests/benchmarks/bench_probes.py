@@ -20,8 +20,8 @@ from statistics import median
 import dask.bag
 from bench_recorder import SAME, interval
 
-from scalescope.capture.asked import noted
-from scalescope.capture.client import ClientWatch
+from scalescope.capture.client_thread import ClientWatch
+from scalescope.capture.partition_calls import noted
 
 DEPTH, NUMBERS, BAGS = 30, 500_000, 10
 

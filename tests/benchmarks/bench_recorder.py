@@ -59,7 +59,7 @@ from distributed import Client, Scheduler, Worker, protocol
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from scalescope.capture import recorder
-from scalescope.capture.asking import Asker
+from scalescope.capture.live.remote_calls import DirectCalls
 from scalescope.capture.recording import DRAIN_INTERVAL_S, Capture
 from scalescope.model import spool
 from scalescope.run import cluster_watch
@@ -222,7 +222,7 @@ class Watched(Nothing):
         over = threading.Event()
 
         def follow() -> None:
-            with Asker(client.scheduler.address) as asker:
+            with DirectCalls(client.scheduler.address) as asker:
                 seen = ClusterWatch(asker)
                 while not over.wait(self.interval_s):
                     seen.look()

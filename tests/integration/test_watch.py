@@ -23,8 +23,9 @@ import pytest
 from distributed import Client, Event, LocalCluster, Lock, get_client, get_worker
 from rich.console import Console
 
-from scalescope.capture import recorder, standing
-from scalescope.capture.asking import Asker
+from scalescope.capture import recorder
+from scalescope.capture.live import standing_tasks
+from scalescope.capture.live.remote_calls import DirectCalls
 from scalescope.capture.shipping import expression
 from scalescope.cli import main as cli
 from scalescope.cli import watch_display as drawing
@@ -99,7 +100,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_watch, "INTERVAL_S", 0.3)
     monkeypatch.setattr(cluster_watch, "STILL_S", 1.5)
-    monkeypatch.setattr(standing, "ANSWER_S", 0.5)
+    monkeypatch.setattr(standing_tasks, "ANSWER_S", 0.5)
 
 
 # ------------------------------------------------------------------ what is fine
@@ -110,7 +111,7 @@ def test_working_and_idle_threads_and_what_these_wait_for(client: Client) -> Non
         wait(lambda: watch.look().seen["working"] == working)
         return watch.last
 
-    before, watch = left_on(client), ClusterWatch(Asker(client.scheduler.address))
+    before, watch = left_on(client), ClusterWatch(DirectCalls(client.scheduler.address))
     assert watch.look().seen["idle"]["client"] == WORKERS
     told = Event("told", client=client)
     first = client.submit(until_told, pure=False)

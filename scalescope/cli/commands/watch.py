@@ -15,7 +15,7 @@ from scalescope.errors import ClusterError, ExitStatus, InvalidField, UsageError
 from scalescope.model.finding import Severity
 
 if TYPE_CHECKING:
-    from scalescope.capture.asking import Asker
+    from scalescope.capture.live.remote_calls import DirectCalls
     from scalescope.run.block import Diagnosis
 
 CONNECT_S = 10.0
@@ -86,12 +86,12 @@ def watch(
     raise typer.Exit(ExitStatus.FINDING if stuck or critical else ExitStatus.OK)
 
 
-def _asker(spec: SchedulerSpec) -> Asker:
-    from scalescope.capture.asking import Asker
+def _asker(spec: SchedulerSpec) -> DirectCalls:
+    from scalescope.capture.live.remote_calls import DirectCalls
     from scalescope.clusters.scheduler.cluster import SchedulerCluster
 
     try:
-        return Asker(spec.address, os.path.expanduser(spec.scheduler_file), SchedulerCluster(spec).security())
+        return DirectCalls(spec.address, os.path.expanduser(spec.scheduler_file), SchedulerCluster(spec).security())
     except (OSError, ValueError) as error:
         raise ClusterError(
             "the scheduler's address or its files of TLS cannot be read",

@@ -19,7 +19,7 @@ from scalescope.clusters.base import Cluster
 from scalescope.clusters.virtual import fork_server, limit, process
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.limit import EmulationLimit
+from scalescope.model.emulation_limit import EmulationLimit
 
 STOP_TIMEOUT_S = 5.0
 

@@ -6,7 +6,7 @@ import time
 
 import distributed
 
-from scalescope.model.limit import EmulationLimit
+from scalescope.model.emulation_limit import EmulationLimit
 
 TASKS, ROUNDS = 150, 3
 """Bursts of 400 tasks gave the same median within 5 % on 2 and on 100 workers, and took a second and a half longer."""

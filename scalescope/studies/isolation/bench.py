@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Self
 
 from scalescope import workloads
-from scalescope.analysis.recorded import recorded_graph
+from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.errors import CaptureError, DriverError, InfrastructureError
-from scalescope.model.recorded import RecordedGraph
+from scalescope.model.recorded_graph import RecordedGraph
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
 from scalescope.report import files

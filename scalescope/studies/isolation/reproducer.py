@@ -12,7 +12,7 @@ from string import Template
 from time import monotonic
 
 from scalescope.diagnosis import causes
-from scalescope.model.recorded import RecordedGraph, RecordedTask
+from scalescope.model.recorded_graph import RecordedGraph, RecordedTask
 from scalescope.model.words import plural
 from scalescope.studies.isolation import reproducer_parts as parts
 from scalescope.studies.isolation.removals import Setting

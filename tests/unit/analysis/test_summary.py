@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.analysis.summary import Estimate, interval, label, summarise, varied
+from scalescope.analysis.summary import MeanInterval, interval, label, summarise, varied
 from scalescope.model.sweep import Point
 from scalescope.model.trial import TrialState
 
@@ -49,7 +49,7 @@ def test_warmups_and_spoilt_trials_are_no_data_points(bag_trial):
         ("failed", "ValueError: x", 1),
     ]
     assert row.warnings == ("memory was not sampled",)
-    assert row.intervals == {"efficiency": Estimate(1.0)}
+    assert row.intervals == {"efficiency": MeanInterval(1.0)}
 
 
 def test_a_point_without_a_valid_trial_has_no_numbers(bag_trial):
@@ -84,11 +84,11 @@ def test_the_interval_of_an_efficiency_ends_at_one(bag_trial):
 
 
 def test_one_repeat_has_no_interval_and_equal_ones_are_exact():
-    assert interval([0.5]) == Estimate(0.5)
-    assert interval([0.5, 0.5]) == Estimate(0.5, 0.5, 0.5)
+    assert interval([0.5]) == MeanInterval(0.5)
+    assert interval([0.5, 0.5]) == MeanInterval(0.5, 0.5, 0.5)
     assert interval([0.5, 0.5]).exact
-    assert interval([0.0, 0.5]) == Estimate(0.25)
-    assert interval([0.0, 0.0]) == Estimate(0.0)
+    assert interval([0.0, 0.5]) == MeanInterval(0.25)
+    assert interval([0.0, 0.0]) == MeanInterval(0.0)
     with pytest.raises(ValueError, match="at least one"):
         interval([])
 

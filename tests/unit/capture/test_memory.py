@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from distributed import Client
 
-from scalescope.capture import memory, remote
+from scalescope.capture import memory, process_samples
 from scalescope.model import spool
 
 Rows = Callable[[spool.Columns], list[dict[str, Any]]]
@@ -117,14 +117,14 @@ def monitor(gpu: str | None, times: list[float]) -> Any:
 
 
 def test_memory_and_utilisation_of_a_gpu_since_the_trial_began() -> None:
-    found = remote.gpu(monitor("H200", [1.0, 2.0, 3.0]), 1.5)
+    found = process_samples.gpu(monitor("H200", [1.0, 2.0, 3.0]), 1.5)
     assert found == {"name": "H200", "total": int(8e10), "peak": int(3e9), "mean": 0.625, "highest": 0.75}
-    assert remote.gpu(monitor("H200", [1.0]), 1.5) == {"absent": "NO_SAMPLES"}
+    assert process_samples.gpu(monitor("H200", [1.0]), 1.5) == {"absent": "NO_SAMPLES"}
 
 
 def test_gpus_of_some_workers_and_why_not_of_the_others() -> None:
     samples = {
-        "a": sample("a", [1.0], [1]) | {"gpu": remote.gpu(monitor("H200", [2.0]), 1.5)},
+        "a": sample("a", [1.0], [1]) | {"gpu": process_samples.gpu(monitor("H200", [2.0]), 1.5)},
         "b": sample("b", [1.0], [1]),
         "c": sample("c", [1.0], [1], interval_s=3600.0),
     }

@@ -12,10 +12,10 @@ from types import ModuleType
 import cloudpickle
 import pytest
 
-from scalescope.capture import blackbox, clock, recorder, remote
+from scalescope.capture import blackbox, clock, process_samples, recorder
 from scalescope.capture.shipping import Shipment, expression
 
-SHIPPED = [recorder, clock, blackbox, remote]
+SHIPPED = [recorder, clock, blackbox, process_samples]
 
 ELSEWHERE = """
 import pickle, sys
@@ -46,7 +46,7 @@ def test_plugins_unpickle_where_there_is_no_scalescope() -> None:
         Shipment(recorder, "Recorder", {"held_rows": 6}),
         Shipment(clock, "SameHostClock", {"kernel": "x"}),
         Shipment(blackbox, "BlackBox", {"folder": "/nowhere"}),
-        Shipment(remote, "memory_samples"),
+        Shipment(process_samples, "memory_samples"),
     ]
     assert elsewhere(*things) == [
         "5 Recorder True",

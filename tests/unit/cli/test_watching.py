@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from scalescope.capture.asking import Asker
-from scalescope.capture.standing import Hang, StandingTask
+from scalescope.capture.live.remote_calls import DirectCalls
+from scalescope.capture.live.standing_tasks import Hang, StandingTask
 from scalescope.cli.watch_display import picture
 from scalescope.run.cluster_watch import SHARE, WAITS, ClusterWatch, Group, Look
 
@@ -68,7 +68,7 @@ def test_what_to_do_about_tasks_that_stand_still_is_seen_on_a_small_terminal(wid
 def test_it_looks_until_the_time_is_over_also_where_a_look_costs_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else what happens in the last pause, which is long then, is not seen."""
     busy = replace(LOOK, seen={**SEEN, "seconds": 60 * SHARE})  # then it would wait for a minute
-    watch, shown = ClusterWatch(Asker(ADDRESS)), list[float]()
+    watch, shown = ClusterWatch(DirectCalls(ADDRESS)), list[float]()
     monkeypatch.setattr(watch, "look", lambda: busy)
     began = time.monotonic()
     watch.follow(0.5, lambda _: shown.append(time.monotonic() - began))

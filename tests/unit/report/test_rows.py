@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.analysis.summary import Estimate, summarise
+from scalescope.analysis.summary import MeanInterval, summarise
 from scalescope.clusters.kubernetes.counters import THROTTLED
 from scalescope.report import rows
 
@@ -46,9 +46,9 @@ def test_seconds_have_three_digits_that_count(value, text):
 
 
 def test_estimates():
-    assert rows.estimate(Estimate(0.5)) == "0.50"
-    assert rows.estimate(Estimate(0.5, 0.5, 0.5)) == "0.50"
-    assert rows.estimate(Estimate(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
+    assert rows.estimate(MeanInterval(0.5)) == "0.50"
+    assert rows.estimate(MeanInterval(0.5, 0.5, 0.5)) == "0.50"
+    assert rows.estimate(MeanInterval(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from support.requests import asked
 
 from scalescope.errors import CaptureError, ClusterError, DriverError, InvalidField, StoreError, UsageError
+from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.finding import Severity
-from scalescope.model.limit import EmulationLimit
 from scalescope.model.trial import Trial, TrialState
 from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers, registered, stop

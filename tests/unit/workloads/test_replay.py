@@ -9,7 +9,7 @@ import pytest
 
 from scalescope import workloads
 from scalescope.errors import InvalidField, WrongAnswer
-from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
+from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.workloads import replay
 
 if TYPE_CHECKING:

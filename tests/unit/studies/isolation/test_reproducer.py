@@ -11,7 +11,7 @@ from scalescope import workloads
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.metrics import Metrics
-from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
+from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 from scalescope.studies.isolation import bug_report, notebook, reproducer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import dask
@@ -14,8 +15,8 @@ import numpy as np
 import pytest
 from dask.bag import from_sequence
 
-from scalescope.capture import asked
-from scalescope.capture.asked import noted
+from scalescope.capture import partition_calls
+from scalescope.capture.partition_calls import noted
 from scalescope.errors import InvalidField
 from scalescope.model.partition_calls import NPARTITIONS, PartitionCall
 
@@ -24,7 +25,7 @@ def here() -> str:
     frame = inspect.currentframe()
     assert frame is not None
     assert frame.f_back is not None
-    return f"test_asked.py:{frame.f_back.f_lineno} in {frame.f_back.f_code.co_name}"
+    return f"{Path(__file__).name}:{frame.f_back.f_lineno} in {frame.f_back.f_code.co_name}"
 
 
 def test_what_a_bag_is_made_of():
@@ -122,7 +123,7 @@ def test_what_is_made_in_a_way_unknown_is_not_noted(monkeypatch):
 def test_libraries_that_the_workload_does_not_import_are_not_loaded():
     script = """
         import sys
-        from scalescope.capture.asked import noted
+        from scalescope.capture.partition_calls import noted
         with noted(("time", "dask.bag")):
             print("dask.bag" in sys.modules, "dask.dataframe" in sys.modules, "apache_beam" in sys.modules)
         """
@@ -131,7 +132,7 @@ def test_libraries_that_the_workload_does_not_import_are_not_loaded():
 
 
 def test_a_library_that_is_not_installed_is_for_the_workload_to_miss(monkeypatch):
-    monkeypatch.setitem(asked.CALLS, "dask.nothing", ("from_nothing",))
+    monkeypatch.setitem(partition_calls.CALLS, "dask.nothing", ("from_nothing",))
     with noted(("dask.nothing",)) as notes:
         from_sequence([1])
     assert len(notes) == 1

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from dask.utils import key_split
 
-from scalescope.capture import glance
-from scalescope.capture.client import is_library
+from scalescope.capture.client_thread import is_library
+from scalescope.capture.live import snapshot
 from scalescope.capture.shipping import Shipment
 from scalescope.model.standstill import ASKS_FOR, NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
 
@@ -41,8 +41,8 @@ _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 
 
-class Asks(Protocol):
-    """Calls functions on a scheduler and, through it, on workers; as `scalescope.capture.asking` does."""
+class RemoteCalls(Protocol):
+    """Calls functions on a scheduler and, through it, on workers; as `scalescope.capture.live.remote_calls` does."""
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
         """What a function returns there."""
@@ -76,7 +76,7 @@ class Hang:
     hints: tuple[str, ...]
 
 
-def standstill(asker: Asks, limit_s: float, enough_s: float = STILL_S) -> Standstill:
+def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) -> Standstill:
     """Where the tasks of a cluster stand, asked once; without groups where they move, for then nobody knows.
 
     Args:
@@ -87,7 +87,7 @@ def standstill(asker: Asks, limit_s: float, enough_s: float = STILL_S) -> Stands
     Raises:
         Exception: Whatever came of asking the scheduler.
     """
-    found = asker.scheduler(Shipment(glance, "standing"), ANSWER_S, limit_s=limit_s + ANSWER_S)
+    found = asker.scheduler(Shipment(snapshot, "standing_tasks"), ANSWER_S, limit_s=limit_s + ANSWER_S)
     still_s = None if found["moved_at"] is None else max(found["time"] - found["moved_at"], 0.0)
     threads = sum(count for count, _, _ in found["workers"].values())
     seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, (), enough_s=enough_s)
@@ -112,12 +112,12 @@ def standstill(asker: Asks, limit_s: float, enough_s: float = STILL_S) -> Stands
     return replace(seen, computing=len(hang.computing), groups=counted, hints=hang.hints)
 
 
-def states(asker: Asks, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
+def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
     """What workers with free threads say of the tasks that they should have begun; None from one that is silent.
 
     Args:
         asker: Of the cluster.
-        found: What `scalescope.capture.glance.standing` returned.
+        found: What `scalescope.capture.live.snapshot.standing_tasks` returned.
     """
     answers: dict[str, Mapping[str, str] | None] = {}
     given: dict[str, list[str]] = {}
@@ -136,7 +136,7 @@ def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mappi
 
     Args:
         since: When a task last began or ended, in seconds since the epoch.
-        found: What `scalescope.capture.glance.standing` returned.
+        found: What `scalescope.capture.live.snapshot.standing_tasks` returned.
         states: What `states` returned.
     """
     tasks, hints = [], []
@@ -177,9 +177,9 @@ def _stuck(hang: Hang, found: Mapping[str, Any]) -> set[str]:
     return {worker for worker, tasks in waiting.items() if tasks >= found["workers"][worker][0]}
 
 
-def _states_on(asker: Asks, worker: str, keys: list[str]) -> Mapping[str, str] | None:
+def _states_on(asker: RemoteCalls, worker: str, keys: list[str]) -> Mapping[str, str] | None:
     try:
-        answer: Mapping[str, str] = asker.worker(worker, Shipment(glance, "states"), keys, limit_s=ANSWER_S)
+        answer: Mapping[str, str] = asker.worker(worker, Shipment(snapshot, "task_states"), keys, limit_s=ANSWER_S)
     except (OSError, TimeoutError, ValueError, RuntimeError):
         return None
     return answer

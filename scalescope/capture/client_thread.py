@@ -41,7 +41,7 @@ _LIBRARIES = tuple(
 _VIRTUAL = "scalescope.clusters.simulated."
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """The innermost frame of the user's own code, and whether it waited for the cluster, or imported modules."""
 
     code: CodeType | None = None
@@ -78,8 +78,8 @@ class ClientWatch:
         self._clock, self._waits = clock, waits
         self._open = ExitStack()
         self._lock, self._over = threading.Lock(), False
-        self._seen: list[Place] = []
-        self._rows: list[tuple[Place, float, float]] = []  # place, begin, end
+        self._seen: list[CodePlace] = []
+        self._rows: list[tuple[CodePlace, float, float]] = []  # place, begin, end
         self.began = self.ended = 0.0
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class ClientWatch:
         self._open.close()
         with self._lock:
             self._over = True
-            self._charge(self._rows[-1][0] if self._rows else Place())
+            self._charge(self._rows[-1][0] if self._rows else CodePlace())
 
     def columns(self, ahead_s: float) -> Columns:
         """The rows of the table `client`.
@@ -126,7 +126,7 @@ class ClientWatch:
     def _passed(self) -> None:
         self._charge(self._place(sys._getframe(1)))
 
-    def _charge(self, otherwise: Place | None = None) -> None:
+    def _charge(self, otherwise: CodePlace | None = None) -> None:
         """Charge the time since the last call to what was seen meanwhile, in equal shares, or else to one place."""
         seen, self._seen = self._seen, []
         if otherwise is not None and not seen:
@@ -140,15 +140,15 @@ class ClientWatch:
             if until > since:
                 self._rows.append((place, since, until))
 
-    def _place(self, frame: FrameType | None) -> Place:
+    def _place(self, frame: FrameType | None) -> CodePlace:
         waits, imports = _waits(frame), False
         while frame is not None:
             file = frame.f_code.co_filename
             if file == self._own_file or not is_library(file):
-                return Place(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports)
+                return CodePlace(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports)
             imports = imports or file.startswith("<frozen importlib")
             frame = frame.f_back
-        return Place(waits=waits)
+        return CodePlace(waits=waits)
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def _waits(frame: FrameType | None) -> bool:
     return depth > 0 and name.partition(".")[0] == "distributed"
 
 
-def _described(place: Place) -> tuple[str, str]:
+def _described(place: CodePlace) -> tuple[str, str]:
     """The columns `where` and `what`."""
     code = place.code
     if code is None:

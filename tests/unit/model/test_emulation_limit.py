@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.model.limit import EmulationLimit
+from scalescope.model.emulation_limit import EmulationLimit
 
 positive = st.floats(min_value=1e-6, max_value=1e3)
 counts = st.integers(min_value=1, max_value=5000)

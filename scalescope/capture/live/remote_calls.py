@@ -20,7 +20,7 @@ CONNECT_S = 8.0
 """Seconds for a connection."""
 
 
-class Asker:
+class DirectCalls:
     """A connection to a scheduler; to be used in one thread, without a running event loop.
 
     Args:
@@ -73,8 +73,8 @@ class Asker:
         return await getattr(self._scheduler, operation)(**arguments)
 
 
-class ClientAsker:
-    """Asks by a client, from any thread but that of its event loop; raises what `Asker` does."""
+class ClientCalls:
+    """Asks by a client, from any thread but that of its event loop; raises what `DirectCalls` does."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -11,7 +11,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Tables
 from scalescope.errors import CaptureError
-from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
+from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.records import STATUS_FINISHED
 
 MOST_TASKS = 20_000

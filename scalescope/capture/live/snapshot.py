@@ -1,7 +1,7 @@
 """What a scheduler knows of this very moment, and what stands still on its workers. Nothing is installed or changed.
 
 The source text of this module is what is sent to the scheduler and to workers: the standard library and `distributed`
-alone, from 2024.8 on. A glance looks at workers and groups of tasks, never at all tasks.
+alone, from 2024.8 on. A snapshot looks at workers and groups of tasks, never at all tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEFT = ("waiting", "no-worker", "queued", "processing")
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
 
 
-def glance(dask_scheduler: Any) -> dict[str, Any]:
+def snapshot(dask_scheduler: Any) -> dict[str, Any]:
     """The threads and what the idle ones wait for, the work in progress, memory.
 
     Returns:
@@ -81,7 +81,7 @@ def glance(dask_scheduler: Any) -> dict[str, Any]:
     }
 
 
-async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
+async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
     """The tasks that are with workers, and the call stacks of those that run.
 
     Args:
@@ -93,8 +93,8 @@ async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
         `seceded`, `since` in seconds since the epoch or None, and the restrictions for which it `asks`); `beyond`, how
         many more there are; `stacks` by worker and key, None for a worker that does not answer; `workers` (by address:
         threads, cores in use, when it was heard of); `held` (names of locks and semaphores with leases); `time` and
-        `moved_at` as of `glance`; `taken` (threads that tasks hold), `left` (tasks that have not ended), `ready` (those
-        of them that only lack a thread).
+        `moved_at` as in `snapshot`; `taken` (threads that tasks hold), `left` (tasks that have not ended), `ready` (how
+        many of those only lack a thread).
     """
     scheduler = dask_scheduler
     given = [(task, state) for state in scheduler.workers.values() for task in state.processing]
@@ -144,7 +144,7 @@ async def standing(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
     }
 
 
-def states(keys: list[str], dask_worker: Any) -> dict[str, str]:
+def task_states(keys: list[str], dask_worker: Any) -> dict[str, str]:
     """The states of these tasks, as a worker knows them; those that it does not know are missing."""
     wanted = set(keys)
     return {str(key): task.state for key, task in dask_worker.state.tasks.items() if str(key) in wanted}

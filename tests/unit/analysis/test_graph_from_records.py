@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scalescope.analysis import recorded
-from scalescope.analysis.recorded import recorded_graph
+from scalescope.analysis import graph_from_records
+from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.errors import CaptureError
-from scalescope.model.recorded import RecordedGraph, RecordedTask, Submission
+from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 
 
 def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, sent: Any = ()) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_without_a_finished_task() -> None:
 
 
 def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "MOST_TASKS", 1)
+    monkeypatch.setattr(graph_from_records, "MOST_TASKS", 1)
     with pytest.raises(CaptureError, match="2 tasks are too many"):
         recorded_graph(tables({}, {}))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import dask
 
-from scalescope.capture.client import is_library
+from scalescope.capture.client_thread import is_library
 from scalescope.errors import InvalidField
 from scalescope.model.partition_calls import CREATE, DIVIDED, NPARTITIONS, PartitionCall
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.capture.client import ClientWatch, collection_deferred
+from scalescope.capture.client_thread import ClientWatch, collection_deferred
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver

@@ -1,0 +1,1 @@
+"""What stands still on a cluster right now."""
