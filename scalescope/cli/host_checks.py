@@ -16,7 +16,7 @@ from pathlib import Path
 
 from scalescope import workloads
 from scalescope.driver.process import Driver
-from scalescope.environments.needs import name
+from scalescope.environments.extra_requirements import name
 from scalescope.errors import ClusterError, ScalescopeError
 from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.emulation_limit import EmulationLimit

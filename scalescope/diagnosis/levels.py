@@ -181,7 +181,7 @@ SENDING = ("compute", "map", "persist", "submit")
 
 
 @dataclass(frozen=True)
-class Unoccupied:
+class ClientTime:
     """What the client did while no task was known; a row for each of the table `client`, or one if there is none.
 
     Attributes:
@@ -198,7 +198,7 @@ class Unoccupied:
 
 
 @once
-def unoccupied(observation: Observation) -> Unoccupied:
+def unoccupied(observation: Observation) -> ClientTime:
     """Whatever the client did in a trial that has attempts, while no task was known."""
     attempts = observation.measured
     where, what = (observation.column("client", name) or [""] for name in ("where", "what"))
@@ -212,7 +212,7 @@ def unoccupied(observation: Observation) -> Unoccupied:
     until = [np.append(0.0, np.cumsum(np.where(phase == each, free, 0.0))) for each in (BEFORE, BETWEEN, AFTER)]
     passed = np.column_stack([np.diff(np.interp(edges, bounds, each)) for each in until])
     waits = observation.numbers("client", "waits") > 0 if len(begin) else np.array([False])
-    return Unoccupied(
+    return ClientTime(
         list(zip(where, what, strict=True)),
         waits,
         waits | [call.rpartition(".")[2] in SENDING for call in what],
@@ -224,7 +224,7 @@ def unoccupied(observation: Observation) -> Unoccupied:
 
 
 @dataclass(frozen=True)
-class Calling:
+class ActorCalls:
     """Methods of actors that ran while the client waited for them, and no task was known.
 
     Attributes:
@@ -243,7 +243,7 @@ class Calling:
 
 
 @once
-def calling(observation: Observation) -> Calling | None:
+def calling(observation: Observation) -> ActorCalls | None:
     """What the client waited for from actors; None where there were no calls."""
     calls = observation.measured.calls
     if not len(calls.worker):
@@ -254,7 +254,7 @@ def calling(observation: Observation) -> Calling | None:
     united = float(np.diff(edges)[running].sum())
     found = unoccupied(observation)
     idle_s = united * max(observation.threads - 1, 0)
-    return Calling(
+    return ActorCalls(
         int(calls.count.sum()),
         len(np.unique(calls.worker)),
         names[int(np.bincount(method, calls.end - calls.begin).argmax())],
@@ -267,7 +267,7 @@ def calling(observation: Observation) -> Calling | None:
 
 
 @dataclass(frozen=True)
-class Batches:
+class TaskBatches:
     """Tasks of one task group that were in flight together; a group called again after it had ended is another batch.
 
     Attributes:
@@ -293,7 +293,7 @@ class Batches:
 
 
 @once
-def batches(observation: Observation) -> Batches:
+def batches(observation: Observation) -> TaskBatches:
     """All batches of a trial.
 
     A batch ends where every earlier task of its group had ended when the next became runnable: results of an earlier
@@ -317,7 +317,7 @@ def batches(observation: Observation) -> Batches:
     task, batch = task[order], batch[order]
     first = np.concatenate([np.flatnonzero(np.diff(batch, prepend=-1)), [len(batch)]])
     middle = first[:-1] + (np.diff(first) - 1) // 2
-    return Batches(task, batch, first, durations[order][middle])
+    return TaskBatches(task, batch, first, durations[order][middle])
 
 
 def _small(numbers: Ints) -> Ints:

@@ -1,216 +1,191 @@
-"""Provides an environment: the present one, one from the cache, or one that uv builds now."""
+"""Where environments are kept, what is known of each, and how the unused are removed."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 import os
-import platform
-import sys
-import sysconfig
+import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalescope.environments import needs, shelf, uv
-from scalescope.environments.locks import BUILD, USE, Lock, hold
-from scalescope.environments.shelf import Manifest
+from scalescope.environments.cache_locks import USE, CacheLock
 from scalescope.errors import EnvironmentUnavailable
-from scalescope.interpreters import Interpreter, look, refuse_without_distributed
-from scalescope.model.environment import Environment
+from scalescope.owner import home
 
-_FORMAT = 1  # of the folders; another number makes all of them anew
-_SHOWN_TEXT = 200
+VARIABLE = "SCALESCOPE_ENVIRONMENTS"
+MANIFEST = "environment.json"
+"""Written last: a folder without it is not whole. Its modification time is when the environment was last used."""
+
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class Built:
-    """An environment that a driver can be started in."""
+class Manifest:
+    """What an environment is, as it is kept in its folder."""
 
-    environment: Environment  # what was asked for
-    python: str  # path of its interpreter
-    python_version: str  # of that, such as 3.11.7
-    packages: dict[str, str]  # version of every distribution installed, by normalised name
-    digest: str  # of `packages`, as trials record it
-    fresh: bool  # whether it was built for this
-    seconds: float  # real seconds that it took to have it
+    text: str  # its canonical text
+    python_version: str  # of its interpreter
+    packages: dict[str, str]  # everything installed, with versions, by normalised name
+    digest: str  # of `packages`
+    resolved: list[str]  # what uv resolved the requirements to, as lines that would install the same again
+    added: list[str]  # requirements that were added because old releases do not name them
+    created: str  # in UTC, ISO 8601
+    size: int  # bytes; files that it shares with uv's own cache count
+    uv: str  # version of uv
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """What a folder holds; None if it is not whole, or its interpreter has gone."""
+        try:
+            found = cls(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            return None
+        return found if os.access(interpreter(folder), os.X_OK) else None
+
+    def write(self, folder: Path) -> None:
+        """Make a folder whole."""
+        draft = folder / f"{MANIFEST}.new"
+        draft.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        os.replace(draft, folder / MANIFEST)
 
 
-def ensure(environment: Environment, *, says: Callable[[str], None] = lambda text: None) -> Built:
-    """Have an environment that a driver can run in; build it with uv unless it is in the cache.
+@dataclass(frozen=True)
+class Cached:
+    """An environment in the cache."""
 
-    What is not pinned is resolved once, when it is built. This process keeps it from being pruned until it ends. Of
-    several processes that want the same one at once, one builds and the others wait.
+    text: str  # its canonical text
+    path: Path  # its folder
+    size: int  # bytes; files that it shares with uv's own cache count
+    python_version: str  # of its interpreter
+    packages: int  # how many are installed
+    created: str  # when it was built, in UTC, ISO 8601
+    last_used: float  # when it was last asked for, in seconds since the epoch
+    in_use: bool  # whether a living process uses it
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was removed from the cache."""
+
+    removed: tuple[str, ...]  # canonical texts; empty text for what was not whole
+    in_use: tuple[str, ...]  # canonical texts of those that would have been, but are in use
+    freed: int  # bytes that the file system has back; what uv's own cache has as well is not among them
+
+
+def folder() -> Path:
+    """Where environments are kept: `$SCALESCOPE_ENVIRONMENTS`, or else in the user's cache folder (XDG)."""
+    given = os.environ.get(VARIABLE, "")
+    if given:
+        return Path(os.path.abspath(os.path.expanduser(given)))
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else home() / ".cache") / "scalescope" / "environments"
+
+
+def interpreter(path: Path) -> str:
+    """The interpreter of an environment in a folder."""
+    return str(path / "bin" / "python")
+
+
+def list_cached() -> tuple[Cached, ...]:
+    """All environments that are whole; those used last come first."""
+    found = []
+    for path in _folders():
+        manifest = Manifest.read(path)
+        if manifest is not None:
+            found.append(_cached(path, manifest))
+    return tuple(sorted(found, key=lambda cached: -cached.last_used))
+
+
+def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: bool = False) -> Pruned:
+    """Remove environments that were not asked for lately, and what killed builders left. What is in use stays.
 
     Args:
-        environment: Which.
-        says: Told in a sentence what takes long.
+        older_than_days: Days since they were last asked for.
+        everything: Remove all, however lately they were asked for.
+        dry_run: Only say what would be removed.
 
     Raises:
-        EnvironmentFailed: There can be none: the requirements contradict each other, a release does not exist or does
-            not build here, or a path is no interpreter that can run a driver.
-        EnvironmentUnavailable: It could not be built here and now: the package index is out of reach, the disk is full,
-            there is no uv.
+        EnvironmentUnavailable: One could not be removed.
     """
-    began = time.monotonic()
-    if environment.present:
-        return _of(environment, _present(), began)
-    if environment.python:
-        found = look(environment.python)
-        refuse_without_distributed(found)
-        return _of(environment, found, began)
+    removed, in_use, freed = [], [], 0
+    for path in _folders():
+        lock = CacheLock(path, USE)
+        try:
+            manifest = Manifest.read(path)
+            age_s = time.time() - _last_used(path)
+            if manifest is not None and not everything and age_s < older_than_days * _DAY_S:
+                continue
+            text = manifest.text if manifest else ""
+            if lock.try_own():
+                freed += size(path, shared=False) if dry_run else remove(path)
+                removed.append(text)
+            elif manifest is not None:  # else it is being built
+                in_use.append(text)
+        finally:
+            lock.close()
+    return Pruned(tuple(removed), tuple(in_use), freed)
+
+
+def remove(path: Path) -> int:
+    """Remove an environment's folder, which the caller has locked; return the bytes that the file system has back.
+
+    Raises:
+        EnvironmentUnavailable: Something in it cannot be removed.
+    """
     try:
-        folder = shelf.folder() / _key(environment)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        manifest, fresh = _from_cache(environment, folder, says)
+        (path / MANIFEST).unlink(missing_ok=True)  # first, so that no half of it is ever used
+        freed = size(path, shared=False)
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return 0
     except OSError as error:
-        raise EnvironmentUnavailable(
-            f"environment {_shown(environment)} cannot be kept",
-            where=str(shelf.folder()),
-            cause=str(error),
-            next_step=f"set {shelf.VARIABLE} to another folder",
-        ) from error
-    found = Interpreter(shelf.interpreter(folder), manifest.python_version, manifest.packages, manifest.digest)
-    return _of(environment, found, began, fresh=fresh)
+        raise EnvironmentUnavailable("an environment cannot be removed", where=str(path), cause=str(error)) from error
+    return freed
 
 
-def resolve(environment: Environment) -> dict[str, str]:
-    """What requirements resolve to now: version of every package, by normalised name; nothing is built.
+def size(path: Path, *, shared: bool = True) -> int:
+    """Bytes of all files in a folder.
 
-    Raises:
-        EnvironmentFailed: The requirements contradict each other, or a release does not exist.
-        EnvironmentUnavailable: The package index is out of reach, or there is no uv.
+    Args:
+        path: The folder.
+        shared: Count files that are linked from elsewhere, too.
     """
-    resolved, _ = _resolve(environment, _python(environment), ())
-    return {needs.name(name): version.split()[0] for name, _, version in _pins(resolved)}
+    total = 0
+    for base, _, names in os.walk(path):
+        for name in names:
+            found = os.lstat(os.path.join(base, name))
+            total += found.st_size if shared or found.st_nlink == 1 else 0
+    return total
 
 
-def _of(environment: Environment, found: Interpreter, began: float, *, fresh: bool = False) -> Built:
-    seconds = time.monotonic() - began
-    return Built(environment, found.python, found.version, found.packages, found.digest, fresh, seconds)
+def _folders() -> Iterator[Path]:
+    root = folder()
+    if root.is_dir():
+        yield from sorted(path.with_suffix("") for path in root.glob(f"*{USE}") if path.with_suffix("").is_dir())
 
 
-@functools.cache
-def _present() -> Interpreter:
-    return look(sys.executable)
+def _last_used(path: Path) -> float:
+    try:
+        return (path / MANIFEST).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
-def _shown(environment: Environment) -> str:
-    text = environment.label
-    return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 3]}..."
-
-
-def _key(environment: Environment) -> str:
-    """Name of its folder."""
-    python = environment.python_version or platform.python_version()
-    identity = [_FORMAT, environment.text, python, sys.implementation.name, sysconfig.get_platform()]
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-
-
-# ------------------------------------------------------------------ the cache
-
-
-def _from_cache(environment: Environment, folder: Path, says: Callable[[str], None]) -> tuple[Manifest, bool]:
-    """What is there, and whether it was built now; this process holds a lock from now on, so that it stays there."""
-
-    def waiting() -> None:
-        says(f"Waiting for another process that builds or removes environment {_shown(environment)}")
-
-    with ExitStack() as stack:
-        use = Lock(folder, USE)
-        stack.callback(use.close)
-        use.share(waiting)
-        manifest, fresh = Manifest.read(folder), False
-        if manifest is None:
-            with closing(Lock(folder, BUILD)) as build:
-                build.own(waiting)
-                manifest = Manifest.read(folder)  # the other one has built it
-                if manifest is None:
-                    manifest, fresh = _build(environment, folder, [use.fd, build.fd], says), True
-        os.utime(folder / shelf.MANIFEST)
-        stack.pop_all()
-    hold(folder, use)
-    return manifest, fresh
-
-
-def _build(environment: Environment, folder: Path, locks: Sequence[int], says: Callable[[str], None]) -> Manifest:
-    """Build it in its place. Nobody uses it before its manifest is there, which is written last.
-
-    uv and its children inherit the locks: if this process is killed, the next one waits for them to end, too.
-    """
-    says(f"Building environment {_shown(environment)}")
-    began = time.monotonic()
-    shelf.remove(folder)  # what a killed builder left
-    with ExitStack() as stack:
-        stack.callback(shelf.remove, folder)
-        manifest = _install(environment, folder, locks)
-        manifest.write(folder)
-        stack.pop_all()
-    added = f", {' and '.join(manifest.added)} added" if manifest.added else ""
-    says(f"Built in {time.monotonic() - began:.0f} s: {len(manifest.packages)} packages{added}")
-    return manifest
-
-
-def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Manifest:
-    shown = _shown(environment)
-    uv.run(
-        ["venv", "--quiet", "--python", _python(environment), str(folder)],
-        what=f"there is no Python for environment {shown}",
-        next_step="install that Python, or ask for another version",
-        keep=keep,
+def _cached(path: Path, manifest: Manifest) -> Cached:
+    lock = CacheLock(path, USE)
+    try:
+        in_use = not lock.try_own()
+    finally:
+        lock.close()
+    return Cached(
+        text=manifest.text,
+        path=path,
+        size=manifest.size,
+        python_version=manifest.python_version,
+        packages=len(manifest.packages),
+        created=manifest.created,
+        last_used=_last_used(path),
+        in_use=in_use,
     )
-    python = shelf.interpreter(folder)
-    resolved, added = _resolve(environment, python, keep)
-    uv.run(
-        ["pip", "install", "--quiet", "--python", python, "--no-deps", "--compile-bytecode", "-r", "-"],
-        what=f"environment {shown} cannot be installed",
-        text=resolved,
-        keep=keep,
-    )
-    found = look(python)
-    return Manifest(
-        text=environment.text,
-        python_version=found.version,
-        packages=found.packages,
-        digest=found.digest,
-        resolved=resolved.splitlines(),
-        added=added,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        size=shelf.size(folder),
-        uv=uv.run(["--version"], what="uv does not say its version").strip(),
-    )
-
-
-def _python(environment: Environment) -> str:
-    """The present interpreter where it will do: not every 3.11 on a machine has the same patches and libraries."""
-    version = environment.python_version
-    own = not version or (platform.python_version() + ".").startswith(version + ".")
-    return sys.executable if own else version
-
-
-def _resolve(environment: Environment, python: str, keep: Sequence[int]) -> tuple[str, list[str]]:
-    """Releases to install, as lines of requirements, and what was added to what was asked for."""
-    asked = [*environment.requirements, needs.DRIVER]
-    what = f"environment {_shown(environment)} cannot be resolved"
-    resolved = _compile(asked, python, what, keep)
-    versions = {needs.name(name): version.split()[0] for name, _, version in _pins(resolved)}
-    more = needs.needed(versions, map(needs.name, environment.requirements))
-    if not more:
-        return resolved, []
-    added = [need.requirement for need in more]
-    what = f"{what} with {' and '.join(added)}, which its old releases of {more[0].package} need"
-    return _compile([*asked, *added], python, what, keep), added
-
-
-def _pins(resolved: str) -> list[tuple[str, str, str]]:
-    lines = (line.partition("==") for line in resolved.splitlines())
-    return [line for line in lines if line[2]]
-
-
-def _compile(requirements: Sequence[str], python: str, what: str, keep: Sequence[int]) -> str:
-    command = ["pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", python, "-"]
-    return uv.run(command, what=what, text="\n".join(requirements), keep=keep)

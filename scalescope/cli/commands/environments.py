@@ -125,7 +125,7 @@ def _built(built: Built) -> dict[str, Any]:
 
 
 def _where() -> str:
-    from scalescope.environments.shelf import folder
+    from scalescope.environments.cache import folder
 
     return str(folder())
 

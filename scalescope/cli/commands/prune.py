@@ -33,7 +33,7 @@ def prune(
     """
     from scalescope import environments
     from scalescope.clusters.jobqueue.shared_folder import default_parent, old_logs
-    from scalescope.environments.shelf import size
+    from scalescope.environments.cache import size
     from scalescope.store import pruning
 
     with open_store(asked.given.get("store", "")) as store:

@@ -34,7 +34,7 @@ MOSTLY = 0.9
 
 
 @dataclass(frozen=True)
-class Spent:
+class ClientSpending:
     """What the client spent in some way, while no task was known.
 
     Attributes:
@@ -52,7 +52,7 @@ class Spent:
     most: float
 
     @classmethod
-    def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> Spent | None:
+    def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
         """Of some rows of `levels.unoccupied`, without some phases; None where it is not worth a word."""
         found = levels.unoccupied(observation)
         seconds = found.seconds * chosen[:, None]
@@ -127,11 +127,11 @@ def client_busy(observation: Observation) -> Finding | None:
     imports = np.array([what == IMPORT for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
     own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
-    if spent := Spent.of(observation, own & ~imports, without):
+    if spent := ClientSpending.of(observation, own & ~imports, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         remedy = DO_INSTEAD[int(np.argmax(spent.phases))]
         return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
-    if spent := Spent.of(observation, own, without):
+    if spent := ClientSpending.of(observation, own, without):
         remedy = "import before the function is called, or measure with `warmups: 1`: a process imports once"
         finding = spent.finding(CLIENT_BUSY, observation, "imported modules", "", remedy)
         return replace(finding, severity=Severity.INFO)
@@ -164,7 +164,7 @@ def client_waits(observation: Observation) -> Finding | None:
         return None
     sent, called = submissions(observation), levels.calling(observation)
     without = (BEFORE, BETWEEN) if large(sent).any() else (BETWEEN,) if loop(observation) else ()
-    spent = Spent.of(observation, levels.unoccupied(observation).waits, without)
+    spent = ClientSpending.of(observation, levels.unoccupied(observation).waits, without)
     if spent is None:
         return None
     round_trip = ROUND_TRIP_S * observation.threads

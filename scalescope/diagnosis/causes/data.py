@@ -56,7 +56,7 @@ MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _MovedResults:
     """Results that went from one worker to another.
 
     Attributes:
@@ -132,7 +132,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
     )
 
 
-def _moved(observation: Observation) -> _Moved | None:
+def _moved(observation: Observation) -> _MovedResults | None:
     """What tasks needed from other workers; None where dependencies were not recorded."""
     task = np.asarray(observation.column("dependencies", "task"), dtype=np.int64)
     needs = np.asarray(observation.column("dependencies", "needs"), dtype=np.int64)
@@ -148,7 +148,7 @@ def _moved(observation: Observation) -> _Moved | None:
     source, count = np.unique(went // len(attempts.addresses), return_counts=True)
     sizes = nbytes[source] * count
     most = int(sizes.argmax())
-    return _Moved(float(sizes.sum()), int(source[most]), float(sizes[most]), int(count[most]))
+    return _MovedResults(float(sizes.sum()), int(source[most]), float(sizes[most]), int(count[most]))
 
 
 def _largest(seconds: Floats, observation: Observation) -> tuple[str, float]:

@@ -39,7 +39,7 @@ def experiments(case: SweepCase) -> Finding | None:
     interpreter lock or neighbours. With tasks of no length, it is that of client and scheduler alone. Workers of which
     half do the same in the same time do not limit it.
     """
-    beside = _Neighbours(case)
+    beside = _NeighbourPoints(case)
     for summary, metrics in sorted(case.measured, key=lambda item: -item[0].point.threads):
         if not beside.of(summary, *DECISIVE):
             continue
@@ -59,7 +59,7 @@ def experiments(case: SweepCase) -> Finding | None:
     return None
 
 
-class _Neighbours:
+class _NeighbourPoints:
     """Finds points that differ in one value, in time that grows with the points and not with their square."""
 
     def __init__(self, case: SweepCase) -> None:

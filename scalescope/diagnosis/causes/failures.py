@@ -197,7 +197,7 @@ def _last_words(observation: Observation) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Blame:
+class _KillingTasks:
     """Which tasks ended which workers.
 
     Attributes:
@@ -210,7 +210,7 @@ class _Blame:
 
 
 @once
-def _blame(observation: Observation) -> _Blame | None:
+def _blame(observation: Observation) -> _KillingTasks | None:
     """The smallest sets of unfinished tasks that were on the workers that died, or None.
 
     The scheduler blames every task that was assigned to a worker that died (dask/distributed#5234). Only one that took
@@ -237,7 +237,7 @@ def _blame(observation: Observation) -> _Blame | None:
         rest = [death for death in rest if first not in death.held]
     if not groups or len(rest) > (1 - EXPLAINED) * len(dead):
         return None
-    return _Blame(tuple(groups), tuple(death for death in dead if death not in rest))
+    return _KillingTasks(tuple(groups), tuple(death for death in dead if death not in rest))
 
 
 def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequence[Departure]) -> tuple[str, ...]:
@@ -349,7 +349,7 @@ def _lost(observation: Observation) -> float:
 
 
 @dataclass(frozen=True)
-class _End:
+class _ProcessEnd:
     """How processes ended, where to look, and where to read more."""
 
     text: str
@@ -357,55 +357,61 @@ class _End:
     link: str = KILLED_LINK
 
 
-ON_PURPOSE = _End(" (killed on purpose, by the axis `fault`)", "leave the axis out; recovery_s says what it cost")
+ON_PURPOSE = _ProcessEnd(
+    " (killed on purpose, by the axis `fault`)", "leave the axis out; recovery_s says what it cost"
+)
 
 
-def _how(dead: Sequence[Departure]) -> _End:
+def _how(dead: Sequence[Departure]) -> _ProcessEnd:
     """What the last one shows, if most of them show the same."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
         where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
-        return _End(f" ({crash})", f"fix or upgrade the native code {where}")
+        return _ProcessEnd(f" ({crash})", f"fix or upgrade the native code {where}")
     if sum(death.over_memory for death in dead) * 2 > len(dead):
-        return _End(
+        return _ProcessEnd(
             ", each ended by its nanny because its memory was over the limit",
             MORE_MEMORY,
             MEMORY_LINK,
         )
     code = Counter(death.exit_code for death in dead).most_common(1)[0][0]
     if any("MemoryError" in death.words for death in dead):
-        return _End(" (MemoryError in its log)", "give it more memory, or make its partition smaller", MEMORY_LINK)
+        return _ProcessEnd(
+            " (MemoryError in its log)", "give it more memory, or make its partition smaller", MEMORY_LINK
+        )
     if told := next((death.words for death in dead if death.words.startswith(KUBERNETES)), ""):
         if "OOMKilled" in told:
-            return _End(f" ({told})", MORE_MEMORY, MEMORY_LINK)
-        return _End(f" ({told})", "see table logs for its last words and the events of its pod")
+            return _ProcessEnd(f" ({told})", MORE_MEMORY, MEMORY_LINK)
+        return _ProcessEnd(f" ({told})", "see table logs for its last words and the events of its pod")
     if code is None:
         timed_out = any(death.reason.startswith("check-worker-ttl") for death in dead)
         if timed_out:
-            return _End(
+            return _ProcessEnd(
                 " after sending no heartbeat for `distributed.scheduler.worker-ttl`",
                 "look for code that holds the interpreter lock for minutes, or raise that option",
             )
-        return _End("", "look into the logs of the platform (pod, job, kernel): no nanny saw how its process ended")
+        return _ProcessEnd(
+            "", "look into the logs of the platform (pod, job, kernel): no nanny saw how its process ended"
+        )
     if code >= 0:
-        return _End(
+        return _ProcessEnd(
             f" (exit code {code})", "look for code that ends the process itself: `os._exit`, `sys.exit`, an abort"
         )
     name = _signal(-code)
     if name == "SIGKILL":
-        return _End(
+        return _ProcessEnd(
             f" (killed by {name})",
             "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, which is what "
             "it usually means; then give each worker more memory, or make the partition smaller",
             MEMORY_LINK,
         )
     if name == "SIGTERM":
-        return _End(
+        return _ProcessEnd(
             f" (ended by {name})",
             "ask the resource manager why: walltime, preemption, or a memory limit; with a walltime, start workers "
             "with a `--lifetime` below it",
         )
-    return _End(f" (crashed with {name})", "look for the native code in which it crashed")
+    return _ProcessEnd(f" (crashed with {name})", "look for the native code in which it crashed")
 
 
 def _signal(number: int) -> str:

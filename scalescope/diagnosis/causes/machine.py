@@ -23,7 +23,7 @@ ONE_CORE = (0.75, 1.25)
 NEVER_MORE = 1.4
 """Cores that nine in ten samples of such a process stay below."""
 MIN_SAMPLES = 3
-"""Samples of a worker needed before anything is said of it."""
+"""CpuSamples of a worker needed before anything is said of it."""
 SWITCH_S = 0.005
 """After so long a thread that computes gives the lock to one that waits (`sys.getswitchinterval`): a worker whose
 threads keep the lock needs as long to hand one of them its next task, and hardly a millisecond where they do not."""
@@ -69,7 +69,7 @@ SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-thre
 
 
 @dataclass(frozen=True)
-class Host:
+class HostLoad:
     """Where the CPU time of the driver's host went during the trial, as shares of its cores.
 
     Attributes:
@@ -102,7 +102,7 @@ class Host:
 
 
 @once
-def host(observation: Observation) -> Host | None:
+def host(observation: Observation) -> HostLoad | None:
     """The driver's host, if all workers are on it and its clock is real; None where that is not so or not known."""
     facts = observation.trial.facts
     load = (facts.get("host") or {}).get("load")
@@ -112,14 +112,14 @@ def host(observation: Observation) -> Host | None:
     if any(name not in here for name in observation.column("workers", "host")):
         return None
     ours, others, stolen, idle = (load[name] for name in ("ours", "others", "stolen", "idle"))
-    return Host(ours, load.get("own", 0.0), others, stolen, idle, int(load["cpus"]), load["seconds"])
+    return HostLoad(ours, load.get("own", 0.0), others, stolen, idle, int(load["cpus"]), load["seconds"])
 
 
 # ------------------------------------------------------------------ what processes used
 
 
 @dataclass(frozen=True)
-class Samples:
+class CpuSamples:
     """CPU use of worker processes; one element per sample after the first of each process.
 
     Attributes:
@@ -138,7 +138,7 @@ class Samples:
 
 
 @once
-def samples(observation: Observation) -> Samples | None:
+def samples(observation: Observation) -> CpuSamples | None:
     """The samples within the makespan; None where CPU was not recorded, or workers share processes."""
     attempts, cpu = observation.measured, observation.numbers("memory", "cpu")
     if not len(cpu):
@@ -156,7 +156,7 @@ def samples(observation: Observation) -> Samples | None:
     if not cpu.any():
         return None
     threads = levels.threads_of_workers(observation)[worker]
-    return Samples(worker, end - begin, cpu, running(observation, worker, begin, end), threads)
+    return CpuSamples(worker, end - begin, cpu, running(observation, worker, begin, end), threads)
 
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:
@@ -188,7 +188,7 @@ def running(observation: Observation, worker: Ints, begin: Floats, end: Floats) 
 
 
 @dataclass(frozen=True)
-class _Locked:
+class _LockedWorkers:
     """Workers whose threads took turns at one core.
 
     Attributes:
@@ -207,7 +207,7 @@ class _Locked:
 
 
 @once
-def _locked(observation: Observation) -> _Locked | None:
+def _locked(observation: Observation) -> _LockedWorkers | None:
     found = samples(observation)
     if found is None or np.bincount(found.worker).max() < MIN_SAMPLES:
         return _locked_by_host(observation)
@@ -226,7 +226,7 @@ def _locked(observation: Observation) -> _Locked | None:
         return None
     of_locked = weight * locked[found.worker]
     total = float(of_locked.sum())
-    return _Locked(
+    return _LockedWorkers(
         workers=np.flatnonzero(locked),
         cpu=float((of_locked * found.cpu).sum()) / total,
         running=float((of_locked * found.running).sum()) / total,
@@ -234,7 +234,7 @@ def _locked(observation: Observation) -> _Locked | None:
     )
 
 
-def _locked_by_host(observation: Observation) -> _Locked | None:
+def _locked_by_host(observation: Observation) -> _LockedWorkers | None:
     """The same of a single worker, in a trial too short for samples, by what our processes but the driver used.
 
     Its threads wait for the lock within tasks and, where it is not handed a task in time, between them.
@@ -249,7 +249,7 @@ def _locked_by_host(observation: Observation) -> _Locked | None:
     if not ONE_CORE[0] <= cpu <= min(ONE_CORE[1], 0.7 * held, at_once) or held < OVERLAP:
         return None
     lost_s = (held - cpu) * attempts.makespan
-    return _Locked(np.array([0]), cpu, at_once, lost_s, "facts host.load") if _handed_late(observation) else None
+    return _LockedWorkers(np.array([0]), cpu, at_once, lost_s, "facts host.load") if _handed_late(observation) else None
 
 
 def _handed_late(observation: Observation, worker: int = 0) -> bool:
@@ -325,7 +325,7 @@ def gil_bound(observation: Observation) -> Finding | None:
 
 
 @dataclass(frozen=True)
-class _Stalls:
+class _LoopStalls:
     """Times in which event loops were stalled; one element per stall.
 
     Attributes:
@@ -340,9 +340,9 @@ class _Stalls:
     begin: Floats
     end: Floats
 
-    def only(self, kept: Bools) -> _Stalls:
+    def only(self, kept: Bools) -> _LoopStalls:
         """Those of a mask."""
-        return _Stalls(self.process[kept], self.seconds[kept], self.begin[kept], self.end[kept])
+        return _LoopStalls(self.process[kept], self.seconds[kept], self.begin[kept], self.end[kept])
 
 
 EVENT_LOOP_BLOCKED = TrialCause(
@@ -408,17 +408,17 @@ def _shortest(observation: Observation) -> float:
     return STALL_ON_FULL_HOST_S if here is not None and here.crowded else STALL_S
 
 
-def _noted(observation: Observation) -> _Stalls:
+def _noted(observation: Observation) -> _LoopStalls:
     """Stalls by table `lag`; not those in which the scheduler took in a graph."""
     time = observation.numbers("lag", "time") - observation.measured.epoch
     seconds = observation.numbers("lag", "seconds")
     begin = time - np.maximum(seconds, LAG_INTERVAL_S)
-    found = _Stalls(levels.worker_of_rows(observation, "lag", "process"), seconds, begin, time)
+    found = _LoopStalls(levels.worker_of_rows(observation, "lag", "process"), seconds, begin, time)
     process = found.process
     return found.only((process >= -1) & (seconds >= _shortest(observation)) & ~_in_a_graph(observation, begin, time))
 
 
-def _gaps(observation: Observation) -> _Stalls:
+def _gaps(observation: Observation) -> _LoopStalls:
     """Stalls of workers by the times of their samples, which a system monitor takes on the event loop, at intervals."""
     process = levels.worker_of_rows(observation, "memory")
     time = observation.numbers("memory", "time") - observation.measured.epoch
@@ -429,10 +429,10 @@ def _gaps(observation: Observation) -> _Stalls:
     usual = float(np.quantile(gap[kept], 0.25)) if kept.any() else np.inf  # the scheduler's, where workers stall often
     kept &= process[1:] >= 0
     kept &= gap - usual >= max(_shortest(observation), 0.5 * usual)
-    return _Stalls(process[1:][kept], gap[kept], time[:-1][kept], time[1:][kept])
+    return _LoopStalls(process[1:][kept], gap[kept], time[:-1][kept], time[1:][kept])
 
 
-def _felt(observation: Observation, stalls: _Stalls) -> dict[int, tuple[float, float, int]]:
+def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[float, float, int]]:
     """For each process whose stalls cost something: thread-seconds, the longest stall in seconds, and how many."""
     attempts, line = observation.measured, levels.timeline(observation)
     begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)

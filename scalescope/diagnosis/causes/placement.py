@@ -57,7 +57,7 @@ def _kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Fl
 
 
 @dataclass(frozen=True)
-class Restricted:
+class RestrictedPrefix:
     """A task prefix that may not run everywhere.
 
     Attributes:
@@ -80,8 +80,8 @@ class Restricted:
 
 
 @once
-def _restricted(observation: Observation) -> tuple[Restricted, ...]:
-    """Restricted prefixes that kept tasks waiting, worst first; each idle thread counts for one of them only."""
+def _restricted(observation: Observation) -> tuple[RestrictedPrefix, ...]:
+    """RestrictedPrefix prefixes that kept tasks waiting, worst first; each idle thread counts for one of them only."""
     attempts = observation.measured
     allowed = levels.column(observation, "allowed")
     said = _said(observation)
@@ -103,7 +103,7 @@ def _restricted(observation: Observation) -> tuple[Restricted, ...]:
         kept = _kept_waiting(observation, tasks, workers, idle, alone=by == "resources")
         idle = idle - kept
         median = int(np.median(allowed[tasks]))
-        found.append(Restricted(names[prefix], tasks, workers, median, by, asked, line.integral(kept)))
+        found.append(RestrictedPrefix(names[prefix], tasks, workers, median, by, asked, line.integral(kept)))
     return tuple(sorted(found, key=lambda each: -each.lost_s))
 
 
@@ -134,7 +134,7 @@ WORKER_RESTRICTION = TrialCause(
     needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
     "runnable and wait while threads elsewhere are idle; or a worker takes far longer than others for tasks that none "
     "but it may take. Or a trial reaches its time limit with tasks that no worker may run.",
-    ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
+    ruled_out_by="RestrictedPrefix tasks that are served in time; waiting while threads of the allowed workers themselves "
     "are idle (tiny-tasks); a restriction that names all workers.",
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
@@ -226,7 +226,7 @@ def _confined(observation: Observation) -> Finding | None:
 
 
 @dataclass(frozen=True)
-class Late:
+class LateWorkers:
     """Workers that joined after the first task was known.
 
     Attributes:
@@ -241,11 +241,11 @@ class Late:
 
 
 @once
-def _late(observation: Observation) -> Late:
+def _late(observation: Observation) -> LateWorkers:
     attempts = observation.measured
     late = _newcomers(attempts.members.joined, attempts.members.left, attempts.makespan)
     if not late.any() or not observation.noteworthy("late_start", "not_assigned"):
-        return Late(np.flatnonzero(late), 0.0, 0.0)
+        return LateWorkers(np.flatnonzero(late), 0.0, 0.0)
     line, members = levels.timeline(observation), attempts.members
     threads = members.nthreads[late]
     coming = line.level(np.zeros(int(threads.sum())), np.repeat(members.joined[late], threads))
@@ -257,7 +257,7 @@ def _late(observation: Observation) -> Late:
     before = ~own & (_assigned(observation) < members.joined[late].max()) & ~confined(observation)
     waiting = line.level(attempts.runnable[before], begin[before])
     idle = np.minimum(np.minimum(levels.free_threads(observation, late), waiting), line.idle)
-    return Late(np.flatnonzero(late), line.integral(missing), line.integral(idle))
+    return LateWorkers(np.flatnonzero(late), line.integral(missing), line.integral(idle))
 
 
 def _newcomers(joined: Floats, left: Floats, makespan: float) -> Bools:
@@ -328,7 +328,7 @@ def late_workers(observation: Observation) -> Finding | None:
 
 
 @dataclass(frozen=True)
-class Local:
+class TasksNearData:
     """Unrestricted tasks that waited on few workers.
 
     Attributes:
@@ -346,11 +346,11 @@ class Local:
     lost_s: float
 
 
-_NOWHERE = Local(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
+_NOWHERE = TasksNearData(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
 
 
 @once
-def _local(observation: Observation) -> Local:
+def _local(observation: Observation) -> TasksNearData:
     attempts = observation.measured
     if not observation.noteworthy("not_assigned") or len(attempts.addresses) < 2:
         return _NOWHERE
@@ -374,7 +374,7 @@ def _local(observation: Observation) -> Local:
     free = levels.free_threads(observation, own)
     waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free, 0.0)
     lost = np.minimum(np.minimum(idle, line.idle), waiting)
-    return Local(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
+    return TasksNearData(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
 
 
 def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
@@ -412,7 +412,7 @@ DATA_LOCALITY = TrialCause(
     needs="Tasks that may run anywhere, and whose inputs were made on the worker that ran them, were assigned and "
     "waited on at most half of the workers (a quarter where no inputs were recorded), all threads of which were busy, "
     "while workers that had been there from the first were idle.",
-    ruled_out_by="Restricted tasks (worker-restriction); idle workers that joined late (late-workers); waiting on "
+    ruled_out_by="RestrictedPrefix tasks (worker-restriction); idle workers that joined late (late-workers); waiting on "
     "workers with idle threads (tiny-tasks); tasks that wait everywhere.",
     remedy="Divide or replicate the input; tell Dask how long tasks take, so that they are stolen",
     link="https://github.com/dask/distributed/issues/6573",
@@ -449,7 +449,7 @@ def data_locality(observation: Observation) -> Finding | None:
     )
 
 
-def _inputs(observation: Observation, local: Local, prefix: str) -> tuple[str, str]:
+def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tuple[str, str]:
     """What the workers hold, in words, and the remedy."""
     durations = f"tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
     if local.source >= 0:

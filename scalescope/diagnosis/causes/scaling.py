@@ -35,7 +35,7 @@ WORK_INFLATION = SweepCause(
 
 
 @dataclass(frozen=True)
-class _Grown:
+class _WorkGrowth:
     """How the work of a point has grown, against one of fewer threads.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Grown:
         return Gain(now_s, max(now_s - makespan_s * min(self.excess_s / self.metrics.work_s, 1.0), 0.0))
 
 
-def _said(worst: _Grown) -> tuple[str, str]:
+def _said(worst: _WorkGrowth) -> tuple[str, str]:
     """What became longer, and what to do about it."""
     before, after = worst.before, worst.after
     if worst.each:
@@ -140,7 +140,7 @@ def _alike(case: SweepCase) -> Iterator[Sequence[Measured]]:
         yield sorted(points, key=lambda point: point[0].point.threads)
 
 
-def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_Grown]:
+def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_WorkGrowth]:
     """Those of the most threads whose work has grown, each against the point of fewer for which it shows best."""
     most = points[-1][0].point.threads
     fewer = [point for point in points if point[0].point.threads < most]
@@ -150,7 +150,7 @@ def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_Grown]:
             yield max(grown, key=lambda found: found.excess_s)
 
 
-def _against(case: SweepCase, fewer: Measured, more: Measured) -> _Grown | None:
+def _against(case: SweepCase, fewer: Measured, more: Measured) -> _WorkGrowth | None:
     (first, small), (summary, large) = fewer, more
     before, after = _work(small, large)
     excess = {
@@ -163,7 +163,7 @@ def _against(case: SweepCase, fewer: Measured, more: Measured) -> _Grown | None:
         return None
     worst = max(excess, key=lambda name: excess[name])
     net = total - case.explained_of(summary, "busy")
-    grown = _Grown(summary, large, first, worst, before[worst], after[worst], net)
+    grown = _WorkGrowth(summary, large, first, worst, before[worst], after[worst], net)
     if grown.share < NOTEWORTHY or (not grown.each and case.explained_s(summary, ("straggler", "skewed-tasks"))):
         return None
     return grown
@@ -187,7 +187,7 @@ def _excess_s(few: int | None, before: PrefixWork, many: int | None, after: Pref
     return max(after.median_s - before.median_s * of_a_task, 0.0) * after.tasks
 
 
-def _paying(case: SweepCase, worst: _Grown) -> PointSummary:
+def _paying(case: SweepCase, worst: _WorkGrowth) -> PointSummary:
     """The point of fewest threads and the same load that is about as fast; else that point itself."""
     alike = next(points for points in _alike(case) if any(summary is worst.summary for summary, _ in points))
     enough = (

@@ -36,7 +36,7 @@ NARROW_STAGE = TrialCause(
 
 
 @dataclass(frozen=True)
-class _Narrow:
+class _NarrowStage:
     """Batches of one prefix that are narrow.
 
     Attributes:
@@ -92,7 +92,7 @@ def narrow_stage(observation: Observation) -> Finding | None:
     )
 
 
-def _narrow(observation: Observation) -> list[_Narrow]:
+def _narrow(observation: Observation) -> list[_NarrowStage]:
     attempts, found = observation.measured, levels.batches(observation)
     size = found.size
     _, widest = _widest(observation)
@@ -110,7 +110,7 @@ def _narrow(observation: Observation) -> list[_Narrow]:
     )
     of_batch = prefix[found.task[begins]]
     return [
-        _Narrow(names[each], int(size[own].max()), int(own.sum()), float(blamed[each]), float(ran[own].sum()))
+        _NarrowStage(names[each], int(size[own].max()), int(own.sum()), float(blamed[each]), float(ran[own].sum()))
         for each in np.unique(of_batch[few]).tolist()
         for own in (few & (of_batch == each),)
     ]

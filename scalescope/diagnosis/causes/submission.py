@@ -105,7 +105,7 @@ def sending(observation: Observation) -> Bools:
 
 
 @dataclass(frozen=True)
-class Loop:
+class SubmissionLoop:
     """Graphs sent one after another.
 
     Attributes:
@@ -134,7 +134,7 @@ class Loop:
 
 
 @once
-def loop(observation: Observation) -> Loop | None:
+def loop(observation: Observation) -> SubmissionLoop | None:
     """The loop in which the client sent small graphs, or None.
 
     Small: by the median, fewer tasks than there are threads are in flight from one graph to the next. The client waits
@@ -153,7 +153,7 @@ def loop(observation: Observation) -> Loop | None:
     empty = left == 0
     gaps = (sent.time[1:] - last_end)[empty]
     waits = empty.mean() >= ALWAYS and _follows(rounds[empty], gaps)
-    return Loop(
+    return SubmissionLoop(
         begin=float(sent.time[0]),
         end=float(sent.time[-1]),
         graphs=count,
@@ -230,7 +230,7 @@ def _unwanted_s(observation: Observation, begin: float, end: float) -> float:
 
 
 @dataclass(frozen=True)
-class Packing:
+class GraphPacking:
     """Calls of a loop that carry data, and take the client longer than the tasks need.
 
     Attributes:
@@ -245,7 +245,7 @@ class Packing:
 
 
 @once
-def packing(observation: Observation) -> Packing | None:
+def packing(observation: Observation) -> GraphPacking | None:
     """What a loop of heavy graphs costs while the client packs and sends them, or None where it mostly does not.
 
     The main thread packs some, and is seen in the call; others are packed by the thread that sends them, and show by
@@ -260,10 +260,10 @@ def packing(observation: Observation) -> Packing | None:
     packed = np.clip(np.minimum(end, found.end) - np.maximum(begin, found.begin), 0, None)[sends].sum()
     if max(packed, nbytes[1:].sum() / BANDWIDTH) < (found.end - found.begin) / 2:
         return None
-    return Packing(median, found.round_s, _unwanted_s(observation, found.begin, found.end))
+    return GraphPacking(median, found.round_s, _unwanted_s(observation, found.begin, found.end))
 
 
-def _evidence(found: Loop, lost_s: float) -> tuple[Evidence, ...]:
+def _evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:
     return (
         Evidence("graphs sent one after another", found.graphs, "table graphs"),
         Evidence("tasks in them", found.tasks, "table graphs"),
@@ -274,12 +274,12 @@ def _evidence(found: Loop, lost_s: float) -> tuple[Evidence, ...]:
     )
 
 
-def _per_graph(found: Loop) -> str:
+def _per_graph(found: SubmissionLoop) -> str:
     each = found.tasks / found.graphs
     return "1 task" if each == 1 else f"{number(each)} tasks on average"
 
 
-def one_by_one(observation: Observation) -> levels.Calling | None:
+def one_by_one(observation: Observation) -> levels.ActorCalls | None:
     """Calls of actors on several workers, each of which waited for the one before; None where that costs little."""
     called = levels.calling(observation)
     if called is None or called.workers < 2 or called.calls < MIN_GRAPHS or called.at_once > ONE_AT_A_TIME:

@@ -51,7 +51,7 @@ BULK = 50
 
 
 @dataclass(frozen=True)
-class Held:
+class DelayedBatch:
     """A batch whose end some of its tasks delayed.
 
     Attributes:
@@ -86,7 +86,7 @@ def _claimable(observation: Observation) -> Floats:
     return left
 
 
-class _Idle:
+class _IdleThreads:
     """Hands out the idle thread-seconds of a trial that long tasks may explain, each only once."""
 
     def __init__(self, observation: Observation) -> None:
@@ -114,17 +114,17 @@ class _Idle:
 
 
 @once
-def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
+def _delays(observation: Observation) -> tuple[tuple[DelayedBatch, ...], tuple[DelayedBatch, ...]]:
     """The batches that stragglers held up, and those whose durations are spread."""
-    stragglers: list[Held] = []
-    skewed: list[Held] = []
+    stragglers: list[DelayedBatch] = []
+    skewed: list[DelayedBatch] = []
     if not observation.noteworthy("no_runnable_task", "tail"):
         return (), ()
     attempts, found = observation.measured, levels.batches(observation)
     durations = attempts.stop - attempts.start
     slow = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)])
     excused = slow | sending(observation)
-    idle = _Idle(observation)
+    idle = _IdleThreads(observation)
     for batch in _candidates(observation):
         tasks = found.tasks(batch)
         tasks = tasks[~excused[tasks]]
@@ -137,13 +137,13 @@ def _delays(observation: Observation) -> tuple[tuple[Held, ...], tuple[Held, ...
             others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # not behind a long one
             others = min(others, float(attempts.stop[rest].max()))
             end = max(others, float((attempts.start[long] + median).max()))
-            stragglers.append(Held(batch, long, end, *idle.claim(tasks, end)))
+            stragglers.append(DelayedBatch(batch, long, end, *idle.claim(tasks, end)))
         elif len(long) or _spread(durations[tasks]):
             mean_s = float(durations[tasks].mean())
             end = _all_begun(observation, tasks, mean_s)
             lost, wide = idle.claim(tasks, end)
             lost -= _last_wave_s(len(tasks), wide, mean_s)
-            skewed.append(Held(batch, tasks, end, max(lost, 0.0), wide))
+            skewed.append(DelayedBatch(batch, tasks, end, max(lost, 0.0), wide))
     return tuple(stragglers), tuple(skewed)
 
 
@@ -394,7 +394,7 @@ def slow_worker(observation: Observation) -> Finding | None:
     durations = attempts.stop - attempts.start
     times_of = ratio[attempts.worker]
     excess_s = float((durations * (1 - 1 / times_of))[attempts.useful].sum())
-    idle, waited_s = _Idle(observation), 0.0
+    idle, waited_s = _IdleThreads(observation), 0.0
     for batch in _last_on(observation, ratio > 1):
         tasks = found.tasks(batch)
         others = tasks[times_of[tasks] == 1]

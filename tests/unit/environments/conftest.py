@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from support.wheels import write_wheel
 
-from scalescope.environments import locks
+from scalescope.environments import cache_locks
 
 
 def let_go() -> None:
     """End the use of environments, as the end of this process would."""
-    while locks._held:
-        locks._held.popitem()[1].close()
+    while cache_locks._held:
+        cache_locks._held.popitem()[1].close()
 
 
 @pytest.fixture(name="let_go")

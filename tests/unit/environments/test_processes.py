@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from scalescope.environments import ensure, list_cached, prune, uv
-from scalescope.environments.locks import BUILD, USE, Lock
+from scalescope.environments.cache_locks import BUILD, USE, CacheLock
 from scalescope.model.environment import Environment
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -79,11 +79,11 @@ def test_a_builder_waits_for_no_user(cache: Path) -> None:
     came: list[bool] = []
     waits = threading.Event()
     late = threading.Thread(target=lambda: came.append(ensure(TINY, says=lambda text: waits.set()).fresh))
-    with contextlib.closing(Lock(folder, BUILD)) as build:
+    with contextlib.closing(CacheLock(folder, BUILD)) as build:
         build.own(lambda: None)
         late.start()
         assert waits.wait(60)
-        user = Lock(folder, USE)  # as if it had been built here meanwhile
+        user = CacheLock(folder, USE)  # as if it had been built here meanwhile
         user.share(lambda: None)
     late.join(60)
     user.close()
@@ -96,7 +96,7 @@ def test_who_waits_is_told(kind: str, cache: Path) -> None:
     assert prune(everything=True).in_use == (TINY.text,)
     other = Environment.parse("tiny-thing==1.1")
     said = threading.Event()
-    with contextlib.closing(Lock(_folder_of(other, folder.parent), kind)) as lock:
+    with contextlib.closing(CacheLock(_folder_of(other, folder.parent), kind)) as lock:
         assert lock.try_own()
         built: list[bool] = []
         thread = threading.Thread(target=lambda: built.append(ensure(other, says=lambda text: said.set()).fresh))
@@ -130,7 +130,7 @@ def test_a_build_that_was_killed(then: str, cache: Path, tmp_path: Path, process
         assert ensure(TINY).fresh
         assert [cached.text for cached in list_cached()] == [TINY.text]
     else:
-        with contextlib.closing(Lock(folder, USE)) as lock:
+        with contextlib.closing(CacheLock(folder, USE)) as lock:
             lock.own(lambda: None)
         assert list_cached() == ()
         assert prune().removed == ("",)
@@ -176,6 +176,6 @@ def test_an_empty_cache(cache: Path) -> None:
 
 
 def _folder_of(environment: Environment, cache: Path) -> Path:
-    from scalescope.environments.cache import _key
+    from scalescope.environments.build import _key
 
     return cache / _key(environment)

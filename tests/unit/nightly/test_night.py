@@ -12,7 +12,7 @@ import pytest
 
 from scalescope import environments
 from scalescope.cli import main as cli
-from scalescope.environments import Built, Release
+from scalescope.environments import Built, PackageRelease
 from scalescope.errors import EnvironmentUnavailable, InvalidField, UsageError
 from scalescope.model.environment import Environment
 from scalescope.model.study import StudyKind
@@ -70,8 +70,8 @@ class Nights:
             seconds *= factor if f"{package}=={release}" in environment.requirements else 1.0
         return 2, seconds
 
-    def _releases(self, package: str, *, first: str, last: str, python_version: str) -> list[Release]:
-        return [Release(package, each) for each in self.between.get(package, [first, last])]
+    def _releases(self, package: str, *, first: str, last: str, python_version: str) -> list[PackageRelease]:
+        return [PackageRelease(package, each) for each in self.between.get(package, [first, last])]
 
     @property
     def records(self) -> list[NightRecord]:

@@ -14,7 +14,7 @@ import pytest
 from support.requests import asked
 
 from scalescope import environments
-from scalescope.environments import Release
+from scalescope.environments import PackageRelease
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable, InvalidField
 from scalescope.model.environment import Environment
 from scalescope.model.study import StudyKind
@@ -88,9 +88,11 @@ def named(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
                 raise failing[requirement]
         return SimpleNamespace(python=environment.text or "here")
 
-    def releases(package: str, *, first: str, last: str, python_version: str) -> list[Release]:
+    def releases(package: str, *, first: str, last: str, python_version: str) -> list[PackageRelease]:
         last = last or VERSIONS[-1]
-        return [Release(package, version) for version in VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]]
+        return [
+            PackageRelease(package, version) for version in VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
+        ]
 
     monkeypatch.setattr(environments, "ensure", ensure)
     monkeypatch.setattr(environments, "releases", releases)

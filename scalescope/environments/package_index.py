@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass
 
 from scalescope.environments import uv
-from scalescope.environments.cache import Built
-from scalescope.environments.needs import name as name_of
+from scalescope.environments.build import Built
+from scalescope.environments.extra_requirements import name as name_of
 from scalescope.errors import EnvironmentFailed, InvalidField
 
 MAX_RELEASES = 500
@@ -32,7 +32,7 @@ print(json.dumps(importlib.metadata.metadata(sys.argv[1]).get_all("Project-URL")
 
 
 @dataclass(frozen=True)
-class Release:
+class PackageRelease:
     """A release of a package that uv would install here."""
 
     package: str  # normalised name
@@ -44,7 +44,7 @@ class Release:
         return f"{self.package}=={self.version}"
 
 
-def releases(package: str, *, first: str = "", last: str = "", python_version: str = "") -> tuple[Release, ...]:
+def releases(package: str, *, first: str = "", last: str = "", python_version: str = "") -> tuple[PackageRelease, ...]:
     """The releases of a package that can be installed, oldest first.
 
     uv has no command that lists them, and pip would ask its own index, not the one that environments are built from. So
@@ -74,7 +74,7 @@ def releases(package: str, *, first: str = "", last: str = "", python_version: s
         found = _walk(package, first, last, [*options, "--no-build"])
     except EnvironmentFailed:
         found = _walk(package, first, last, options)  # a package without wheels
-    return tuple(Release(name_of(package), version) for version in reversed(found))
+    return tuple(PackageRelease(name_of(package), version) for version in reversed(found))
 
 
 def _walk(package: str, first: str, last: str, options: list[str]) -> list[str]:

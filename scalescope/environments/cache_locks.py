@@ -12,7 +12,7 @@ USE, BUILD = ".lock", ".build"
 """Kinds of locks, and how their files' names end."""
 
 
-class Lock:
+class CacheLock:
     """A lock of one environment. There are two, so that nobody who wants to build waits for those who use it.
 
     Its file lies beside the environment's folder and is never removed, else two could lock two files of one name.
@@ -57,11 +57,11 @@ class Lock:
             fcntl.flock(self.fd, kind)
 
 
-_held: dict[Path, Lock] = {}
+_held: dict[Path, CacheLock] = {}
 _changes = threading.Lock()
 
 
-def hold(folder: Path, lock: Lock) -> None:
+def hold(folder: Path, lock: CacheLock) -> None:
     """Keep a shared lock until this process ends: what it was given is not taken from it."""
     with _changes:
         if folder in _held:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scalescope.environments import changelog, ensure, releases
-from scalescope.environments import index as module
+from scalescope.environments import package_index as module
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable, InvalidField
 from scalescope.model.environment import Environment
 

@@ -13,7 +13,7 @@ DRIVER = "distributed"
 
 
 @dataclass(frozen=True)
-class Need:
+class ExtraRequirement:
     """A package without which, or with too new a version of which, an old release does not work."""
 
     package: str  # the old release's
@@ -30,13 +30,13 @@ class Need:
 
 NEEDS = (
     # It imports pkg_resources without asking for setuptools, which dropped it in 82 and warns of that from 80 on.
-    Need("apache-beam", "2.51.0", "setuptools", "80", install=True),
+    ExtraRequirement("apache-beam", "2.51.0", "setuptools", "80", install=True),
     # It uses names that NumPy 2 removed (np.unicode_, np.compat), and does not limit NumPy.
-    Need("dask", "2023.9.0", "numpy", "2"),
+    ExtraRequirement("dask", "2023.9.0", "numpy", "2"),
 )
 
 
-def needed(resolved: Mapping[str, str], asked: Iterable[str]) -> list[Need]:
+def needed(resolved: Mapping[str, str], asked: Iterable[str]) -> list[ExtraRequirement]:
     """What to add to a resolution. What the user asks for is never touched.
 
     Args:
