@@ -23,7 +23,7 @@ ONE_CORE = (0.75, 1.25)
 NEVER_MORE = 1.4
 """Cores that nine in ten samples of such a process stay below."""
 MIN_SAMPLES = 3
-"""CpuSamples of a worker needed before anything is said of it."""
+"""Samples of a worker needed before anything is said of it."""
 SWITCH_S = 0.005
 """After so long a thread that computes gives the lock to one that waits (`sys.getswitchinterval`): a worker whose
 threads keep the lock needs as long to hand one of them its next task, and hardly a millisecond where they do not."""

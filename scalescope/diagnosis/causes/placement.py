@@ -81,7 +81,7 @@ class RestrictedPrefix:
 
 @once
 def _restricted(observation: Observation) -> tuple[RestrictedPrefix, ...]:
-    """RestrictedPrefix prefixes that kept tasks waiting, worst first; each idle thread counts for one of them only."""
+    """Restricted prefixes that kept tasks waiting, worst first; each idle thread counts for one of them only."""
     attempts = observation.measured
     allowed = levels.column(observation, "allowed")
     said = _said(observation)
@@ -134,7 +134,7 @@ WORKER_RESTRICTION = TrialCause(
     needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
     "runnable and wait while threads elsewhere are idle; or a worker takes far longer than others for tasks that none "
     "but it may take. Or a trial reaches its time limit with tasks that no worker may run.",
-    ruled_out_by="RestrictedPrefix tasks that are served in time; waiting while threads of the allowed workers themselves "
+    ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
     "are idle (tiny-tasks); a restriction that names all workers.",
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
@@ -412,7 +412,7 @@ DATA_LOCALITY = TrialCause(
     needs="Tasks that may run anywhere, and whose inputs were made on the worker that ran them, were assigned and "
     "waited on at most half of the workers (a quarter where no inputs were recorded), all threads of which were busy, "
     "while workers that had been there from the first were idle.",
-    ruled_out_by="RestrictedPrefix tasks (worker-restriction); idle workers that joined late (late-workers); waiting on "
+    ruled_out_by="Restricted tasks (worker-restriction); idle workers that joined late (late-workers); waiting on "
     "workers with idle threads (tiny-tasks); tasks that wait everywhere.",
     remedy="Divide or replicate the input; tell Dask how long tasks take, so that they are stolen",
     link="https://github.com/dask/distributed/issues/6573",
