@@ -20,26 +20,25 @@ import httpx
 import kr8s
 from anyio.from_thread import start_blocking_portal
 
-from scalescope.clusters.kubernetes import failures
+from scalescope.clusters.kubernetes.failures import OPERATOR_LABEL, refusal
 from scalescope.clusters.kubernetes.manifests import GROUP, INSTANCE, MANAGED_BY, OURS
 from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import RequestRefused
 
 REQUEST_TIMEOUT_S = 10.0
 SILENCE_S = 20.0
-"""Seconds for which a server that answered before may not: it is being updated, or a connection broke."""
+"""Seconds for which a server that answered before may be silent: it is being updated, or a connection broke."""
 
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
-_NAMES = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-"""Asks for the metadata of objects only, so never for what a secret holds."""
+_METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # never secrets' data
 _CLUSTER = "dask.org/cluster-name"
-"""Label that the operator gives. A cluster that somebody copied from ours may have all labels of ours, but its name."""
+"""Label that the operator gives. A copy of our cluster may have all our labels, but it has its own name here."""
 _CLEARED_AWAY = ("unable to retrieve container logs", "failed to try resolving symlinks")
 """What a kubelet answers in place of the log of a container that it has removed."""
 _APPS = "apps/v1"
-_OPERATOR = {"labelSelector": failures.OPERATOR_LABEL}
+_STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
 
 T = TypeVar("T")
@@ -48,7 +47,7 @@ Raw = dict[str, Any]
 
 
 class Api:
-    """One namespace of one Kubernetes cluster. Its requests may come from any thread.
+    """One namespace of one Kubernetes cluster. Its requests may come from any thread, and raise `ClusterError`.
 
     Args:
         context: Of the kubeconfig; empty is the current one.
@@ -58,9 +57,6 @@ class Api:
     Attributes:
         server: Address of the API server.
         namespace: The one that is used.
-
-    Raises:
-        ClusterError: There is no such context, or the server cannot be reached, or refuses us.
     """
 
     def __init__(self, context: str = "", namespace: str = "", *, kubeconfig: str = "") -> None:
@@ -68,7 +64,7 @@ class Api:
         self._portal = self._open.enter_context(start_blocking_portal())
         self._answered = False
         self.server, self.namespace = context or "the current context", namespace
-        self._told = (0.0, 0.0)
+        self._server_time = (0.0, 0.0)  # what the server said, and when by our monotonic clock
 
         async def connect() -> Any:
             options = {"context": context or None, "namespace": namespace or None, "kubeconfig": kubeconfig or None}
@@ -77,7 +73,7 @@ class Api:
             raise TimeoutError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
 
         try:
-            self._api = self._call(connect)
+            self._api = self._call(connect, "connect")
         except BaseException:
             self.close()
             raise
@@ -101,27 +97,26 @@ class Api:
         return os.environ.get("KUBERNETES_SERVICE_HOST", "?") == urlsplit(self.server).hostname
 
     def now(self) -> float:
-        """Seconds since the epoch by the server's clock, as of its last answer and since."""
-        said, at = self._told
+        """Seconds since the epoch by the server's clock."""
+        said, at = self._server_time
         return said + time.monotonic() - at
 
-    # ---------------------------------------------------------------- requests
+    # ---------------------------------------------------------------- what there is
 
     def pods(self, label: str) -> list[Raw]:
-        """All pods of a cluster."""
         return self._list("v1", "pods", labelSelector=_of_cluster(label))
 
     def deployments(self, label: str) -> list[Raw]:
-        """All Deployments of a cluster, one for each worker and one for the scheduler."""
+        """One for each worker, and one for the scheduler."""
         return self._list(_APPS, "deployments", labelSelector=_of_cluster(label))
 
     def events(self, label: str) -> list[Raw]:
-        """What Kubernetes told of the objects of a cluster, all named after its label; the oldest first."""
+        """Events of the objects of a cluster, which are all named after its label; the oldest first."""
         found = [each for each in self._list("v1", "events") if each["involvedObject"]["name"].startswith(label)]
         return sorted(found, key=event_time)
 
     def events_of(self, pod: str) -> list[Raw]:
-        """What Kubernetes told of one pod; the oldest first."""
+        """Events of one pod; the oldest first."""
         return sorted(self._list("v1", "events", fieldSelector=f"involvedObject.name={pod}"), key=event_time)
 
     def node(self, name: str) -> Raw:
@@ -129,9 +124,9 @@ class Api:
         return self._found("v1", f"nodes/{name}", namespaced=False) or {}
 
     def log(self, pod: str, lines: int, *, previous: bool = False, timestamps: bool = False) -> str:
-        """The end of the log of a pod, or of the container that was there before; empty where there is none.
+        """The end of the log of a pod, or of the container before; empty where there is none.
 
-        With `timestamps`, each line begins with its time as RFC 3339 has it, and a space.
+        With `timestamps`, each line begins with its time as in RFC 3339, and a space.
         """
         options = {"previous": previous, "timestamps": timestamps}
         params = {"tailLines": str(lines), **{name: "true" for name, given in options.items() if given}}
@@ -142,40 +137,53 @@ class Api:
         return "" if found.startswith(_CLEARED_AWAY) else found
 
     def cluster(self, label: str) -> Raw | None:
-        """The custom resource of a cluster, if there is one."""
         return self._found(GROUP, f"daskclusters/{label}")
 
     def groups(self, label: str) -> list[Raw]:
-        """The custom resources of the worker groups of a cluster."""
         found = self._list(GROUP, "daskworkergroups", labelSelector=f"{INSTANCE}={label}")
         return [each for each in found if each["spec"]["cluster"] == label]
 
     def clusters(self) -> list[Raw]:
-        """The custom resources of all our clusters in the namespace."""
+        """All our clusters in the namespace."""
         return self._list(GROUP, "daskclusters", labelSelector=f"{MANAGED_BY}={OURS}")
 
     def parts(self, label: str = "") -> list[tuple[str, str, Raw]]:
         """Version, plural and metadata of what our clusters, or one of them, consist of, as far as one may list it."""
         selector = {"labelSelector": f"{MANAGED_BY}={OURS}" + (f",{INSTANCE}={label}" if label else "")}
-        kinds = [(version, what) for version, what in _PARTS if self.may("list", version.rpartition("/")[0], what)]
-        found = [
-            (version, what, each["metadata"])
-            for version, what in kinds
-            for each in self._ask("GET", version, what, selector, headers=_NAMES)["items"] or ()  # null is none
-        ]
-        named = ((part, part[2]["labels"]) for part in found)
-        return [part for part, labels in named if labels.get(_CLUSTER, labels.get(INSTANCE)) == labels.get(INSTANCE)]
+        parts = []
+        for version, what in _PARTS:
+            if self.may("list", version.rpartition("/")[0], what):
+                found = self._ask("GET", version, what, selector, headers=_METADATA_ONLY)["items"]
+                parts += [(version, what, each["metadata"]) for each in found or ()]  # null where there is none
+        return [part for part in parts if _belongs_to_its_cluster(part[2]["labels"])]
 
-    def annotate(self, label: str, annotations: Mapping[str, str]) -> None:
-        """Set annotations of the custom resource of a cluster."""
-        body = {"metadata": {"annotations": dict(annotations)}}
-        self._ask("PATCH", GROUP, f"daskclusters/{label}", body=body, headers=_MERGE)
+    def operators(self) -> list[Raw]:
+        """The Deployments of the operator in any namespace; none where one may not list them."""
+        try:
+            selector = {"labelSelector": OPERATOR_LABEL}
+            return list(self._ask("GET", _APPS, "deployments", selector, namespaced=False)["items"])
+        except RequestRefused as error:
+            if error.status != FORBIDDEN:
+                raise
+            return []
 
-    def create(self, manifest: Raw) -> Raw:
-        """Create a custom resource or a secret; a field that the server does not know is refused."""
-        plural = f"{manifest['kind'].lower()}s"
-        params = {"fieldValidation": "Strict"}
-        return dict(self._ask("POST", manifest["apiVersion"], plural, params, body=manifest))
+    def has_operator_resources(self) -> bool:
+        """Whether the operator's custom resources are known here."""
+        known = self._found(GROUP, "", namespaced=False) or {"resources": []}
+        return {"daskclusters", "daskworkergroups"} <= {each["name"] for each in known["resources"]}
+
+    def may(self, verb: str, group: str, resource: str) -> bool:
+        """Whether this user may do that in this namespace; `resource` is `pods`, or `pods/log`."""
+        name, _, part = resource.partition("/")
+        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
+        version = "authorization.k8s.io/v1"
+        review = {
+            "apiVersion": version,
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        found = self._ask("POST", version, "selfsubjectaccessreviews", body=review, namespaced=False)
+        return bool(found["status"]["allowed"])
 
     def objection(self, pod: Raw) -> str:
         """What the server would say against a pod, in its words; empty where nothing.
@@ -183,7 +191,7 @@ class Api:
         A quota that is used up is no objection, for that may be so for the moment alone.
         """
         try:
-            self._ask("POST", "v1", "pods", {"fieldValidation": "Strict", "dryRun": "All"}, body=pod)
+            self._ask("POST", "v1", "pods", {**_STRICT, "dryRun": "All"}, body=pod)
         except RequestRefused as error:
             if error.status not in (400, 403, 422):
                 raise
@@ -191,10 +199,19 @@ class Api:
             return "" if re.search("exceeded quota|does not support dry run|is being terminated", said) else said
         return ""
 
+    # ---------------------------------------------------------------- changes
+
+    def create(self, manifest: Raw) -> Raw:
+        """Create a custom resource or a secret; a field that the server does not know is refused."""
+        return dict(self._ask("POST", manifest["apiVersion"], f"{manifest['kind'].lower()}s", _STRICT, body=manifest))
+
+    def annotate(self, label: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations of the custom resource of a cluster."""
+        self._patch(f"daskclusters/{label}", {"metadata": {"annotations": dict(annotations)}})
+
     def resize(self, group: str, number: int) -> None:
         """Have a worker group have so many workers."""
-        body = {"spec": {"worker": {"replicas": number}}}
-        self._ask("PATCH", GROUP, f"daskworkergroups/{group}", body=body, headers=_MERGE)
+        self._patch(f"daskworkergroups/{group}", {"spec": {"worker": {"replicas": number}}})
 
     def delete_workers(self, group: str) -> None:
         """Have a worker group deleted, with its workers; it may be gone already."""
@@ -203,9 +220,7 @@ class Api:
     def delete_cluster(self, label: str, version: str = "") -> None:
         """Have a cluster deleted, with all that belongs to it; it may be gone already.
 
-        Args:
-            label: Its name.
-            version: Refused with status 409 unless it still is of this resource version.
+        Where `version` is given and the cluster has another resource version, it is refused with status 409.
         """
         body = {"preconditions": {"resourceVersion": version}} if version else None
         self.delete(GROUP, f"daskclusters/{label}", body)
@@ -221,47 +236,19 @@ class Api:
     def drop_finalizers(self, label: str) -> None:
         """Let a cluster that is being deleted go without the operator; its parts go with it."""
         try:
-            self._ask("PATCH", GROUP, f"daskclusters/{label}", body={"metadata": {"finalizers": None}}, headers=_MERGE)
+            self._patch(f"daskclusters/{label}", {"metadata": {"finalizers": None}})
         except RequestRefused as error:
             if error.status != NOT_FOUND:
                 raise
-
-    def may(self, verb: str, group: str, resource: str) -> bool:
-        """Whether this user may do that in this namespace; `resource` is `pods`, or `pods/log`."""
-        name, _, part = resource.partition("/")
-        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
-        version = "authorization.k8s.io/v1"
-        review = {
-            "apiVersion": version,
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
-        }
-        found = self._ask("POST", version, "selfsubjectaccessreviews", body=review, namespaced=False)
-        return bool(found["status"]["allowed"])
-
-    def has_operator_resources(self) -> bool:
-        """Whether the operator's custom resources are known here."""
-        known = self._found(GROUP, "", namespaced=False) or {"resources": []}
-        return {"daskclusters", "daskworkergroups"} <= {each["name"] for each in known["resources"]}
-
-    def operators(self) -> list[Raw]:
-        """The Deployments of the operator in any namespace; none where one may not list them."""
-        try:
-            return list(self._ask("GET", _APPS, "deployments", _OPERATOR, namespaced=False)["items"])
-        except RequestRefused as error:
-            if error.status != FORBIDDEN:
-                raise
-            return []
 
     def forward(self, pod: str, port: int) -> int:
         """Forward a port of this machine to one of a pod, until this is closed; returns its number."""
         forward = forwarded(self._api, self.namespace, pod, port)
         return self._open.enter_context(self._portal.wrap_async_context_manager(forward))
 
-    # ---------------------------------------------------------------- parts
+    # ---------------------------------------------------------------- requests
 
     def _found(self, version: str, url: str, *, namespaced: bool = True) -> Raw | None:
-        """An object, if there is one."""
         try:
             return dict(self._ask("GET", version, url, namespaced=namespaced))
         except RequestRefused as error:
@@ -271,6 +258,9 @@ class Api:
 
     def _list(self, version: str, what: str, **params: str) -> list[Raw]:
         return list(self._ask("GET", version, what, params)["items"])
+
+    def _patch(self, url: str, body: Raw) -> None:
+        self._ask("PATCH", GROUP, url, body=body, headers=_MERGE)
 
     def _ask(
         self,
@@ -285,7 +275,6 @@ class Api:
         text: bool = False,
     ) -> Any:
         async def ask() -> Any:
-            more = {"json": body} if body is not None else {}
             async with self._api.call_api(
                 method,
                 version=version,
@@ -294,9 +283,9 @@ class Api:
                 params=params,
                 headers=headers,
                 timeout=REQUEST_TIMEOUT_S,
-                **more,
+                **({} if body is None else {"json": body}),
             ) as response:
-                self._told = (parsedate_to_datetime(response.headers["date"]).timestamp(), time.monotonic())
+                self._server_time = (parsedate_to_datetime(response.headers["date"]).timestamp(), time.monotonic())
                 return response.text if text else response.json()
 
         deadline = time.monotonic() + (0 if text else SILENCE_S)  # of a log, it is the node that does not answer
@@ -309,25 +298,30 @@ class Api:
                     raise
                 time.sleep(1)
 
-    def _call(self, function: Callable[[], Awaitable[T]], what: str = "connect") -> T:
+    def _call(self, function: Callable[[], Awaitable[T]], what: str) -> T:
+        where = f"{what} at {self.server}" + (f", namespace {self.namespace}" if self.namespace else "")
         try:
             answer = self._portal.call(function)
             self._answered = True
             return answer
         except kr8s.ServerError as error:
             status = error.response.status_code if error.response is not None else 0
-            raise failures.refused(status, str(error), self._where(what)) from error
+            said = " ".join(str(error).split())
+            title = f"Kubernetes refused a request: {said or f'status {status}'}"
+            raise refusal(title, where, f"HTTP {status}", said, status=status) from error
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
-            raise failures.unreachable(error, self._where(what)) from error
-
-    def _where(self, what: str) -> str:
-        return f"{what} at {self.server}" + (f", namespace {self.namespace}" if self.namespace else "")
+            detail = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise refusal("Kubernetes does not answer", where, "Unreachable", detail=detail) from error
 
 
 def _of_cluster(label: str) -> str:
     return f"{INSTANCE}={label},{_CLUSTER}={label}"
 
 
+def _belongs_to_its_cluster(labels: Mapping[str, str]) -> bool:
+    return labels.get(_CLUSTER, labels.get(INSTANCE)) == labels.get(INSTANCE)
+
+
 def event_time(event: Raw) -> str:
-    """The time of an event, the last one where it came several times, as RFC 3339 has it."""
+    """The time of an event, the last one where it came several times, as in RFC 3339."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

@@ -19,9 +19,11 @@ from distributed.security import Security
 
 from scalescope import leases
 from scalescope.clusters import trial_watch
-from scalescope.clusters.kubernetes import counters, failures, manifests, retire_order
+from scalescope.clusters.kubernetes import counters, manifests, retire_order
 from scalescope.clusters.kubernetes.api import Api, Raw
 from scalescope.clusters.kubernetes.cluster_lease import LEDGER_S, Renewer, begun
+from scalescope.clusters.kubernetes.failures import refusal
+from scalescope.clusters.kubernetes.pod_problems import PodProblem, restarts
 from scalescope.clusters.kubernetes.pod_record import PodRecord
 from scalescope.clusters.kubernetes.pod_watch import PodWatch
 from scalescope.clusters.kubernetes.removal import ENDING, remove
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 15.0
-"""Seconds for everything to be gone."""
+"""Seconds for everything of a cluster to be gone."""
 
 CONNECT_TIMEOUT_S = 30.0
 REPORT_INTERVAL_S = 15.0
@@ -62,15 +64,15 @@ FROM_OUTSIDE = (("get", "", "pods"), ("get", "", "pods/portforward"), ("create",
 """What else is needed to reach the scheduler from outside of Kubernetes."""
 
 _INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match
-"""Whether a variable has Dask's images install packages at their start."""
+"""Variables that have Dask's images install packages at their start."""
 
 _logger = logging.getLogger(__name__)
 
 
 class KubernetesCluster(ObservedCluster[KubernetesSpec]):
-    """A scheduler and workers in pods of their own, made by the Dask operator of one custom resource.
+    """A scheduler and workers in pods of their own, made by the Dask operator from one custom resource.
 
-    Its phase is never believed: it may say Pending for good (dask-kubernetes issue 968). Pods and the scheduler decide.
+    Its phase may stay Pending (https://github.com/dask/dask-kubernetes/issues/968): pods and the scheduler tell.
     """
 
     shows: ClassVar[str] = (
@@ -104,17 +106,12 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     # ---------------------------------------------------------------- from open to close
 
     def open(self) -> None:
-        """Have the operator start the scheduler, and connect to it.
-
-        Raises:
-            ClusterError: It cannot be started there, or did not start.
-            StoreError: The lease could not be written.
-        """
+        """Have the operator start the scheduler, and connect to it."""
         spec = self.spec
         if any(_INSTALLS(each) for name in ("", *spec.group_names) for each in spec.group(name).environment):
             _logger.warning(
-                "every pod installs packages when it starts: it starts late, and may get other versions each time. For "
-                "measurements, build an image that has them"
+                "every pod installs packages when it starts, which takes time and may give other versions each time; "
+                "for measurements, build an image that has them"
             )
         self._api = api = Api(spec.context, spec.namespace)
         self._record = PodRecord(api, self.label)
@@ -140,7 +137,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             raise
 
     def close(self) -> None:
-        """Have everything removed, and see that it is gone. May be called at any time."""
+        """Remove everything, and wait until it is gone. May be called at any time."""
         self._disconnect()
         with self._asking:
             lease, self._lease = self._lease, None
@@ -163,7 +160,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             _logger.warning("%s is not gone: %s; `scalescope reap` removes it later", self.label, ", ".join(left))
 
     def client(self) -> distributed.Client:
-        """A further client."""
         self._open()
         return self._client()
 
@@ -184,18 +180,12 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         }
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
-        """The manifest."""
         return manifests.text(self.spec, self._asked(workers), threads_per_worker)
 
     # ---------------------------------------------------------------- sizes
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers. Those of a group are replaced where they have other threads, or some were lost.
-
-        Raises:
-            ClusterError: They will not come, or there is no room for them within the limits.
-            WorkersMissing: They have room, but did not arrive within `start_timeout_s`.
-        """
+        """Have exactly these workers; a group is replaced where its threads change, or some of it was lost."""
         self._open()
         began = time.monotonic()
         try:
@@ -216,8 +206,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     def _ask_for(self, api: Api, sizes: dict[str, int], threads: int) -> None:
         if api.cluster(self.label) is None:
             raise self._gone()
-        # Kubernetes lets a container that has died wait, longer each time; and the operator retires no worker that it
-        # does not know yet, and asks no second time. So a group that is not whole is replaced.
+        # A group that is not whole is replaced: Kubernetes restarts dead containers later each time, and the operator
+        # does not retire workers that it does not know yet.
         kept = self._whole & self._made.keys() if threads == self._threads else set()
         before, self._sizes, self._threads = self._sizes, sizes, threads
         self._whole, self._lost = set(), ""
@@ -276,17 +266,13 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         )
 
     def _await(self, component: str, number: int, is_there: Callable[[list[Raw]], bool]) -> list[Raw]:
-        """Wait until pods of a component are there; returns them.
-
-        Raises:
-            ClusterError: They will not come.
-        """
+        """Wait until pods of a component are there; returns them."""
         watch = PodWatch(self._kube(), self.label, component, self.spec, self._made.values())
         said, said_at = "", 0.0
         while True:
             pods = watch.look()
             self._recorded().read_ending(watch.seen)
-            if is_there(pods) and not watch.troubles and not watch.is_ending:
+            if is_there(pods) and not watch.problems and not watch.is_ending:
                 return pods
             words = watch.check(number, len(self._present) if component == "worker" else 0)
             now = time.monotonic()
@@ -299,9 +285,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """PodWatch the pods; when workers are lost, say why, and end the trial: it would wait for them in vain."""
+        """Watch the pods; when some are lost, find out why and end the trial, which would wait for them in vain."""
         client, watch = self._open(), PodWatch(self._kube(), self.label, "", self.spec)
-        names = {pod["metadata"]["name"]: failures.restarts(pod) for pod in [*self._pods, *self._scheduler]}
+        names = {pod["metadata"]["name"]: restarts(pod) for pod in [*self._pods, *self._scheduler]}
         gone: set[str] = set()
 
         def intact() -> int:
@@ -310,13 +296,15 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             except RequestRefused as error:
                 _logger.warning("the pods of %s cannot be watched now: %s", self.label, error)
                 return len(names)
-            gone.update(trouble.what for trouble in watch.ended(names))
+            gone.update(problem.pod for problem in watch.ended(names))
             return len(names) - len(gone)
 
         def explain(arrived: int) -> None:
             self._recorded().read_ending(watch.seen)
             if ended := watch.ended(names):
-                raise watch.error(ended[0])
+                error = watch.error(ended[0])
+                self._facts["lost"] = error.category
+                raise error
 
         def cancel() -> None:
             cloudpickle.register_pickle_by_value(trial_watch)  # the image need not have it
@@ -342,11 +330,10 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._whole = {group for group in self._whole if self._made.get(group) not in broken}
 
     def losses(self) -> str:
-        """Why workers were lost during the last trial."""
         return self._lost
 
     def records(self) -> dict[str, Columns]:
-        """Logs of all pods, and what Kubernetes said of them; what the counters of a trial show goes to its facts."""
+        """Logs of all pods, and Kubernetes' events. How far counters went is added to the facts."""
         if self._whole == self._sizes.keys():
             try:
                 self._facts["counters"] = counters.grown(self._counted, self._count())
@@ -357,34 +344,26 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     # ---------------------------------------------------------------- parts
 
     def _check(self, api: Api) -> None:
-        """Refuse what cannot work, before anything is asked for.
-
-        Raises:
-            RequestRefused: There is no operator, or the user may not do what is needed.
-        """
+        """Refuse what cannot work, before anything is asked for."""
         where = f"namespace {api.namespace} at {api.server}"
         if not api.has_operator_resources():
-            raise failures.operator_not_installed(where)
+            raise refusal("the Dask operator is not installed", where, "NoOperator")
         needed = ALLOWED if api.is_inside else (*ALLOWED, *FROM_OUTSIDE)
         if refusals := [f"{verb} {what}" for verb, group, what in needed if not api.may(verb, group, what)]:
-            raise failures.not_allowed(refusals, where)
+            raise refusal(f"you may not {', '.join(refusals)}", where, "HTTP 403", status=403)
 
     def _try(self, api: Api) -> None:
-        """Have Kubernetes look at all pods before any is made: limits, policies and webhooks speak at once.
-
-        Raises:
-            ClusterError: It would not let one be created.
-        """
+        """Have Kubernetes check all pods before any is made: limits, policies and webhooks answer at once."""
         if not api.may("create", "", "pods"):
             return
         spec, label = self.spec, self.label
-        tried = [("scheduler", "", manifests.scheduler_pod(spec, label))]
+        tried = {"scheduler": manifests.scheduler_pod(spec, label)}
         for group in ("", *spec.group_names):
-            tried.append(("worker", group, manifests.worker_pod(spec, label, api.namespace, 1, group)))
-        for component, name, pod in tried:
+            name = f"{group}-worker" if group else "worker"
+            tried[name] = manifests.worker_pod(spec, label, api.namespace, 1, group)
+        for name, pod in tried.items():
             if said := api.objection(manifests.trial_pod(pod, label)):
-                trouble = failures.PodProblem("FailedCreate", said, f"{component} {name}".rstrip())
-                raise PodWatch(api, label, component, spec).error(trouble)
+                raise PodWatch(api, label, "", spec).error(PodProblem("FailedCreate", said, f"{label}-{name}"))
 
     def _create(self, api: Api, manifest: Raw) -> Raw:
         if run := os.environ.get(leases.RUN):
@@ -403,13 +382,13 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 "the scheduler runs, but cannot be reached",
                 where=f"{self._address}, pod {scheduler['metadata']['name']}",
                 cause=root_cause(error),
-                next_step="look at its log with `kubectl logs`; a network policy or a service mesh may be between, for "
-                "which there is `cluster.tls`",
+                next_step="see its log with `kubectl logs`; check network policies and service meshes (`cluster.tls`)",
+                category="no-connection",
             ) from error
         self._check_versions(self._observer)
 
     def _check_versions(self, client: distributed.Client) -> None:
-        """Refuse an image whose Dask is another one than here: what fails then fails without a hint."""
+        """Refuse an image with another Dask than here: what fails because of it does not say so."""
         found = client.get_versions()
         here = _versions(found["client"]["packages"])
         for there in (_versions(side["packages"]) for side in (found["scheduler"], *found["workers"].values())):
@@ -419,10 +398,10 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                     where=", ".join(self._images()),
                     cause=f"it has {there}; here there is {here}",
                     next_step="set `cluster.image` to one with the driver's versions, or install the image's here",
+                    category="other-versions",
                 )
 
     def _images(self) -> list[str]:
-        """Of all pods, each once."""
         return list(dict.fromkeys(manifests.image(self.spec.group(name)) for name in ("", *self.spec.group_names)))
 
     def _client(self) -> distributed.Client:
@@ -436,23 +415,24 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             where=f"namespace {self._kube().namespace}",
             cause=f"it did nothing for {self.spec.idle_timeout_s} s, or somebody deleted it",
             next_step="raise `cluster.idle_timeout_s`, and run again",
+            category="deleted",
         )
 
     def _silent(self, error: Exception) -> ClusterError:
         """Why the scheduler does not answer, from its pod."""
         watch = PodWatch(self._kube(), self.label, "scheduler", self.spec)
         watch.look()
-        if ended := watch.ended({pod["metadata"]["name"]: failures.restarts(pod) for pod in self._scheduler}):
+        if ended := watch.ended({pod["metadata"]["name"]: restarts(pod) for pod in self._scheduler}):
             return watch.error(ended[0])
         return ClusterError(
             "the scheduler does not answer",
             where=f"{self._address}, cluster {self.label}",
             cause=root_cause(error),
             next_step=f"`kubectl logs -l app.kubernetes.io/instance={self.label}` shows its log",
+            category="no-connection",
         )
 
     def _count(self) -> dict[str, dict[str, float]]:
-        """Counters of the scheduler and all workers; outside of trials, for all of them are asked."""
         cloudpickle.register_pickle_by_value(counters)  # the image need not have it
         client = self._open()
         try:
@@ -476,7 +456,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
 
 def _group_of(pod: Raw) -> str:
-    """Name of the custom resource of a worker's group."""
     return str(pod["metadata"]["labels"][manifests.WORKER_GROUP])
 
 

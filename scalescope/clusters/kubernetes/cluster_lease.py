@@ -1,6 +1,6 @@
-"""The lease on a cluster itself: whoever reaches its custom resource can tell whether its owner, anywhere, lives.
+"""The lease on a cluster itself: it tells everybody who reaches the custom resource whether its owner lives.
 
-Its times are of the API server's clock alone. The ledger (`scalescope.leases`) is of the owner's host.
+Its times are those of the API server's clock. The ledger (`scalescope.leases`) is on the owner's host.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from scalescope.leases import Lease
 from scalescope.owner import Owner
 
 LEASE_S = 300.0
-"""Seconds for which it holds: so long a dead owner's cluster is left alone by other hosts."""
+"""Seconds that a lease holds: so long other hosts leave a dead owner's cluster alone."""
 
 RENEW_S, RETRY_S = 60.0, 10.0
 LEDGER_S = 3600.0
-"""Seconds that the ledger says, besides the idle timeout: two hosts' clocks may differ."""
+"""Seconds of the lease in the ledger, besides the idle timeout: two hosts' clocks may differ."""
 
 UNTIL, OWNER = "scalescope/lease-until", "scalescope/owner"
-"""Annotations of the custom resource; the operator copies the first ones to what it makes, where they mean nothing."""
+"""Annotations of the custom resource. The operator copies their first values to what it makes, without effect."""
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def begun(api: Api) -> dict[str, str]:
 
 
 def holds_until(cluster: Raw) -> datetime | None:
-    """When the lease on a cluster is over; None where there is none."""
+    """When the lease on a cluster ends; None where there is none."""
     try:
         found = datetime.fromisoformat(cluster["metadata"].get("annotations", {})[UNTIL])
     except (KeyError, ValueError):
@@ -45,13 +45,7 @@ def holds_until(cluster: Raw) -> datetime | None:
 
 
 class Renewer:
-    """Renews both leases of a cluster, in a thread, as long as this process lives.
-
-    Args:
-        api: Where the cluster is.
-        lease: In the ledger.
-        limit_s: For which it holds in the ledger.
-    """
+    """A thread that renews both leases of a cluster as long as this process lives; `limit_s` is that of the ledger."""
 
     def __init__(self, api: Api, lease: Lease, limit_s: float) -> None:
         self._api, self._lease, self._limit_s = api, lease, limit_s
@@ -67,7 +61,7 @@ class Renewer:
         pause_s = RENEW_S
         while not self._over.wait(pause_s):
             try:
-                if self._api.cluster(self._lease.label) is None:  # also tells what time it is there
+                if self._api.cluster(self._lease.label) is None:  # the answer also sets the clock of `begun`
                     return
                 self._api.annotate(self._lease.label, begun(self._api))
                 with self._writing:

@@ -11,9 +11,9 @@ from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 
-from scalescope.clusters.kubernetes import failures
 from scalescope.clusters.kubernetes.api import Api, Raw, event_time
 from scalescope.clusters.kubernetes.manifests import COMPONENT
+from scalescope.clusters.kubernetes.pod_problems import problem_of_ended, problem_of_pod, restarts
 from scalescope.model import spool
 from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
 from scalescope.model.records import KUBERNETES
@@ -69,7 +69,7 @@ class PodRecord:
         """
         by_host = {urlsplit(address).hostname: address for address in addresses}
         self._workers |= {each["metadata"]["name"]: by_host.get(each["status"].get("podIP"), "") for each in pods}
-        self._restarts = {each["metadata"]["name"]: failures.restarts(each) for each in pods}
+        self._restarts = {each["metadata"]["name"]: restarts(each) for each in pods}
         names = {str(each["spec"].get("nodeName", "")) for each in pods} - self._nodes.keys() - {""}
         if names and self._api.may("get", "", "nodes"):  # a Role is of one namespace; nodes are of none
             self._nodes |= {name: self._api.node(name) for name in sorted(names)}
@@ -102,9 +102,9 @@ class PodRecord:
         self._workers |= dict.fromkeys(schedulers, "scheduler")
         self._read(list(pods.values()))
         for name, count in self._restarts.items():
-            if ended := failures.trouble_of_ended(pods.get(name), name, count):
+            if ended := problem_of_ended(pods.get(name), name, count):
                 when = _ended_at(pods.get(name, {}))
-                self._rows.append((when, self._who(name), "CRITICAL", KUBERNETES + ended.said))
+                self._rows.append((when, self._who(name), "CRITICAL", KUBERNETES + str(ended)))
         self._rows += self._new_events()
         rows, self._rows = sorted(self._rows, key=itemgetter(0)), []
         columns = spool.empty("logs")
@@ -122,8 +122,8 @@ class PodRecord:
                 self._rows += rows
 
     def _read_pod(self, pod: Raw, most: int) -> list[_Row]:
-        name, count = pod["metadata"]["name"], failures.restarts(pod)
-        found = failures.trouble_of_pod(pod)
+        name, count = pod["metadata"]["name"], restarts(pod)
+        found = problem_of_pod(pod)
         if not pod["spec"].get("nodeName") or (found and found.reason == "NodeLost"):
             return []
         rows: list[_Row] = []

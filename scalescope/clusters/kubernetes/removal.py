@@ -9,40 +9,31 @@ from scalescope.clusters.kubernetes.manifests import GROUP
 from scalescope.errors import ClusterError
 
 OPERATOR_S = 4.0
-"""Seconds that the operator has to let go of a cluster; then it is taken for away, and done without."""
+"""Seconds that the operator has to let go of a cluster; then its finalizer is taken off without it."""
 
 COLLECTED_S = 20.0
-"""Seconds in which Kubernetes begins to end what has lost its owner; then it never does. Where it has just learned of
-new kinds, or is short of processors, it takes more than 10."""
+"""Seconds in which Kubernetes begins to end what has lost its owner; later it never does. More than 10 where it has
+just learned of new kinds, or is short of processors."""
 
 GONE_S = 60.0
-"""Seconds for everything to be gone: a pod whose node is lost stays for longer, and is named."""
+"""Seconds for everything to be gone: a pod whose node is lost stays longer, and is named."""
 
 ENDING = " (ending)"
-"""Said of what is deleted, and has only to end: a pod that its node is slow to stop, or whose node is lost."""
+"""Said of what is deleted and has only to end: its node is slow to stop it, or lost."""
 
 _LOOK_S = 0.2
 
 
 def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[str]:
-    """Delete a cluster and wait until nothing of it is left.
+    """Delete a cluster and wait until nothing of it is left; returns what is left after `timeout_s` seconds, in words.
 
     The operator holds a cluster by a finalizer, for its timers alone. If it is away, nobody would ever take that off.
 
-    Args:
-        api: Of the namespace.
-        label: Of the cluster; nothing else is touched.
-        timeout_s: Seconds to wait.
-        version: Of its custom resource; another one is refused with status 409.
-
-    Returns:
-        What is left after that, in words.
-
     Raises:
-        ClusterError: Kubernetes does not answer, or does not allow it.
+        RequestRefused: Status 409 where its custom resource is of another version than `version`.
     """
     began = time.monotonic()
-    own_group = f"daskworkergroups/{label}-default"  # not collected where its cluster goes before it adopted that
+    own_group = f"daskworkergroups/{label}-default"  # not collected where its cluster goes before adopting it
     api.delete_cluster(label, version)
     while left := remains(api, label):
         waited_s = time.monotonic() - began
@@ -60,10 +51,10 @@ def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[st
 
 
 def remove_for_good(api: Api, label: str, version: str = "") -> None:
-    """Remove a cluster whose owner is dead, also what has lost its cluster and is not collected.
+    """Remove a cluster whose owner is dead, also parts that have lost their cluster and are not collected.
 
     Raises:
-        ClusterError: As `remove`; or something does not go away.
+        ClusterError: Something does not go away.
     """
     remove(api, label, GONE_S, version)
     lost = [part for part in api.parts(label) if "deletionTimestamp" not in part[2]]
@@ -75,8 +66,9 @@ def remove_for_good(api: Api, label: str, version: str = "") -> None:
         raise ClusterError(
             f"not gone {GONE_S:g} s after it was deleted: {', '.join(left)}",
             where=f"namespace {api.namespace} at {api.server}",
-            cause="a node that does not answer keeps its pods, or a finalizer of somebody else's does",
+            cause="a node that does not answer keeps its pods, or somebody else's finalizer does",
             next_step="`kubectl get nodes`; `scalescope reap` again when the node is back or removed",
+            category="not-removed",
         )
 
 

@@ -1,0 +1,227 @@
+"""Why a pod does not run, from what Kubernetes says of it: pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from scalescope.clusters.kubernetes.failures import Outlook, matching
+
+Raw = Mapping[str, Any]
+"""An object of Kubernetes, as its API writes it."""
+
+R = TypeVar("R", bound=Raw)
+
+DELETED, UNREADY = "Deleted", "Unready"
+"""Reasons of our own: a pod that is gone, or going, and does not say why; one that does not answer its probe."""
+
+_STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
+_ENDED_BY_ITSELF = {"Error", "Completed"}
+_TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
+_SCALING = {
+    "TriggeredScaleUp",
+    "NotTriggerScaleUp",
+    "FailedScaleUp",
+    "Nominated",
+    "FailedScheduling",
+}  # Karpenter's too
+_FROM_OUTSIDE = re.compile("Delet|Evict|Preempt|Terminat|Shutdown|Node|OutOf|UnexpectedAdmission|TopologyAffinity")
+_NO_NODE = re.compile(
+    r"0/(\d+) nodes are available: .*preemption: 0/\1 nodes are available: \1 Preemption is not helpful"
+)
+"""Since Kubernetes 1.31 the scheduler says this of a pod that no existing node could ever hold."""
+
+
+@dataclass(frozen=True)
+class PodProblem:
+    """Why a pod does not run, or why there is none.
+
+    Attributes:
+        reason: Kubernetes' word, such as `Unschedulable` or `OOMKilled`, or `Deleted`, `Unready` or `NodeLost`.
+        message: Kubernetes' own sentence.
+        pod: Name of the pod, or of the Deployment that has none.
+        node: Where it is; empty where it is on none.
+        restarts: How often its container was started again.
+    """
+
+    reason: str
+    message: str
+    pod: str
+    node: str = ""
+    restarts: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}" if self.message else self.reason
+
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether something else ended the container, so that its log says nothing of it."""
+        return _FROM_OUTSIDE.match(self.reason) is not None
+
+    @property
+    def outlook(self) -> Outlook:
+        """Whether it will run by itself. A container that ended once is started again; the second end tells."""
+        if self.reason in _STARTING or (self.reason in _ENDED_BY_ITSELF and not self.restarts):
+            return Outlook.STARTING
+        rows = matching(self.reason, self.message)
+        if rows and rows[0].outlook is Outlook.ROOM and _NO_NODE.search(self.message):
+            return Outlook.NEW_NODE
+        return rows[0].outlook if rows else Outlook.STARTING
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a problem is called, what likely caused it, and what to do."""
+
+    category: str
+    cause: str
+    next_step: str
+
+
+def explain(problem: PodProblem, log: str = "") -> Explanation:
+    """Explain a problem, also by the end of the log of a container that ended by itself."""
+    rows = matching("Log", log) if log and problem.reason in _ENDED_BY_ITSELF else ()
+    rows += matching(problem.reason, problem.message)
+    category, cause, step = "", "", "see `kubectl describe pod POD`"
+    if rows:
+        category, _, _, cause, step = rows[0]
+    if problem.reason == "Unschedulable" and len(rows) > 1:  # nodes differ in their reasons; the last row has none
+        cause = "; ".join(row.cause for row in rows[:-1])
+        step = "; or ".join(row.next_step for row in rows[:-1])
+    step = step.replace("{}", "scheduler_" if is_scheduler(problem.pod) else "")
+    return Explanation(category, cause, step.replace("POD", problem.pod).replace("NODE", problem.node or "its node"))
+
+
+def is_scheduler(name: str) -> bool:
+    """Whether a pod or Deployment is the scheduler's."""
+    return "-scheduler" in name
+
+
+def restarts(pod: Raw) -> int:
+    """How often the containers of a pod were started again."""
+    return sum(each.get("restartCount", 0) for each in pod.get("status", {}).get("containerStatuses", ()))
+
+
+def problem_of_pod(pod: Raw) -> PodProblem | None:
+    """Why a pod does not run; None where it does."""
+    status, conditions = pod.get("status", {}), _conditions(pod)
+    if status.get("phase") == "Failed":
+        disrupted = conditions.get("DisruptionTarget", {})
+        reason = status.get("reason") or disrupted.get("reason") or "Error"
+        return _problem(pod, reason, status.get("message") or disrupted.get("message", ""))
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return _problem(pod, scheduled.get("reason", ""), scheduled.get("message", ""))
+    containers = status.get("containerStatuses", ())
+    for each in containers:
+        if found := _problem_of_container(pod, each):
+            return found
+    ready = conditions.get("Ready", {})
+    if ready.get("status") == "True":
+        return None
+    if containers and all(each.get("ready") for each in containers):
+        return _problem(pod, "NodeLost", ready.get("message", ""))
+    if containers and all("running" in each.get("state", {}) for each in containers):
+        return _problem(pod, UNREADY, "its container runs, and does not answer its probe")
+    return _problem(pod, status.get("phase", ""), "its container starts")
+
+
+def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | None:
+    """Why a pod that ran does so no more; None where it still does.
+
+    Args:
+        pod: As it is now; None where it is gone.
+        name: Of the pod.
+        count: How often its containers had been started again while it ran.
+    """
+    if pod is None:
+        return PodProblem(DELETED, "the pod is not there any more", name)
+    if "deletionTimestamp" in pod["metadata"]:
+        disrupted = _conditions(pod).get("DisruptionTarget", {})
+        return _problem(pod, disrupted.get("reason") or DELETED, disrupted.get("message") or "the pod is being deleted")
+    problem = problem_of_pod(pod)
+    if problem is not None and problem.reason != UNREADY:  # a scheduler that has much to do
+        return problem
+    if restarts(pod) == count:
+        return None
+    ended = ({**each, "state": each.get("lastState", {})} for each in pod["status"]["containerStatuses"])
+    return next(filter(None, (_problem_of_container(pod, each) for each in ended)), None)
+
+
+def problem_of_deployment(deployment: Raw) -> PodProblem | None:
+    """Why a Deployment may not have a pod; Kubernetes says it nowhere else."""
+    failed = _conditions(deployment).get("ReplicaFailure", {})
+    return _problem(deployment, failed["reason"], failed["message"]) if failed.get("status") == "True" else None
+
+
+def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
+    """Add what only events say: of volumes, networks and autoscalers, and what took a pod away.
+
+    Args:
+        problem: Of a pod.
+        events: Of the same pod, the oldest first.
+    """
+    if problem.reason == DELETED:
+        took = [each for each in events if each["reason"] in _TOOK_IT_AWAY]
+        return _by_event(problem, took[-1]) if took else problem
+    if problem.reason in (*_STARTING, UNREADY) and events and events[-1].get("type") == "Warning":
+        return _by_event(problem, events[-1])
+    scaling = [each for each in events if each["reason"] in _SCALING and _source(each) != "default-scheduler"]
+    if problem.outlook in (Outlook.ROOM, Outlook.NEW_NODE) and scaling:
+        told = f"{_source(scaling[-1])} says {scaling[-1]['reason']}: {scaling[-1].get('message', '')}"
+        return replace(problem, message=f"{problem.message} {told}")
+    return problem
+
+
+def with_node(problem: PodProblem, node: Raw) -> PodProblem:
+    """Replace the problem of a pod that is being started, where its node does not answer."""
+    ready = _conditions(node).get("Ready", {"status": "True"})
+    if ready["status"] == "True":
+        return problem
+    return replace(problem, reason="NodeLost", message=_one_line(ready.get("message", "")), restarts=0)
+
+
+def without_replaced(pods: Sequence[R]) -> list[R]:
+    """Pods without those that failed and have a successor: a ReplicaSet makes another one, and keeps both."""
+
+    def owner(pod: R) -> str:
+        owners = pod["metadata"].get("ownerReferences")
+        return str(owners[0]["uid"] if owners else pod["metadata"]["name"])
+
+    alive = {owner(pod) for pod in pods if pod.get("status", {}).get("phase") != "Failed"}
+    return [pod for pod in pods if pod.get("status", {}).get("phase") != "Failed" or owner(pod) not in alive]
+
+
+def _problem_of_container(pod: Raw, container: Raw) -> PodProblem | None:
+    state, count = container.get("state", {}), container.get("restartCount", 0)
+    ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
+    waiting = state.get("waiting")
+    if waiting is not None and (ended is None or waiting.get("reason") not in ("CrashLoopBackOff", *_STARTING)):
+        return _problem(pod, waiting.get("reason", ""), waiting.get("message", ""), count)
+    if ended is not None and "running" not in state:
+        message = f"exit code {ended.get('exitCode')}" + (f", {ended['message']}" if ended.get("message") else "")
+        return _problem(pod, ended.get("reason", "Error"), message, count)
+    return None
+
+
+def _problem(found: Raw, reason: str, message: str, count: int = 0) -> PodProblem:
+    node = found.get("spec", {}).get("nodeName", "")
+    return PodProblem(reason, _one_line(message), found["metadata"]["name"], node, count)
+
+
+def _by_event(problem: PodProblem, event: Raw) -> PodProblem:
+    return replace(problem, reason=event["reason"], message=_one_line(event.get("message", "")))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _conditions(found: Raw) -> dict[str, Any]:
+    return {each["type"]: each for each in found.get("status", {}).get("conditions", ())}
+
+
+def _source(event: Raw) -> str:
+    return str(event.get("reportingComponent") or event.get("source", {}).get("component", ""))
