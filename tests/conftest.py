@@ -25,8 +25,8 @@ from scalescope.store.store import SweepRun
 from scalescope.studies.comparison import judge as comparison
 from scalescope.studies.release import judge as release
 from scalescope.studies.threshold import judge as threshold
-from scalescope.studies.threshold.question import Reading as ThresholdReading
 from scalescope.studies.threshold.question import ThresholdQuestion
+from scalescope.studies.threshold.question import ThresholdReading as ThresholdReading
 from scalescope.studies.threshold.search import further as further_values
 
 pytest_plugins = [
@@ -350,12 +350,12 @@ def release_study() -> Callable[..., Answered]:
         }
         question = release.ReleaseQuestion(labels=tuple(labels), **given)
         environments = [f"step-{place} = mypackage=={place}.0" for place in range(len(labels))]
-        readings: list[release.Reading] = []
+        readings: list[release.ReleaseReading] = []
         trials: list[Trial] = []
         while asks := release.further(question, readings):
             for ask in asks:
                 value = tasks(ask.candidate)
-                readings.append(release.Reading(ask.candidate, ask.turn, value, unavailable=value is None))
+                readings.append(release.ReleaseReading(ask.candidate, ask.turn, value, unavailable=value is None))
                 point = Point(199, 1, {"items": 199}, environment=environments[ask.candidate])
                 trials.append(_measured(point, ask.turn, value))
         found = release.judge(question, readings)
@@ -382,7 +382,7 @@ def comparison_study() -> Callable[..., Answered]:
             runs[name] = [_measured(sides[i], n, pair[i]) for n, pair in enumerate(measured) for i in (0, 1)]
         asked = {"workload": next(iter(pairs)), "workloads": list(pairs), "a": a, "b": b, "values": {"workers": 4}}
         asked |= {"metric": "makespan_s", "smallest_effect": 0.03, "max_pairs": 20}
-        slower = comparison.Decision.SLOWER
+        slower = comparison.ReleaseDecision.SLOWER
         if len(found) == 1:
             return _answered(StudyKind.COMPARISON, asked, found[0], runs, found[0].decision is slower)
         family = comparison.family(found)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scalescope.isolation import running
+from scalescope.isolation.parameters import IsolationParameters
+from scalescope.isolation.search import Isolated
 from scalescope.run.parameters import Storage
-from scalescope.studies.isolation import running
-from scalescope.studies.isolation.parameters import IsolationParameters
-from scalescope.studies.isolation.search import Isolated
 from scalescope_flows.declared import declared_flow
 from scalescope_flows.runner import TaskRunner
 

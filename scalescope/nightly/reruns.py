@@ -22,14 +22,14 @@ from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.series import ChangeCandidate, machine
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
-from scalescope.studies.comparison.judge import Decision
+from scalescope.studies.comparison.judge import ComparisonDecision
 from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"
 """What the two environments are called."""
 
-_CONFIRMED = {Decision.SLOWER: ChangeOutcome.CONFIRMED, Decision.FASTER: ChangeOutcome.FASTER}
+_CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
 """What a rerun makes of a change in the same direction."""
 
 
@@ -115,11 +115,11 @@ def judge(bench: Reruns, found: ChangeCandidate) -> Judged:
         raise
     except ScalescopeError as error:
         return _judged(found, ChangeOutcome.UNTESTABLE, f"The rerun could not be made: {error.line}")
-    decision = Decision(result.result["decision"])
-    expected = Decision.SLOWER if found.worse else Decision.FASTER
+    decision = ComparisonDecision(result.result["decision"])
+    expected = ComparisonDecision.SLOWER if found.worse else ComparisonDecision.FASTER
     if decision is expected:
         return _judged(found, _CONFIRMED[decision], result.line, result)
-    if decision is Decision.UNDECIDED:
+    if decision is ComparisonDecision.UNDECIDED:
         return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
     said = f"Rerun now, tonight's environment is not {expected}: the machine was. {_machine(found)} {result.line}"
     return _judged(found, ChangeOutcome.REFUTED, said, result)
@@ -251,7 +251,7 @@ def explains(bench: Reruns, found: Culprit, change: Judged, good: Night) -> bool
         return False
     try:
         result = bench.compare(change, SoftwareLock(pins={**without, found.package: found.good}).pinned).result
-        return _CONFIRMED.get(Decision(result["decision"])) is change.outcome
+        return _CONFIRMED.get(ComparisonDecision(result["decision"])) is change.outcome
     except StoreError:
         raise
     except ScalescopeError:  # such an environment cannot be: each is searched for itself

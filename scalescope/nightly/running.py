@@ -39,7 +39,7 @@ from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.sweep import BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S, where_report
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
-from scalescope.studies.inquiry import because
+from scalescope.studies.planning import because
 from scalescope.studies.report import export, headline
 from scalescope.studies.running import REPORT, StudyResult, run_of
 

@@ -1,7 +1,7 @@
 """Studies: questions of one or more sweeps that grow, where what was measured decides what to measure next.
 
 A study has a folder: `parameters` declares what it may be given, `plan` checks that and says what to measure, `judge`
-says what was found, `report` shows it. `STUDIES` is the table of them. An isolation (`scalescope.studies.isolation`) is
+says what was found, `report` shows it. `STUDIES` is the table of them. An isolation (`scalescope.isolation`) is
 not among them: it is a search through many small sweeps, and what comes of it is files. A night (`scalescope.nightly`)
 begins others.
 """
@@ -18,7 +18,7 @@ from scalescope.model.study import Study, StudyKind
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
     from scalescope.store.store import SweepRun
-    from scalescope.studies.inquiry import Inquiry
+    from scalescope.studies.planning import PlannedStudy
     from scalescope.studies.report.pictures import Picture
     from scalescope.studies.report.sheet import Sheet
 
@@ -53,7 +53,7 @@ class StudyType:
         found: type[Any] = getattr(self._module("parameters"), f"{self.kind.capitalize()}Parameters")
         return found
 
-    def ask(self, given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
+    def ask(self, given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
         """Check parameters completely; nothing is measured.
 
         Args:
@@ -64,7 +64,7 @@ class StudyType:
         Raises:
             ScalescopeError: The first thing that is wrong.
         """
-        inquiry: Inquiry = self._module("plan").ask(given, store, records)
+        inquiry: PlannedStudy = self._module("plan").ask(given, store, records)
         return inquiry
 
     def check(self, given: Mapping[str, Any], store: str = "") -> None:

@@ -35,7 +35,7 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequirementAnswer:
     """What became of a requirement.
 
     Attributes:
@@ -78,7 +78,7 @@ def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -
             raise InvalidField(OPTION, each.text, "numbers of the workload; this one has no items")
 
 
-def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple[Answer, ...]:
+def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple[RequirementAnswer, ...]:
     """Whether each holds; the numbers are those of the table of points, over all repeats.
 
     Raises:
@@ -88,14 +88,14 @@ def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple
     return tuple(_answer(each, summaries) for each in requirements)
 
 
-def status(answers: Sequence[Answer]) -> ExitStatus:
+def status(answers: Sequence[RequirementAnswer]) -> ExitStatus:
     """That of all together: what cannot be known comes before bad news."""
     found = {answer.status for answer in answers}
     order = (ExitStatus.USAGE, ExitStatus.FAILED, ExitStatus.INFRASTRUCTURE, ExitStatus.FINDING)
     return next((each for each in order if each in found), ExitStatus.OK)
 
 
-def _answer(asked: Requirement, summaries: Sequence[PointSummary]) -> Answer:
+def _answer(asked: Requirement, summaries: Sequence[PointSummary]) -> RequirementAnswer:
     points = [summary.point for summary in summaries]
     meant = [summary for summary in summaries if asked.means(summary.point)]
     if not meant:
@@ -112,14 +112,14 @@ def _answer(asked: Requirement, summaries: Sequence[PointSummary]) -> Answer:
         numbers = {**numbers_of(summary.point, summary.metrics), **means}
         told = ", ".join(f"{name} is {number(numbers[name])}" for name in sorted(asked.condition.names))
         if not asked.condition.holds(numbers):
-            return Answer(asked.text, ExitStatus.FINDING, f"not met: {asked.text} ({told} at {where})")
+            return RequirementAnswer(asked.text, ExitStatus.FINDING, f"not met: {asked.text} ({told} at {where})")
         held.append(told)
     told = held[0] if len(held) == 1 else f"at all {len(held)} points"
-    return Answer(asked.text, ExitStatus.OK, f"met: {asked.text} ({told})")
+    return RequirementAnswer(asked.text, ExitStatus.OK, f"met: {asked.text} ({told})")
 
 
-def _unknown(asked: Requirement, status: ExitStatus, why: str) -> Answer:
-    return Answer(asked.text, status, f"not known: {asked.text} ({why})")
+def _unknown(asked: Requirement, status: ExitStatus, why: str) -> RequirementAnswer:
+    return RequirementAnswer(asked.text, status, f"not known: {asked.text} ({why})")
 
 
 def _listed(points: Sequence[Point]) -> str:

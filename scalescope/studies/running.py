@@ -22,7 +22,7 @@ from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.sweep import JUDGE_TIMEOUT_S, carry_out, where_report
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import STUDIES
-from scalescope.studies.inquiry import Answer, Inquiry
+from scalescope.studies.planning import PlannedStudy, StudyAnswer
 from scalescope.studies.report import export, headline
 from scalescope.studies.report.html import write_study
 
@@ -102,8 +102,8 @@ def run_study(
     return StudyResult(study.id, study.line, study.alarm, study.result, study.runs, study.where)
 
 
-def judge(inquiry: Inquiry, runs: Sequence[SweepRun]) -> Answer:
-    """Answer the question."""
+def judge(inquiry: PlannedStudy, runs: Sequence[SweepRun]) -> StudyAnswer:
+    """StudyAnswer the question."""
     return inquiry.answer(runs)
 
 

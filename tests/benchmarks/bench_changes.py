@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from scalescope.nightly.changes import EFFECT, Floats, find_changes
-from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, further, judge
+from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, further, judge
 
 Rule = Callable[[Floats], list[int]]
 FIRST, LONGEST, HISTORY = 14, 300, 120
@@ -88,7 +88,7 @@ def confirmed(rng: np.random.Generator, ratio: float) -> bool:
             shared, a, b = rng.normal(0, (0.045, 0.022, 0.022))
             pairs.append((float(np.exp(shared + a)), float(ratio * np.exp(shared + b))))
     found = judge(question, pairs)
-    return found.decision is Decision.SLOWER and (found.ratio or 1.0) >= 1 + EFFECT / 2
+    return found.decision is ComparisonDecision.SLOWER and (found.ratio or 1.0) >= 1 + EFFECT / 2
 
 
 def replay(rule: Rule, values: Floats) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, further, judge, order
+from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, further, judge, order
 
 SHARED = 0.045
 """Spread of what both trials of a pair have in common."""
@@ -75,9 +75,9 @@ def series(noise: Noise, slower: float, seed: int, most: int) -> list[tuple[floa
 
 def rates(
     noise: Noise, slower: float, count: int, question: ComparisonQuestion
-) -> tuple[Counter[Decision], float, float]:
+) -> tuple[Counter[ComparisonDecision], float, float]:
     """Decisions, mean pairs, and how often the interval holds the truth."""
-    found: Counter[Decision] = Counter()
+    found: Counter[ComparisonDecision] = Counter()
     pairs = covers = 0
     for seed in range(count):
         every, have = series(noise, slower, seed, question.max_pairs), 0
@@ -95,11 +95,15 @@ def rates(
 def main() -> None:
     """Print the table."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    print(f"{'noise':<28}{'effect':>7}" + "".join(f"{decision:>11}" for decision in Decision) + "   pairs  covers")
+    print(
+        f"{'noise':<28}{'effect':>7}"
+        + "".join(f"{decision:>11}" for decision in ComparisonDecision)
+        + "   pairs  covers"
+    )
     for noise in NOISES:
         for slower in (0.0, 0.03, 0.05):
             found, pairs, covers = rates(noise, slower, count, ComparisonQuestion())
-            shares = "".join(f"{100 * found[decision] / count:>11.1f}" for decision in Decision)
+            shares = "".join(f"{100 * found[decision] / count:>11.1f}" for decision in ComparisonDecision)
             print(f"{noise.name:<28}{100 * slower:>5.0f} %{shares}{pairs:>8.1f}{100 * covers:>8.1f}", flush=True)
 
 

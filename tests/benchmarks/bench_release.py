@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.studies.release.judge import Mode, Reading, ReleaseQuestion, further, judge
+from scalescope.studies.release.judge import Mode, ReleaseQuestion, ReleaseReading, further, judge
 
 LABELS = tuple(f"2.{minor}.0" for minor in range(50, 78))
 
@@ -73,13 +73,13 @@ def search(case: Case, question: ReleaseQuestion, seed: int) -> tuple[str, int, 
         common = shared[turn] if case.own else 0.0
         return float(np.exp(common + rng.normal(0, case.own)) * late * (1 + case.effect * bad))
 
-    readings: list[Reading] = []
+    readings: list[ReleaseReading] = []
     while asks := further(question, readings):
         for ask in asks:
             if gone[ask.candidate]:
-                readings.append(Reading(ask.candidate, ask.turn, unavailable=True))
+                readings.append(ReleaseReading(ask.candidate, ask.turn, unavailable=True))
             else:
-                readings.append(Reading(ask.candidate, ask.turn, trial(ask.candidate, ask.turn)))
+                readings.append(ReleaseReading(ask.candidate, ask.turn, trial(ask.candidate, ask.turn)))
     answer = judge(question, readings)
     if answer.first_bad is None or answer.last_good is None:
         return "none", len(answer.tried), answer.trials

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scalescope.studies.threshold.judge import Threshold, judge
-from scalescope.studies.threshold.question import Reading, ThresholdQuestion
+from scalescope.studies.threshold.question import ThresholdQuestion, ThresholdReading
 from scalescope.studies.threshold.search import further
 
 SEARCHES = 60
@@ -132,9 +132,9 @@ CASES: dict[str, Callable[[random.Random], Truth]] = {
 
 def search(question: ThresholdQuestion, curve: Curve, cv: float, rng: random.Random) -> Threshold:
     """Ask and answer until there is nothing more to ask."""
-    readings: list[Reading] = []
+    readings: list[ThresholdReading] = []
     while values := further(question, readings):
-        readings += [Reading(value, curve(value) * math.exp(rng.gauss(0, cv))) for value in values]
+        readings += [ThresholdReading(value, curve(value) * math.exp(rng.gauss(0, cv))) for value in values]
     return judge(question, readings)
 
 

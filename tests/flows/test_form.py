@@ -11,11 +11,11 @@ import yaml
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import is_valid_schema, validate
 
+from scalescope.isolation.parameters import IsolationParameters
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.parameters import Declared, declared
 from scalescope.run.parameters import Reported, RunParameters, Storage
 from scalescope.studies.comparison.parameters import ComparisonParameters
-from scalescope.studies.isolation.parameters import IsolationParameters
 from scalescope.studies.release.parameters import ReleaseParameters
 from scalescope.studies.threshold.parameters import ThresholdParameters
 from scalescope_flows import orchestrator, scale_sweep

@@ -12,9 +12,9 @@ import pytest
 from prefect.client.orchestration import get_client
 
 from scalescope.cli import main as cli
+from scalescope.isolation import running
+from scalescope.isolation.reproducer import Confirmation
 from scalescope.run.progress import Progress
-from scalescope.studies.isolation import running
-from scalescope.studies.isolation.reproducer import Confirmation
 from scalescope_flows import isolate
 from scalescope_flows.runner import listening
 

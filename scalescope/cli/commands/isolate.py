@@ -12,12 +12,12 @@ from scalescope.cli.commands.sweep import run_sweep
 from scalescope.cli.options import GivenOptions, Json, Prefect, Verbose, options
 from scalescope.cli.output import print_json, say_error, stdout
 from scalescope.errors import ExitStatus, UsageError
+from scalescope.isolation.parameters import IsolationParameters
 from scalescope.run import syntax
 from scalescope.run.parameters import Storage
-from scalescope.studies.isolation.parameters import IsolationParameters
 
 if TYPE_CHECKING:
-    from scalescope.studies.isolation.search import Isolated
+    from scalescope.isolation.search import Isolated
 
 OF_SWEEP = ("workload", "axes", "params", "cluster")
 
@@ -29,7 +29,7 @@ def isolate(asked: GivenOptions, as_json: Json = False, prefect: Prefect = None,
     It takes away one expensive thing after the other (the cluster, real compute, file I/O, stages, workers, items), and
     keeps a removal only while the symptom stays. Ctrl-C stops it; the same command continues it.
     """
-    from scalescope.studies.isolation import running
+    from scalescope.isolation import running
 
     given = {name: value for name, value in asked.given.items() if name not in OF_SWEEP}
     run = str(given.pop("run", ""))
@@ -79,7 +79,7 @@ def _print_run(run: Any) -> None:
 def _print(result: Isolated) -> None:
     from rich.text import Text
 
-    from scalescope.studies.isolation import notebook
+    from scalescope.isolation import notebook
 
     console = stdout()
     console.print(notebook.render(result.isolation))

@@ -18,7 +18,7 @@ from scalescope.errors import ExitStatus
 
 if TYPE_CHECKING:
     from scalescope.run.script import ScriptOutcome
-    from scalescope.studies.requirement import Answer
+    from scalescope.studies.requirement import RequirementAnswer
 
 
 def run(
@@ -64,7 +64,7 @@ def run(
     raise typer.Exit(done.status or requirement.status(answers))
 
 
-def _tell(script: Path, done: ScriptOutcome, answers: tuple[Answer, ...]) -> None:
+def _tell(script: Path, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
     for found in done.found:
         if found.is_over:
             say(f"\n{found}")
@@ -76,7 +76,7 @@ def _tell(script: Path, done: ScriptOutcome, answers: tuple[Answer, ...]) -> Non
         say(f"{script.name} made no Dask client: there is nothing to diagnose.", "yellow")
 
 
-def _to_mapping(script: Path, done: ScriptOutcome, answers: tuple[Answer, ...]) -> dict[str, Any]:
+def _to_mapping(script: Path, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> dict[str, Any]:
     return {
         "script": str(script),
         "status": done.status,

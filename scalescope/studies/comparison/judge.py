@@ -53,7 +53,7 @@ SAME_FROM = 14
 not one is slow in 10 % of the series of a B of which 15 % are, with 7 in a third of them."""
 
 
-class Decision(StrEnum):
+class ComparisonDecision(StrEnum):
     """What B is, against A. Whether more is slower is for the question to say."""
 
     SLOWER = "slower"
@@ -62,7 +62,7 @@ class Decision(StrEnum):
     UNDECIDED = "undecided"
 
 
-DIFFERENT = (Decision.SLOWER, Decision.FASTER)
+DIFFERENT = (ComparisonDecision.SLOWER, ComparisonDecision.FASTER)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ComparisonQuestion(Mapped):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """What the pairs say.
 
     Attributes:
@@ -135,7 +135,7 @@ class Comparison:
     dropped: int
     outlying: int
     minimal_effect: float | None
-    decision: Decision
+    decision: ComparisonDecision
     line: str
     measured: tuple[tuple[float | None, float | None], ...] = ()
     q: float | None = None
@@ -158,7 +158,7 @@ class Comparison:
         }
 
     @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> Comparison:
+    def from_mapping(cls, data: Mapping[str, Any]) -> PairedComparison:
         """What `to_mapping` gave, alone or in a family; with two valid pairs, a number that is None was infinite."""
         names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
         infinite = {name: math.inf for name in names if data[name] is None}
@@ -192,12 +192,12 @@ def further(question: ComparisonQuestion, pairs: Pairs) -> int:
     upcoming = next((look for look in question.looks if look >= found.pairs), found.pairs)
     if found.pairs < upcoming:
         return upcoming - found.pairs
-    if found.pairs >= question.max_pairs or _decide(question, found) is not Decision.UNDECIDED:
+    if found.pairs >= question.max_pairs or _decide(question, found) is not ComparisonDecision.UNDECIDED:
         return 0
     return question.looks[question.looks.index(found.pairs) + 1] - found.pairs
 
 
-def judge(question: ComparisonQuestion, pairs: Pairs) -> Comparison:
+def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
     """What the pairs say, whenever it was that they ended: after the last look, or when time was up.
 
     Raises:
@@ -207,12 +207,14 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> Comparison:
     if every.pairs < 2:
         nothing = (None, None, None, None, None)
         line = _too_few(question, every)
-        return Comparison(question, *nothing, every.pairs, every.dropped, 0, None, Decision.UNDECIDED, line, measured)
+        return PairedComparison(
+            question, *nothing, every.pairs, every.dropped, 0, None, ComparisonDecision.UNDECIDED, line, measured
+        )
     found = typical(every)
     low, high = interval(found, question.level)
     p = sequential.corrected(t_test(found), question.looks)
-    decision = Decision.UNDECIDED if every.pairs < FEWEST else _decide(question, every)
-    return Comparison(
+    decision = ComparisonDecision.UNDECIDED if every.pairs < FEWEST else _decide(question, every)
+    return PairedComparison(
         question=question,
         ratio=found.ratio(found.mean),
         low=found.ratio(low),
@@ -253,31 +255,31 @@ def _digits(percent: float, sign: str = "") -> str:
 class Family:
     """Many comparisons in the order in which they were given, and a sentence about those that differ."""
 
-    members: tuple[Comparison, ...]
+    members: tuple[PairedComparison, ...]
     line: str
 
     @property
-    def hidden(self) -> tuple[Comparison, ...]:
+    def hidden(self) -> tuple[PairedComparison, ...]:
         """Those that a table hides and counts."""
         return tuple(each for each in self.members if not each.different)
 
-    def count(self, decision: Decision) -> int:
+    def count(self, decision: ComparisonDecision) -> int:
         """How many are so."""
         return sum(each.decision is decision for each in self.members)
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
         members = [{**each.to_mapping(), "q": each.q} for each in self.members]
-        counts = {str(decision): self.count(decision) for decision in Decision}
+        counts = {str(decision): self.count(decision) for decision in ComparisonDecision}
         return {"line": self.line, "counts": counts, "hidden": len(self.hidden), "members": members}
 
 
-def ordered(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def ordered(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
     """Differences first, the largest of them on top; then the others as they were given."""
     return sorted(comparisons, key=lambda each: -each.size if each.different else 1.0)
 
 
-def family(comparisons: Sequence[Comparison], *, alpha: float = ALPHA) -> Family:
+def family(comparisons: Sequence[PairedComparison], *, alpha: float = ALPHA) -> Family:
     """Correct many comparisons for their number: of the differences shown, at most `alpha` are expected to be none.
 
     One that is not significant among so many becomes undecided.
@@ -288,22 +290,22 @@ def family(comparisons: Sequence[Comparison], *, alpha: float = ALPHA) -> Family
     for each in comparisons:
         q = adjusted.get(id(each))
         faint = each.different and (q is None or q > alpha)
-        members.append(replace(each, q=q, decision=Decision.UNDECIDED if faint else each.decision))
+        members.append(replace(each, q=q, decision=ComparisonDecision.UNDECIDED if faint else each.decision))
     return Family(tuple(members), _family_line(members))
 
 
 # ------------------------------------------------------------------ deciding
 
 
-def _decide(question: ComparisonQuestion, every: Effects) -> Decision:
+def _decide(question: ComparisonQuestion, every: Effects) -> ComparisonDecision:
     found = typical(every)
     if _close(question, found):
         many = (found.pairs == every.pairs and found.exact) or every.pairs >= min(SAME_FROM, question.max_pairs)
         rare = abs(every.mean) + every.error <= every.effect(1 + question.smallest_effect)
-        return Decision.SAME if many and rare else Decision.UNDECIDED
+        return ComparisonDecision.SAME if many and rare else ComparisonDecision.UNDECIDED
     if t_test(found) > question.level or sign_flip(found) > question.alpha or found.mean * every.mean <= 0:
-        return Decision.UNDECIDED
-    return Decision.SLOWER if (found.mean > 0) is question.larger_is_slower else Decision.FASTER
+        return ComparisonDecision.UNDECIDED
+    return ComparisonDecision.SLOWER if (found.mean > 0) is question.larger_is_slower else ComparisonDecision.FASTER
 
 
 def _close(question: ComparisonQuestion, found: Effects) -> bool:
@@ -316,7 +318,7 @@ def _close(question: ComparisonQuestion, found: Effects) -> bool:
 # ------------------------------------------------------------------ in words
 
 
-def _line(question: ComparisonQuestion, found: Effects, decision: Decision, p: float) -> str:
+def _line(question: ComparisonQuestion, found: Effects, decision: ComparisonDecision, p: float) -> str:
     low, high = interval(found, question.level)
     size = f"{question.metric} {change(found.ratio(found.mean))}"
     pairs = plural(found.pairs + found.outlying, "pair") + _set_aside(question, found)
@@ -327,10 +329,10 @@ def _line(question: ComparisonQuestion, found: Effects, decision: Decision, p: f
         figures = f"{size} ({_confidence(question)} interval {ends}, p = {p:.2g}, {pairs})"
     head = _head(question)
     a, b, smallest = question.a, question.b, f"{100 * question.smallest_effect:g} %"
-    if decision is Decision.SAME:
+    if decision is ComparisonDecision.SAME:
         same = f"the same as {a}" if question.smallest_effect == 0 else f"within {smallest} of {a}"
         return f"{head}{b} is {same}: {figures}."
-    if decision is not Decision.UNDECIDED:
+    if decision is not ComparisonDecision.UNDECIDED:
         return f"{head}{b} is {decision} than {a}: {figures}."
     return f"{_undecided(question)}: {figures}. {_advice(question, found)}"
 
@@ -381,10 +383,12 @@ def _set_aside(question: ComparisonQuestion, found: Effects) -> str:
     return f", {', '.join(parts)}" if parts else ""
 
 
-def _family_line(members: Sequence[Comparison]) -> str:
+def _family_line(members: Sequence[PairedComparison]) -> str:
     counts = Counter(each.decision for each in members)
     shown, rest = (
-        ", ".join(f"{counts[each]} {each}" for each in Decision if counts[each] and (each in DIFFERENT) is different)
+        ", ".join(
+            f"{counts[each]} {each}" for each in ComparisonDecision if counts[each] and (each in DIFFERENT) is different
+        )
         for different in (True, False)
     )
     hidden = f"; hidden: {rest}" if rest else ""

@@ -16,13 +16,21 @@ from scalescope.model.sweep import CLUSTER, ENVIRONMENT, FAULT, Point
 from scalescope.model.trial import Trial
 from scalescope.run.request import ExtraTrial, RunRequest
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison.judge import ComparisonQuestion, Decision, family, further, judge, order
+from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, family, further, judge, order
 from scalescope.studies.comparison.parameters import ComparisonParameters
-from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
+from scalescope.studies.planning import (
+    PlannedStudy,
+    SharedSettings,
+    StudyAnswer,
+    because,
+    is_noisy,
+    shared_settings,
+    timed,
+)
 from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 
-def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
+def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     """The study that `ComparisonParameters` ask for, checked completely; nothing is started.
 
     Raises:
@@ -30,7 +38,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry
     """
     asked = parameters.check(ComparisonParameters, given)
     workloads = [fields.text("workloads", each) for each in asked.workloads]
-    shared = base({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
+    shared = shared_settings({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
     arms = {
         side: {name: fields.scalar(f"{side}.{name}", value) for name, value in values.items()}
         for side, values in (("a", asked.a), ("b", asked.b))
@@ -56,7 +64,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry
     design = {"metric": number.text}
     for name in ("smallest_effect", "max_pairs"):  # as they were given: the same question has the same digest
         design[name] = given.get(name, getattr(asked, name))
-    return Inquiry(
+    return PlannedStudy(
         StudyKind.COMPARISON,
         {**shared.to_mapping(), "workloads": names, **arms, **design},
         tuple(timed(each.request, each.grow, shared.minutes) for each in pairings),
@@ -68,7 +76,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry
 check = ask
 
 
-def _default(shared: Base, name: str) -> Scalar:
+def _default(shared: SharedSettings, name: str) -> Scalar:
     given = shared.sweep.get(name) or {CLUSTER: "simulated", ENVIRONMENT: "present"}[name]
     return str(given["kind"]) if isinstance(given, Mapping) else str(given)
 
@@ -114,7 +122,7 @@ class _Pairing:
 def _pairing(
     question: ComparisonQuestion,
     number: Quantity,
-    shared: Base,
+    shared: SharedSettings,
     workload: str,
     arms: Mapping[str, Mapping[str, Scalar]],
 ) -> _Pairing:
@@ -139,11 +147,15 @@ def _labels(a: Point, b: Point) -> tuple[str, str]:
     return f"A ({left})", f"B ({right})"
 
 
-def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> Answer:
+def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> StudyAnswer:
     found = [judge(each.question, each.pairs(run.trials)) for each, run in zip(pairings, runs, strict=True)]
     if len(found) == 1:
         [only] = found
-        return Answer(only.line + because(runs[0].trials), only.to_mapping(), alarm=only.decision is Decision.SLOWER)
+        return StudyAnswer(
+            only.line + because(runs[0].trials), only.to_mapping(), alarm=only.decision is ComparisonDecision.SLOWER
+        )
     together = family(found)
     trials = [trial for run in runs for trial in run.trials]
-    return Answer(together.line + because(trials), together.to_mapping(), alarm=together.count(Decision.SLOWER) > 0)
+    return StudyAnswer(
+        together.line + because(trials), together.to_mapping(), alarm=together.count(ComparisonDecision.SLOWER) > 0
+    )

@@ -12,7 +12,7 @@ from scalescope.model.study import Study
 from scalescope.model.words import number
 from scalescope.report.table import MISSING, ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison.judge import Comparison, Decision, ordered
+from scalescope.studies.comparison.judge import ComparisonDecision, PairedComparison, ordered
 from scalescope.studies.report import common, headline
 from scalescope.studies.report.pictures import Chart, Picture, forest
 from scalescope.studies.report.sheet import Note, Sheet, pairs, share
@@ -20,13 +20,17 @@ from scalescope.studies.report.sheet import Note, Sheet, pairs, share
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
-TONES = {Decision.SLOWER: Tone.BAD, Decision.FASTER: Tone.GOOD, Decision.UNDECIDED: Tone.DOUBT}
+TONES = {
+    ComparisonDecision.SLOWER: Tone.BAD,
+    ComparisonDecision.FASTER: Tone.GOOD,
+    ComparisonDecision.UNDECIDED: Tone.DOUBT,
+}
 
 
-def members(study: Study) -> list[Comparison]:
+def members(study: Study) -> list[PairedComparison]:
     """The comparisons: differences first, the largest of them on top; then the others as they were given."""
     result = study.result
-    found = [Comparison.from_mapping(each) for each in result.get("members") or ([result] if result else [])]
+    found = [PairedComparison.from_mapping(each) for each in result.get("members") or ([result] if result else [])]
     return ordered([replace(each, question=replace(each.question, name=_name(each, study))) for each in found])
 
 
@@ -39,7 +43,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         notes=tuple(_notes(study, every, shown)),
         asked=tuple(_asked(study, runs, every)),
         sure=(*_sure(study, every), *common.trials(runs)),
-        undecided=bool(every) and all(each.decision is Decision.UNDECIDED for each in every),
+        undecided=bool(every) and all(each.decision is ComparisonDecision.UNDECIDED for each in every),
     )
 
 
@@ -56,7 +60,7 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
     return Picture(chart, forest=forest(every, whole_table(every)) if every else None)
 
 
-def whole_table(every: Sequence[Comparison]) -> ReportTable:
+def whole_table(every: Sequence[PairedComparison]) -> ReportTable:
     """All of them, also those that are not significant."""
     return _table(every, many=len(every) > 1)
 
@@ -70,7 +74,7 @@ def ratio(value: float | None) -> str:
     return f"{value:.3f}" if 0.1 <= value < 10 else number(value)
 
 
-def _name(found: Comparison, study: Study) -> str:
+def _name(found: PairedComparison, study: Study) -> str:
     """The workload: one that is alone goes by that of the study."""
     return found.question.name or str(study.question.get("workload") or (study.question.get("workloads") or [""])[0])
 
@@ -78,7 +82,7 @@ def _name(found: Comparison, study: Study) -> str:
 # ------------------------------------------------------------------ the table
 
 
-def _table(shown: Sequence[Comparison], *, many: bool) -> ReportTable:
+def _table(shown: Sequence[PairedComparison], *, many: bool) -> ReportTable:
     heads = ("workload", "B / A", "interval", "p", *(("q",) if many else ()), "pairs", "detects", "B is")
     rows = []
     for each in shown:
@@ -88,7 +92,7 @@ def _table(shown: Sequence[Comparison], *, many: bool) -> ReportTable:
     return ReportTable("B against A, a row per workload", heads, tuple(rows), frozenset(range(1, len(heads) - 1)))
 
 
-def _interval(member: Comparison) -> str:
+def _interval(member: PairedComparison) -> str:
     if member.low is None or member.high is None:
         return MISSING
     return "exact" if member.low == member.high else f"{ratio(member.low)} to {ratio(member.high)}"
@@ -98,14 +102,14 @@ def _probability(value: float | None) -> str:
     return MISSING if value is None else f"{value:.2g}"
 
 
-def _pairs(member: Comparison) -> str:
+def _pairs(member: PairedComparison) -> str:
     parts = [f"{member.pairs}"]
     parts += [f"{member.outlying} set aside"] if member.outlying else []
     parts += [f"{member.dropped} not valid"] if member.dropped else []
     return ", ".join(parts)
 
 
-def _seen(member: Comparison) -> str:
+def _seen(member: PairedComparison) -> str:
     if member.minimal_effect is None:
         return MISSING
     if math.isinf(member.minimal_effect):
@@ -116,7 +120,7 @@ def _seen(member: Comparison) -> str:
 # ------------------------------------------------------------------ in words
 
 
-def _notes(study: Study, every: Sequence[Comparison], shown: Sequence[Comparison]) -> list[Note]:
+def _notes(study: Study, every: Sequence[PairedComparison], shown: Sequence[PairedComparison]) -> list[Note]:
     notes = []
     if every:
         line = f"{every[0].question.b} against {every[0].question.a}, by {study.question['metric']}."
@@ -128,7 +132,7 @@ def _notes(study: Study, every: Sequence[Comparison], shown: Sequence[Comparison
     return notes
 
 
-def _asked(study: Study, runs: Sequence[SweepRun], every: Sequence[Comparison]) -> list[tuple[str, str]]:
+def _asked(study: Study, runs: Sequence[SweepRun], every: Sequence[PairedComparison]) -> list[tuple[str, str]]:
     question = study.question
     smallest = share(question["smallest_effect"])
     sides = [(side, pairs(question[side]) or "no settings of its own") for side in ("a", "b")]
@@ -140,7 +144,7 @@ def _asked(study: Study, runs: Sequence[SweepRun], every: Sequence[Comparison]) 
     ]
 
 
-def _sure(study: Study, every: Sequence[Comparison]) -> list[tuple[str, str]]:
+def _sure(study: Study, every: Sequence[PairedComparison]) -> list[tuple[str, str]]:
     if not every:
         return []
     found = [

@@ -64,7 +64,7 @@ class Mode(StrEnum):
     METRIC = "metric"
 
 
-class State(StrEnum):
+class CandidateState(StrEnum):
     """What is known of a candidate; `open`: not enough yet."""
 
     GOOD = "good"
@@ -74,7 +74,7 @@ class State(StrEnum):
     OPEN = "open"
 
 
-class Decision(StrEnum):
+class ReleaseDecision(StrEnum):
     """How the search ended.
 
     `found`: first bad and last good are neighbours. `between`: there are candidates between them that were skipped or
@@ -139,7 +139,7 @@ class ReleaseQuestion(Mapped):
 
 
 @dataclass(frozen=True)
-class Ask:
+class CandidateTrial:
     """One trial to run of a candidate: its number, or that of the pair where trials give a number."""
 
     candidate: int
@@ -147,7 +147,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReleaseReading:
     """What came of an ask.
 
     Attributes:
@@ -164,18 +164,18 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ReleaseCandidate:
     """What is known of a candidate, in words too; `trials` counts all that were run, valid or not."""
 
     index: int
     label: str
-    state: State
+    state: CandidateState
     trials: int
     words: str
 
 
 @dataclass(frozen=True)
-class Release(Mapped):
+class ReleaseAnswer(Mapped):
     """Where it came in.
 
     Attributes:
@@ -190,16 +190,16 @@ class Release(Mapped):
     """
 
     question: ReleaseQuestion
-    decision: Decision
-    first_bad: Candidate | None
-    last_good: Candidate | None
-    skipped: tuple[Candidate, ...]
-    tried: tuple[Candidate, ...]
+    decision: ReleaseDecision
+    first_bad: ReleaseCandidate | None
+    last_good: ReleaseCandidate | None
+    skipped: tuple[ReleaseCandidate, ...]
+    tried: tuple[ReleaseCandidate, ...]
     trials: int
     line: str
 
 
-def further(question: ReleaseQuestion, readings: Sequence[Reading]) -> tuple[Ask, ...]:
+def further(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> tuple[CandidateTrial, ...]:
     """Trials to run next, in this order; none when the search is over.
 
     Depends on nothing but the readings: a search that was killed goes on where it was.
@@ -207,22 +207,22 @@ def further(question: ReleaseQuestion, readings: Sequence[Reading]) -> tuple[Ask
     Raises:
         UsageError: A reading is of no candidate of the question.
     """
-    table = _Table(question, readings)
+    table = _Readings(question, readings)
     return tuple(ask for index in _search(table).open for ask in table.asks(index))
 
 
-def judge(question: ReleaseQuestion, readings: Sequence[Reading]) -> Release:
+def judge(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> ReleaseAnswer:
     """Where it came in, as far as the readings say.
 
     Raises:
         UsageError: A reading is of no candidate of the question.
     """
-    table = _Table(question, readings)
+    table = _Readings(question, readings)
     search = _search(table)
-    bisected = search.decision in (Decision.FOUND, Decision.BETWEEN)
+    bisected = search.decision in (ReleaseDecision.FOUND, ReleaseDecision.BETWEEN)
     between = range(search.good + 1, search.bad) if bisected else ()
     skipped = tuple(table.candidate(index) for index in between)
-    return Release(
+    return ReleaseAnswer(
         question=question,
         decision=search.decision,
         first_bad=table.candidate(search.bad) if bisected else None,
@@ -238,50 +238,50 @@ def judge(question: ReleaseQuestion, readings: Sequence[Reading]) -> Release:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _Bisection:
     """How far it has come: `open` are the candidates that need more trials."""
 
-    decision: Decision
+    decision: ReleaseDecision
     good: int
     bad: int
     tried: tuple[int, ...]
     open: tuple[int, ...] = ()
 
 
-def _search(table: _Table) -> _Search:
+def _search(table: _Readings) -> _Bisection:
     good, bad = 0, table.question.last
     tried = [index for index in (good, bad) if table.readings_of(index)]
     ended = _ends(table)
     if ended is not None:
-        wanted = [index for index in (good, bad) if table.candidate(index).state is State.OPEN]
-        return _Search(ended, good, bad, tuple(tried), tuple(wanted) if ended is Decision.UNFINISHED else ())
+        wanted = [index for index in (good, bad) if table.candidate(index).state is CandidateState.OPEN]
+        return _Bisection(ended, good, bad, tuple(tried), tuple(wanted) if ended is ReleaseDecision.UNFINISHED else ())
     skipped: set[int] = set()
     while (index := _next(good, bad, skipped)) is not None and len(tried) < table.question.max_candidates:
         state = table.candidate(index).state
         if table.readings_of(index):
             tried.append(index)
-        if state is State.OPEN:
-            return _Search(Decision.UNFINISHED, good, bad, tuple(tried), (index,))
-        if state is State.GOOD:
+        if state is CandidateState.OPEN:
+            return _Bisection(ReleaseDecision.UNFINISHED, good, bad, tuple(tried), (index,))
+        if state is CandidateState.GOOD:
             good = index
-        elif state is State.BAD:
+        elif state is CandidateState.BAD:
             bad = index
         else:
             skipped.add(index)
-    decision = Decision.FOUND if bad - good == 1 else Decision.BETWEEN
-    return _Search(decision, good, bad, tuple(tried))
+    decision = ReleaseDecision.FOUND if bad - good == 1 else ReleaseDecision.BETWEEN
+    return _Bisection(decision, good, bad, tuple(tried))
 
 
-def _ends(table: _Table) -> Decision | None:
+def _ends(table: _Readings) -> ReleaseDecision | None:
     """Why there is nothing to bisect; None where there is."""
     good, bad = table.candidate(0).state, table.candidate(table.question.last).state
-    if any(state in (State.UNAVAILABLE, State.UNDECIDED) for state in (good, bad)):
-        return Decision.NO_END
-    if good is State.BAD:
-        return Decision.GOOD_END_BAD
-    if bad is State.GOOD:
-        return Decision.NO_DIFFERENCE
-    return Decision.UNFINISHED if State.OPEN in (good, bad) else None
+    if any(state in (CandidateState.UNAVAILABLE, CandidateState.UNDECIDED) for state in (good, bad)):
+        return ReleaseDecision.NO_END
+    if good is CandidateState.BAD:
+        return ReleaseDecision.GOOD_END_BAD
+    if bad is CandidateState.GOOD:
+        return ReleaseDecision.NO_DIFFERENCE
+    return ReleaseDecision.UNFINISHED if CandidateState.OPEN in (good, bad) else None
 
 
 def _next(good: int, bad: int, skipped: Collection[int]) -> int | None:
@@ -294,12 +294,12 @@ def _next(good: int, bad: int, skipped: Collection[int]) -> int | None:
 # ------------------------------------------------------------------ what readings say
 
 
-class _Table:
+class _Readings:
     """The readings of a question, and what they say of each candidate."""
 
-    def __init__(self, question: ReleaseQuestion, readings: Sequence[Reading]) -> None:
+    def __init__(self, question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> None:
         self.question = question
-        self.cells: dict[int, dict[int, Reading]] = {}
+        self.cells: dict[int, dict[int, ReleaseReading]] = {}
         for reading in readings:
             if not 0 <= reading.candidate <= question.last:
                 raise UsageError(
@@ -308,43 +308,43 @@ class _Table:
                     next_step="begin a new search",
                 )
             self.cells.setdefault(reading.candidate, {})[reading.turn] = reading
-        self._known: dict[int, Candidate] = {}
+        self._known: dict[int, ReleaseCandidate] = {}
 
     @property
     def trials(self) -> int:
         return sum(not reading.unavailable for cells in self.cells.values() for reading in cells.values())
 
-    def readings_of(self, index: int) -> list[Reading]:
+    def readings_of(self, index: int) -> list[ReleaseReading]:
         """By turn."""
         return [reading for _, reading in sorted(self.cells.get(index, {}).items())]
 
-    def candidate(self, index: int) -> Candidate:
+    def candidate(self, index: int) -> ReleaseCandidate:
         if index not in self._known:
             state, words = self._assess(index)
             trials = sum(not reading.unavailable for reading in self.readings_of(index))
-            self._known[index] = Candidate(index, self.question.labels[index], state, trials, words)
+            self._known[index] = ReleaseCandidate(index, self.question.labels[index], state, trials, words)
         return self._known[index]
 
-    def asks(self, index: int) -> list[Ask]:
+    def asks(self, index: int) -> list[CandidateTrial]:
         """What an open candidate needs next."""
         if self.question.mode is Mode.FINDING:
-            return [Ask(index, next(turn for turn in count() if turn not in self.cells.get(index, {})))]
+            return [CandidateTrial(index, next(turn for turn in count() if turn not in self.cells.get(index, {})))]
         if index == 0:
             return []  # it is the partner in the pairs of the bad end
         good = self.cells.get(0, {})
         used = {turn for other, cells in self.cells.items() if other for turn in cells}
         turn = next(turn for turn in count() if not (turn in good and turn in used))
         pair = [0 if arm == "a" else index for arm in order(self.question.seed, turn)]
-        return [Ask(each, turn) for each in pair if turn not in self.cells.get(each, {})]
+        return [CandidateTrial(each, turn) for each in pair if turn not in self.cells.get(each, {})]
 
-    def _assess(self, index: int) -> tuple[State, str]:
+    def _assess(self, index: int) -> tuple[CandidateState, str]:
         readings = self.readings_of(index)
         if any(reading.unavailable for reading in readings):
-            return State.UNAVAILABLE, "could not be installed"
+            return CandidateState.UNAVAILABLE, "could not be installed"
         if self.question.mode is Mode.FINDING:
             return self._vote(index)
         if index == 0:
-            good = State.GOOD if self.cells.get(self.question.last) else State.OPEN
+            good = CandidateState.GOOD if self.cells.get(self.question.last) else CandidateState.OPEN
             return good, "what all others are compared with"
         return self._weigh(index)
 
@@ -353,7 +353,7 @@ class _Table:
     def _votes(self, index: int) -> list[bool]:
         return [bool(reading.value) for reading in self.readings_of(index) if reading.value is not None]
 
-    def _vote(self, index: int) -> tuple[State, str]:
+    def _vote(self, index: int) -> tuple[CandidateState, str]:
         """Decided where one answer is probable enough; trials that are not valid have no vote."""
         votes, invalid = self._votes(index), sum(reading.value is None for reading in self.readings_of(index))
         words = f"shown by {sum(votes)} of {plural(len(votes), 'trial')}" if votes else "not tried"
@@ -364,10 +364,10 @@ class _Table:
             lies *= sum(_chances(self._votes(other)))
         good, bad = (float((lies * chances).sum()) for chances in _chances(votes))
         if min(good, bad) <= ALPHA * (good + bad) and abs(2 * sum(votes) - len(votes)) >= LEAD:
-            return (State.BAD if bad > good else State.GOOD), words
+            return (CandidateState.BAD if bad > good else CandidateState.GOOD), words
         if len(votes) >= 2 * self.question.max_pairs or invalid >= max(MOST_INVALID, len(votes)):
-            return State.UNDECIDED, words
-        return State.OPEN, words
+            return CandidateState.UNDECIDED, words
+        return CandidateState.OPEN, words
 
     # -------------------------------------------------------------- numbers
 
@@ -379,20 +379,20 @@ class _Table:
     def _effects(self, index: int) -> Effects:
         return typical(effects(self._pairs(index), log=self._log))
 
-    def _weigh(self, index: int) -> tuple[State, str]:
+    def _weigh(self, index: int) -> tuple[CandidateState, str]:
         found, question = self._effects(index), self.question
         valid = found.pairs + found.outlying
         if valid < 2:
             given_up = found.dropped >= MOST_INVALID
             words = f"{plural(found.dropped, 'pair')} not valid" if found.dropped else "not tried"
-            return (State.UNDECIDED if given_up else State.OPEN), words
+            return (CandidateState.UNDECIDED if given_up else CandidateState.OPEN), words
         end = index == question.last
         words = f"{self._compared(index, found)}, {plural(valid, 'pair')}"
-        state = State.OPEN
+        state = CandidateState.OPEN
         if found.exact or valid in question.looks or valid >= question.max_pairs:
             state = self._end_differs(found, last=valid >= question.max_pairs) if end else self._nearer(found)
-        if state is State.OPEN and (valid >= question.max_pairs or found.dropped >= max(MOST_INVALID, valid)):
-            return State.UNDECIDED, f"{words}, too noisy to tell"
+        if state is CandidateState.OPEN and (valid >= question.max_pairs or found.dropped >= max(MOST_INVALID, valid)):
+            return CandidateState.UNDECIDED, f"{words}, too noisy to tell"
         return state, words
 
     def _compared(self, index: int, found: Effects) -> str:
@@ -410,23 +410,25 @@ class _Table:
         good = self.cells.get(0, {})
         return [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
 
-    def _end_differs(self, found: Effects, *, last: bool) -> State:
+    def _end_differs(self, found: Effects, *, last: bool) -> CandidateState:
         """Bad once the effect is known so well that it could be told from its half, by which all others are judged."""
         smallest = found.effect(1 + self.question.smallest_effect)
         low, high = interval(found, 2 * self.question.level)
         if -smallest <= low and high <= smallest:
-            return State.GOOD
+            return CandidateState.GOOD
         low, high = interval(found, self.question.level)
         differs = t_test(found) <= self.question.level and abs(found.mean) > smallest
-        return State.BAD if differs and (last or high - low <= abs(found.mean)) else State.OPEN
+        return CandidateState.BAD if differs and (last or high - low <= abs(found.mean)) else CandidateState.OPEN
 
-    def _nearer(self, found: Effects) -> State:
+    def _nearer(self, found: Effects) -> CandidateState:
         """Good or bad: on which side of half the bad end's effect."""
         end = self._effects(self.question.last)
         if welch(found, end, HALF) > self.question.level:
-            return State.UNDECIDED if found.exact and end.exact else State.OPEN  # just half, and no noise to average
+            return (
+                CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
+            )  # just half, and no noise to average
         beyond = (found.mean - HALF * end.mean) * end.mean > 0
-        return State.BAD if beyond else State.GOOD
+        return CandidateState.BAD if beyond else CandidateState.GOOD
 
 
 def _chances(votes: Sequence[bool]) -> tuple[Floats, Floats]:
@@ -438,27 +440,31 @@ def _chances(votes: Sequence[bool]) -> tuple[Floats, Floats]:
 # ------------------------------------------------------------------ in words
 
 
-def _line(table: _Table, search: _Search, skipped: Sequence[Candidate]) -> str:
+def _line(table: _Readings, search: _Bisection, skipped: Sequence[ReleaseCandidate]) -> str:
     question = table.question
     subject = f"{question.subject} " if question.subject else ""
     good, bad = table.candidate(search.good), table.candidate(search.bad)
     tried, every = len(search.tried), len(question.labels)
     spent = f"{tried} of {every} tried, {plural(table.trials, 'trial')}"
     match search.decision:
-        case Decision.FOUND:
+        case ReleaseDecision.FOUND:
             return (
                 f"{subject}{bad.label} is the first that {question.symptom}: {bad.words}; "
                 f"{good.label} is the last that does not: {good.words}. {spent[0].upper()}{spent[1:]}."
             )
-        case Decision.BETWEEN:
+        case ReleaseDecision.BETWEEN:
             reasons = "; ".join(_reasons(skipped))
             return f"It came between {subject}{good.label} (good) and {bad.label} (bad); {reasons}. {spent}."
-        case Decision.NO_DIFFERENCE:
+        case ReleaseDecision.NO_DIFFERENCE:
             return f"{subject}{bad.label} is no worse than {good.label} ({bad.words}): nothing to look for. {spent}."
-        case Decision.GOOD_END_BAD:
+        case ReleaseDecision.GOOD_END_BAD:
             return f"{subject}{good.label} already {question.symptom} ({good.words}): begin with an older one."
-        case Decision.NO_END:
-            ends = [f"{end.label} ({end.words})" for end in (good, bad) if end.state not in (State.GOOD, State.BAD)]
+        case ReleaseDecision.NO_END:
+            ends = [
+                f"{end.label} ({end.words})"
+                for end in (good, bad)
+                if end.state not in (CandidateState.GOOD, CandidateState.BAD)
+            ]
             uncertain = f"{subject}{' and '.join(ends)}"
             return (
                 f"Nothing was searched, as an end is not certain: {uncertain}. Choose another end, or raise max_pairs."
@@ -466,11 +472,11 @@ def _line(table: _Table, search: _Search, skipped: Sequence[Candidate]) -> str:
     return f"Not finished: between {subject}{good.label} and {bad.label} so far; {spent}. Run it again to go on."
 
 
-def _reasons(skipped: Sequence[Candidate]) -> list[str]:
+def _reasons(skipped: Sequence[ReleaseCandidate]) -> list[str]:
     why = {
-        State.UNAVAILABLE: "could not be installed",
-        State.UNDECIDED: "could not be decided",
-        State.OPEN: "not tried (max_candidates)",
+        CandidateState.UNAVAILABLE: "could not be installed",
+        CandidateState.UNDECIDED: "could not be decided",
+        CandidateState.OPEN: "not tried (max_candidates)",
     }
     named = {state: [each.label for each in skipped if each.state is state] for state in why}
     return [f"{', '.join(labels)} {why[state]}" for state, labels in named.items() if labels]

@@ -18,8 +18,8 @@ from scalescope.model.trial import Trial
 from scalescope.run.request import ExtraTrial, RunRequest
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import SweepRun
-from scalescope.studies.inquiry import Answer, Inquiry, base, because, timed
-from scalescope.studies.release.judge import Mode, Reading, ReleaseQuestion, further, judge
+from scalescope.studies.planning import PlannedStudy, StudyAnswer, because, shared_settings, timed
+from scalescope.studies.release.judge import Mode, ReleaseQuestion, ReleaseReading, further, judge
 from scalescope.studies.release.mixtures import difference, mixtures
 from scalescope.studies.release.parameters import NEWEST, ReleaseParameters
 from scalescope.studies.symptom import FindingSymptom, MetricSymptom, Quantity, is_comparison, metric_symptom, quantity
@@ -27,7 +27,7 @@ from scalescope.studies.symptom import FindingSymptom, MetricSymptom, Quantity, 
 Symptom = Quantity | MetricSymptom | FindingSymptom
 
 
-def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
+def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     """The study that `ReleaseParameters` ask for, checked completely; nothing is measured.
 
     Raises:
@@ -56,11 +56,11 @@ def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
 
 def _inquiry(
     given: Mapping[str, Any], store: str, records: str, subject: str, candidates: Mapping[str, str]
-) -> Inquiry:
+) -> PlannedStudy:
     """The study over environments by label, in their order: the first is good and the last is not."""
     asked = parameters.check(ReleaseParameters, given)
     symptom = _symptom(asked)
-    shared = base({**given, ENVIRONMENT: ""}, asked, store, records)
+    shared = shared_settings({**given, ENVIRONMENT: ""}, asked, store, records)
     shared = replace(
         shared,
         sweep={name: value for name, value in shared.sweep.items() if name != ENVIRONMENT},
@@ -80,8 +80,8 @@ def _inquiry(
     texts = list(candidates.values())
     request = shared.request([{ENVIRONMENT: texts[0]}, {ENVIRONMENT: texts[-1]}])
     points = [request.sweep.point({**shared.values, ENVIRONMENT: text}, request.workload) for text in texts]
-    search = _Search(question, symptom, request, points)
-    return Inquiry(
+    search = _ReleaseSearch(question, symptom, request, points)
+    return PlannedStudy(
         StudyKind.RELEASE,
         {
             **shared.to_mapping(),
@@ -151,7 +151,7 @@ def _words(symptom: Symptom) -> str:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _ReleaseSearch:
     """Bisection, as growth of a sweep."""
 
     question: ReleaseQuestion
@@ -164,31 +164,31 @@ class _Search:
         asks = further(self.question, self._readings(done))
         return [ExtraTrial(self.points[ask.candidate], ask.turn) for ask in asks]
 
-    def answer(self, runs: Sequence[SweepRun]) -> Answer:
+    def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
         """Where it came in, with what else changed there and where the project tells of it."""
         trials = runs[0].trials
         found = judge(self.question, self._readings(trials))
         result: dict[str, Any] = found.to_mapping()
         if found.first_bad is None or found.last_good is None:
-            return Answer(found.line + because(trials), result, alarm=True)
+            return StudyAnswer(found.line + because(trials), result, alarm=True)
         good, bad = (self._packages(trials, each.index) for each in (found.last_good, found.first_bad))
         subject = self.question.subject
         others = difference(*({name: pins[name] for name in pins if name != subject} for pins in (good, bad)))
         if subject:
             result |= {"also_changed": others, "changelog": self._changelog(found.first_bad.index)}
-        return Answer(found.line, result, alarm=False)
+        return StudyAnswer(found.line, result, alarm=False)
 
-    def _readings(self, done: Sequence[Trial]) -> list[Reading]:
+    def _readings(self, done: Sequence[Trial]) -> list[ReleaseReading]:
         places = {point.id: index for index, point in enumerate(self.points)}
         return [self._reading(places[trial.point.id], trial) for trial in done if not trial.warmup]
 
-    def _reading(self, candidate: int, trial: Trial) -> Reading:
+    def _reading(self, candidate: int, trial: Trial) -> ReleaseReading:
         if trial.facts.get(UNAVAILABLE) is True:
-            return Reading(candidate, trial.repeat, unavailable=True)
+            return ReleaseReading(candidate, trial.repeat, unavailable=True)
         if isinstance(self.symptom, Quantity):
-            return Reading(candidate, trial.repeat, self.symptom.of(trial))
+            return ReleaseReading(candidate, trial.repeat, self.symptom.of(trial))
         value = self.symptom.shows(self.request.sweep, trial) if trial.counts else None
-        return Reading(candidate, trial.repeat, value)
+        return ReleaseReading(candidate, trial.repeat, value)
 
     def _packages(self, trials: Sequence[Trial], candidate: int) -> Mapping[str, str]:
         """What was installed there."""

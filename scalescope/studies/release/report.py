@@ -12,7 +12,7 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import plural
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.release.judge import ALPHA, Decision, Mode, State
+from scalescope.studies.release.judge import ALPHA, CandidateState, Mode, ReleaseDecision
 from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
 from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
 WORDS = {
-    State.GOOD: "good",
-    State.BAD: "bad",
-    State.UNAVAILABLE: "could not be installed",
-    State.UNDECIDED: "undecided",
-    State.OPEN: "not decided yet",
+    CandidateState.GOOD: "good",
+    CandidateState.BAD: "bad",
+    CandidateState.UNAVAILABLE: "could not be installed",
+    CandidateState.UNDECIDED: "undecided",
+    CandidateState.OPEN: "not decided yet",
 }
-TONES = {State.GOOD: Tone.GOOD, State.BAD: Tone.BAD}
+TONES = {CandidateState.GOOD: Tone.GOOD, CandidateState.BAD: Tone.BAD}
 ENDED = {
-    Decision.FOUND: "two neighbours were seen: one good, the next bad",
-    Decision.BETWEEN: "between the last good and the first bad one are some that say neither",
-    Decision.NO_DIFFERENCE: "the bad end is as good as the good one, so nothing was searched",
-    Decision.GOOD_END_BAD: "the good end shows it already, so nothing was searched",
-    Decision.NO_END: "an end is not certain, so nothing was searched",
-    Decision.UNFINISHED: "there is more to try",
+    ReleaseDecision.FOUND: "two neighbours were seen: one good, the next bad",
+    ReleaseDecision.BETWEEN: "between the last good and the first bad one are some that say neither",
+    ReleaseDecision.NO_DIFFERENCE: "the bad end is as good as the good one, so nothing was searched",
+    ReleaseDecision.GOOD_END_BAD: "the good end shows it already, so nothing was searched",
+    ReleaseDecision.NO_END: "an end is not certain, so nothing was searched",
+    ReleaseDecision.UNFINISHED: "there is more to try",
 }
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateRow:
     """A release, or a mixture of two lock files, as it was seen.
 
     `state` is None where it was not tried, `measured` where a finding was looked for or nothing is valid; `boundary` is
@@ -48,7 +48,7 @@ class Candidate:
     """
 
     label: str
-    state: State | None
+    state: CandidateState | None
     words: str = ""
     trials: int = 0
     measured: float | None = None
@@ -62,10 +62,10 @@ class Candidate:
     @property
     def style(self) -> str:
         """Class of the style sheet."""
-        return "open" if self.state is None else "undecided" if self.state is State.OPEN else str(self.state)
+        return "open" if self.state is None else "undecided" if self.state is CandidateState.OPEN else str(self.state)
 
 
-def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[Candidate, ...]:
+def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[CandidateRow, ...]:
     """All of them in their order, tried or not."""
     tried = {each["index"]: each for each in study.result.get("tried", ())}
     trials = _trials(study, runs)
@@ -79,11 +79,11 @@ def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[Candidate, ...]:
         own, one = trials.get(index, []), tried.get(index)
         measured = _measured(study, own)
         if one is None:
-            found.append(Candidate(label, None, trials=len(own), measured=measured))
+            found.append(CandidateRow(label, None, trials=len(own), measured=measured))
             continue
-        state = State(one["state"])
-        words = _reason(own) if state is State.UNAVAILABLE else ""
-        found.append(Candidate(label, state, words or one["words"], one["trials"], measured, ends.get(index, "")))
+        state = CandidateState(one["state"])
+        words = _reason(own) if state is CandidateState.UNAVAILABLE else ""
+        found.append(CandidateRow(label, state, words or one["words"], one["trials"], measured, ends.get(index, "")))
     return tuple(found)
 
 
@@ -128,7 +128,7 @@ def _reason(trials: Sequence[Trial]) -> str:
     return next((trial.reason.strip().splitlines()[0] for trial in trials if trial.reason.strip()), "")
 
 
-def _table(study: Study, every: Sequence[Candidate]) -> ReportTable:
+def _table(study: Study, every: Sequence[CandidateRow]) -> ReportTable:
     subject = study.question.get("subject") or "with the change of"
     metric = study.question["metric"] if any(each.measured is not None for each in every) else ""
     rows = []
@@ -144,7 +144,7 @@ def _table(study: Study, every: Sequence[Candidate]) -> ReportTable:
     )
 
 
-def _notes(study: Study, every: Sequence[Candidate]) -> list[Note]:
+def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
     result, notes = study.result, []
     good, bad = (next((each for each in every if each.boundary == name), None) for name in ("last good", "first bad"))
     if good and bad:
@@ -185,7 +185,7 @@ def _sure(study: Study) -> list[tuple[str, str]]:
             f"by interleaved pairs with the good end, wrongly in at most {share(ALPHA)}; ends differ from {smallest} on"
         )
     return [
-        ("How it ended", ENDED[Decision(result["decision"])]),
+        ("How it ended", ENDED[ReleaseDecision(result["decision"])]),
         ("A candidate is decided", rule),
         ("Several changes", "where it came, went, and came again, this is one of the boundaries, not always the first"),
     ]

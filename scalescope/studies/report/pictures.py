@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalescope.report.table import ReportTable
-from scalescope.studies.comparison.judge import Comparison
+from scalescope.studies.comparison.judge import PairedComparison
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Ratios below 1 that an axis may name; above 1 it names their inverses, rounded as people would."""
@@ -69,7 +69,7 @@ class Picture:
     forest: Forest | None = None
 
 
-def forest(members: Sequence[Comparison], table: ReportTable) -> Forest:
+def forest(members: Sequence[PairedComparison], table: ReportTable) -> Forest:
     """All comparisons of a study, each with its row of a table."""
     axis = _Axis.of(members)
     whiskers = [
@@ -92,7 +92,7 @@ class _Axis:
     high: float
 
     @classmethod
-    def of(cls, members: Sequence[Comparison]) -> _Axis:
+    def of(cls, members: Sequence[PairedComparison]) -> _Axis:
         given = [end for member in members for end in (member.low, member.ratio, member.high) if end is not None]
         ends = [math.log(end) for end in given if 0 < end < math.inf]
         low, high = max(-WIDEST, min([-NARROWEST, *ends])), min(WIDEST, max([NARROWEST, *ends]))
@@ -113,7 +113,7 @@ class _Axis:
         return [(self.place(value), f"{value:g}") for value in sorted(kept)]
 
 
-def _whisker(member: Comparison, axis: _Axis, cells: tuple[str, ...], tone: str) -> Whisker:
+def _whisker(member: PairedComparison, axis: _Axis, cells: tuple[str, ...], tone: str) -> Whisker:
     if member.ratio is None or member.low is None or member.high is None:
         return Whisker(cells, tone, None, 0.0, 0.0, member.different)
     left, right = axis.place(member.low), round(100 - axis.place(member.high), 3)

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from scalescope.studies.threshold.question import Spot, Table, ThresholdQuestion
+from scalescope.studies.threshold.question import MeasuredValue, MeasuredValues, ThresholdQuestion
 
 SUPPORT, REACH, NEAR = 6, 2.0, 6
 """Measured values on one side of a gap that say how the curve comes to it: so many at most, within so many widths of
@@ -96,8 +96,8 @@ class Gap:
         known: Whether there were enough spots around to say so.
     """
 
-    left: Spot
-    right: Spot
+    left: MeasuredValue
+    right: MeasuredValue
     size: float
     error: float
     bend: float = 0.0
@@ -165,12 +165,12 @@ def is_certain(question: ThresholdQuestion, curve: Curve, position: int) -> bool
     return min(gap.left.count, gap.right.count) >= min(2, question.max_repeats) and gap.size > least
 
 
-def is_free(gap: Gap, table: Table) -> bool:
+def is_free(gap: Gap, table: MeasuredValues) -> bool:
     """Whether there is a value in the gap that can still be measured."""
     return any(index not in table.broken for index in range(gap.left.index + 1, gap.right.index))
 
 
-def untried(gap: Gap, table: Table) -> list[int]:
+def untried(gap: Gap, table: MeasuredValues) -> list[int]:
     """Values between two spots, neighbours or not, that have not been measured and still can be."""
     known = {spot.index for spot in table.spots} | table.broken
     return [index for index in range(gap.left.index + 1, gap.right.index) if index not in known]
@@ -182,7 +182,7 @@ def is_grain(curve: Curve, gap: Gap) -> bool:
     return sum(step in near for step in curve.steps) > 1
 
 
-def study(question: ThresholdQuestion, table: Table) -> Curve:
+def study(question: ThresholdQuestion, table: MeasuredValues) -> Curve:
     """Find the gaps that seem to hold a jump.
 
     The worst gap is set apart first, and the others are judged again without looking across it, until none is left
@@ -214,7 +214,7 @@ def study(question: ThresholdQuestion, table: Table) -> Curve:
     return Curve(tuple(judged), frozenset(breaks))
 
 
-def ramps(question: ThresholdQuestion, table: Table, curve: Curve) -> list[Gap]:
+def ramps(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[Gap]:
     """Changes that take several steps, of which each by itself looks like a steep piece of the curve.
 
     They are found as jumps are, between values a few steps apart, without regard to those in between. Where several
@@ -244,13 +244,13 @@ def _bounds(breaks: Collection[int], i: int, count: int) -> tuple[int, int]:
     return max((b + 1 for b in breaks if b < i), default=0), min((b for b in breaks if b > i), default=count - 1)
 
 
-def _seen(table: Table, breaks: Collection[int], i: int) -> Gap:
+def _seen(table: MeasuredValues, breaks: Collection[int], i: int) -> Gap:
     """One gap, seen from the spots around it up to the next break."""
     low, high = _bounds(breaks, i, len(table.spots))
     return _gap(table.spots[low : i + 1][::-1], table.spots[i + 1 : high + 1], table)
 
 
-def _gap(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> Gap:
+def _gap(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table: MeasuredValues) -> Gap:
     """One gap, from the spots on both sides, nearest first."""
     a, b, noise = before[0], after[0], table.noise
     scale = max(abs(a.y), abs(b.y))
@@ -270,11 +270,13 @@ def _gap(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> Gap:
     return Gap(a, b, size, noise * math.sqrt(1 / a.count + 1 / b.count), known=False)
 
 
-def _support(spots: Sequence[Spot], width: int, table: Table, *, alone: bool = False) -> list[Spot]:
+def _support(
+    spots: Sequence[MeasuredValue], width: int, table: MeasuredValues, *, alone: bool = False
+) -> list[MeasuredValue]:
     """Of spots on one side, nearest first, those that say how the curve comes to the gap; none where they cannot."""
     wide = table.noise > 0 and not alone
     most, reach = (MANY, max(FAR * width, HALF * table.part)) if wide else (SUPPORT, max(REACH * width, NEAR))
-    chosen: list[Spot] = []
+    chosen: list[MeasuredValue] = []
     for spot in spots:
         enough = len(chosen) > 1 and _spread(chosen) >= SPREAD * width
         if enough and (len(chosen) >= most or abs(spot.index - spots[0].index) > reach):
@@ -285,11 +287,11 @@ def _support(spots: Sequence[Spot], width: int, table: Table, *, alone: bool = F
     return chosen if len(chosen) > 1 and _spread(chosen) >= SPREAD * width else []
 
 
-def _spread(spots: Sequence[Spot]) -> int:
+def _spread(spots: Sequence[MeasuredValue]) -> int:
     return abs(spots[-1].index - spots[0].index)
 
 
-def _straight(spots: Sequence[Spot], noise: float) -> bool:
+def _straight(spots: Sequence[MeasuredValue], noise: float) -> bool:
     """Whether spots lie on their line within the noise, by the sum of squares and its normal approximation."""
     line, free = _line(spots), len(spots) - 2
     pairs = [(spot, line.at(spot.x)) for spot in spots]
@@ -297,7 +299,7 @@ def _straight(spots: Sequence[Spot], noise: float) -> bool:
     return squares <= free + CURVED * math.sqrt(2 * free)
 
 
-def sides(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> tuple[Line, Line]:
+def sides(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table: MeasuredValues) -> tuple[Line, Line]:
     """The lines on which the curve comes to a gap from both sides, given the spots there, nearest first.
 
     A side with too little around is taken as level.
@@ -307,11 +309,11 @@ def sides(before: Sequence[Spot], after: Sequence[Spot], table: Table) -> tuple[
     return left, right
 
 
-def _line(spots: Sequence[Spot]) -> Line:
+def _line(spots: Sequence[MeasuredValue]) -> Line:
     return Line.through([(s.x, s.y, s.count) for s in spots])
 
 
-def _between(a: Spot, b: Spot, left: Line, right: Line, scale: float, noise: float) -> Gap:
+def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale: float, noise: float) -> Gap:
     """Two lines that meet in the gap need no jump: so do the secants of every convex or concave curve.
 
     That holds for their slopes from the two spots on; under noise the lines themselves know more, unless the spots say
@@ -335,7 +337,7 @@ def _between(a: Spot, b: Spot, left: Line, right: Line, scale: float, noise: flo
     return Gap(a, b, 0.0, error, max(abs(from_left), abs(from_right)) / scale / 2)
 
 
-def _beyond(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
+def _beyond(spots: Sequence[MeasuredValue], target: MeasuredValue) -> tuple[float, float]:
     """How far a spot lies off the curve through others on one side of it, and the error of that in trials.
 
     With nothing on its other side, steep and smooth (1/x near the lowest x) is told from a jump by the family that fits
@@ -352,7 +354,7 @@ def _beyond(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
     return min(found)
 
 
-def _scalability_residual(spots: Sequence[Spot], target: Spot) -> tuple[float, float]:
+def _scalability_residual(spots: Sequence[MeasuredValue], target: MeasuredValue) -> tuple[float, float]:
     xs = np.array([spot.x for spot in spots])
     root = np.sqrt([spot.count for spot in spots])
     terms, row = np.stack([np.ones_like(xs), 1 / xs, xs], axis=1), np.array([1, 1 / target.x, target.x])
@@ -361,7 +363,9 @@ def _scalability_residual(spots: Sequence[Spot], target: Spot) -> tuple[float, f
     return abs(predicted - target.y), math.sqrt(float(weights @ weights) + 1 / target.count)
 
 
-def _residual(spots: Sequence[Spot], target: Spot, of_x: Scale, of_y: Scale, back: Scale) -> tuple[float, float]:
+def _residual(
+    spots: Sequence[MeasuredValue], target: MeasuredValue, of_x: Scale, of_y: Scale, back: Scale
+) -> tuple[float, float]:
     line = Line.through([(of_x(s.x), of_y(s.y), s.count) for s in spots])
     x = of_x(target.x)
     return abs(back(line.at(x)) - target.y), math.sqrt(line.variance(x) + 1 / target.count)

@@ -23,8 +23,14 @@ from scalescope.studies.threshold.curve import (
     untried,
     visible,
 )
-from scalescope.studies.threshold.place import interval
-from scalescope.studies.threshold.question import Reading, Spot, Table, ThresholdQuestion, tabulate
+from scalescope.studies.threshold.jump_interval import interval
+from scalescope.studies.threshold.question import (
+    MeasuredValue,
+    MeasuredValues,
+    ThresholdQuestion,
+    ThresholdReading,
+    tabulate,
+)
 from scalescope.studies.threshold.search import DETOUR, further, loose
 
 GRAINY = "it changes every few steps"
@@ -38,7 +44,7 @@ WAVES = 3
 """Last jumps of a curve that tell whether it is a wave: 3/4, 2/3, 1/2 of what was before, ever further apart."""
 
 
-class Shape(StrEnum):
+class CurveShape(StrEnum):
     """What kind of curve the jumps make.
 
     `none`: no jump was found. `step`: one. `pulse`: there and back. `staircase`: several the same way. `sawtooth`: the
@@ -114,7 +120,7 @@ class Threshold:
 
     question: ThresholdQuestion
     jumps: tuple[Jump, ...]
-    shape: Shape
+    shape: CurveShape
     unresolved: tuple[Unresolved, ...]
     unmeasurable: tuple[float, ...]
     points: int
@@ -127,14 +133,16 @@ class Threshold:
     @property
     def resolved(self) -> bool:
         """Whether something was measured, every jump is exact, and no part of the range is in doubt."""
-        return self.shape is not Shape.UNMEASURED and not self.unresolved and all(jump.exact for jump in self.jumps)
+        return (
+            self.shape is not CurveShape.UNMEASURED and not self.unresolved and all(jump.exact for jump in self.jumps)
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
         return asdict(self) | {"resolved": self.resolved}
 
 
-def judge(question: ThresholdQuestion, readings: Sequence[Reading]) -> Threshold:
+def judge(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> Threshold:
     """Say where the metric jumps, as far as the readings tell; at any time, best when `further` has no more to ask.
 
     Raises:
@@ -143,7 +151,7 @@ def judge(question: ThresholdQuestion, readings: Sequence[Reading]) -> Threshold
     table = tabulate(question, readings)
     jumps: tuple[Jump, ...] = ()
     unresolved: tuple[Unresolved, ...] = ()
-    shape, widest, smallest = Shape.UNMEASURED, question.last, question.min_jump
+    shape, widest, smallest = CurveShape.UNMEASURED, question.last, question.min_jump
     if len(table.spots) > 1:
         curve = study(question, table)
         ended = not further(question, readings)
@@ -171,7 +179,7 @@ def judge(question: ThresholdQuestion, readings: Sequence[Reading]) -> Threshold
 
 
 def _sort_out(
-    question: ThresholdQuestion, table: Table, curve: Curve, readings: Sequence[Reading], ended: bool
+    question: ThresholdQuestion, table: MeasuredValues, curve: Curve, readings: Sequence[ThresholdReading], ended: bool
 ) -> tuple[tuple[Jump, ...], tuple[Unresolved, ...]]:
     """Tell jumps from doubts, break by break; neighbours that noise does not tell apart are one."""
     grain = _grain(question, curve)
@@ -204,7 +212,7 @@ def _sort_out(
     return tuple(sorted(jumps, key=lambda jump: jump.left)), _merge(doubts)
 
 
-def _beyond(question: ThresholdQuestion, table: Table) -> list[tuple[Spot, Spot, str]]:
+def _beyond(question: ThresholdQuestion, table: MeasuredValues) -> list[tuple[MeasuredValue, MeasuredValue, str]]:
     """What lies outside of all valid trials, unless the end of the range has only been replaced by its neighbour."""
     first, last = table.spots[0], table.spots[-1]
     outside = [(replace(first, index=0, x=question.value(0)), first)] if first.index > DETOUR else []
@@ -237,7 +245,7 @@ def _between(question: ThresholdQuestion, gap: Gap) -> str:
     return f"{_listed([_number(value) for value in between])} could not be measured" if between else ""
 
 
-def _jump(left: Spot, right: Spot, why: str, readings: Sequence[Reading]) -> Jump:
+def _jump(left: MeasuredValue, right: MeasuredValue, why: str, readings: Sequence[ThresholdReading]) -> Jump:
     ratio = right.y / left.y if left.y and (left.y > 0) == (right.y > 0) else math.inf
     seen: set[float] = set()
     points = 0
@@ -249,9 +257,9 @@ def _jump(left: Spot, right: Spot, why: str, readings: Sequence[Reading]) -> Jum
     return Jump(left.x, right.x, left.y, right.y, ratio if math.isfinite(ratio) else None, not why, why, points)
 
 
-def _merge(doubts: list[tuple[Spot, Spot, str]]) -> tuple[Unresolved, ...]:
+def _merge(doubts: list[tuple[MeasuredValue, MeasuredValue, str]]) -> tuple[Unresolved, ...]:
     """Doubts in order; those of one reason that touch are one, and so is what lies among others."""
-    merged: list[tuple[Spot, Spot, str]] = []
+    merged: list[tuple[MeasuredValue, MeasuredValue, str]] = []
     for left, right, reason in sorted(doubts, key=lambda doubt: (doubt[0].index, -doubt[1].index)):
         near = GRAIN if reason == GRAINY else 0
         if merged and merged[-1][2] == reason and left.index - merged[-1][1].index <= near:
@@ -265,21 +273,21 @@ def _merge(doubts: list[tuple[Spot, Spot, str]]) -> tuple[Unresolved, ...]:
 # ------------------------------------------------------------------ the shape
 
 
-def _shape(jumps: Sequence[Jump], unresolved: Sequence[Unresolved]) -> Shape:
+def _shape(jumps: Sequence[Jump], unresolved: Sequence[Unresolved]) -> CurveShape:
     if not jumps:
-        return Shape.UNRESOLVED if unresolved else Shape.NONE
+        return CurveShape.UNRESOLVED if unresolved else CurveShape.NONE
     if len(jumps) == 1:
-        return Shape.STEP
+        return CurveShape.STEP
     heights = [jump.after - jump.before for jump in jumps]
     if min(heights) < 0 < max(heights):
-        return Shape.PULSE if len(jumps) == 2 else Shape.STEPS
+        return CurveShape.PULSE if len(jumps) == 2 else CurveShape.STEPS
     if _is_wave(jumps[-WAVES:]):
-        return Shape.WAVE
+        return CurveShape.WAVE
     pairs = list(itertools.pairwise(jumps))
     between = sum(right.before - left.after for left, right in pairs)
     if abs(between) > abs(statistics.fmean(heights)) * len(pairs) / 2:
-        return Shape.SAWTOOTH if between * heights[0] < 0 else Shape.STEPS
-    return Shape.STAIRCASE
+        return CurveShape.SAWTOOTH if between * heights[0] < 0 else CurveShape.STEPS
+    return CurveShape.STAIRCASE
 
 
 def _is_wave(jumps: Sequence[Jump]) -> bool:
@@ -301,17 +309,17 @@ def _line(found: Threshold) -> str:
     where = f"between {question.axis} {_number(question.low)} and {_number(question.value(question.last))}"
     count = f"({found.points} of {found.grid} points measured"
     count += f", {found.trials} trials" if found.trials > found.points else ""
-    if found.shape is not Shape.UNMEASURED and found.points < found.grid:
+    if found.shape is not CurveShape.UNMEASURED and found.points < found.grid:
         count += f"; regimes narrower than {_number(found.widest * question.step)} may have been missed"
     return f"{_what(found, where)} {count}){''.join(f'; {doubt}' for doubt in _doubts(found))}"
 
 
 def _what(found: Threshold, where: str) -> str:
     question, jumps = found.question, found.jumps
-    if found.shape is Shape.UNMEASURED:
+    if found.shape is CurveShape.UNMEASURED:
         return f"{question.metric} could not be measured {where}: see why the trials are not valid"
     if not jumps:
-        if found.shape is Shape.UNRESOLVED:
+        if found.shape is CurveShape.UNRESOLVED:
             return f"whether {question.metric} jumps {where} is not resolved"
         return f"no jump of {question.metric} above {_percent(found.smallest)} was found {where}"
     if len(jumps) == 1:
@@ -324,7 +332,7 @@ def _what(found: Threshold, where: str) -> str:
         return f"{change} {place} ({jump.why_not_exact})"
     shown = ", ".join(_short(jump) for jump in jumps[:SHOWN])
     more = f" and {len(jumps) - SHOWN} more" if len(jumps) > SHOWN else ""
-    shape = "" if found.shape is Shape.STEPS else f", a {found.shape}"
+    shape = "" if found.shape is CurveShape.STEPS else f", a {found.shape}"
     return f"{question.metric} jumps {len(jumps)} times {where}{shape}: {shown}{more}"
 
 
@@ -339,7 +347,7 @@ def _doubts(found: Threshold) -> list[str]:
     for doubt in found.unresolved:
         reasons.setdefault(doubt.reason, []).append(f"{_number(doubt.low)} to {_number(doubt.high)}")
     doubts = [f"not resolved: {_listed(places)} ({reason})" for reason, places in reasons.items()]
-    if found.unmeasurable and found.shape is not Shape.UNMEASURED:
+    if found.unmeasurable and found.shape is not CurveShape.UNMEASURED:
         doubts.append(f"{_listed([_number(value) for value in found.unmeasurable])} gave no valid trial")
     return doubts
 

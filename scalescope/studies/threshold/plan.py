@@ -16,15 +16,23 @@ from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, axis_values
 from scalescope.model.trial import Trial
 from scalescope.run.request import ExtraTrial, RunRequest
 from scalescope.store.store import SweepRun
-from scalescope.studies.inquiry import Answer, Base, Inquiry, base, because, is_noisy, timed
+from scalescope.studies.planning import (
+    PlannedStudy,
+    SharedSettings,
+    StudyAnswer,
+    because,
+    is_noisy,
+    shared_settings,
+    timed,
+)
 from scalescope.studies.symptom import Quantity, quantity
 from scalescope.studies.threshold.judge import judge
 from scalescope.studies.threshold.parameters import ThresholdParameters
-from scalescope.studies.threshold.question import Reading, ThresholdQuestion
+from scalescope.studies.threshold.question import ThresholdQuestion, ThresholdReading
 from scalescope.studies.threshold.search import further
 
 
-def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry:
+def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     """The study that `ThresholdParameters` ask for, checked completely; nothing is started.
 
     Raises:
@@ -32,7 +40,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry
     """
     asked = parameters.check(ThresholdParameters, given)
     axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
-    shared = base(given, asked, store, records)
+    shared = shared_settings(given, asked, store, records)
     name, low, high, step, fixed = _searched(axes)
     values = {other: value for other, value in shared.values.items() if other != name}
     if name == ITEMS_PER_WORKER:
@@ -51,8 +59,8 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Inquiry
         min_jump=asked.min_jump,
         noisy=is_noisy(request.sweep, [planned.point for planned in request.plan]),
     )
-    search = _Search(question, number, shared, request)
-    return Inquiry(
+    search = _ThresholdSearch(question, number, shared, request)
+    return PlannedStudy(
         StudyKind.THRESHOLD,
         {**shared.to_mapping(), **question.to_mapping()},
         (timed(request, search.grow, shared.minutes),),
@@ -86,10 +94,12 @@ def _number(where: str, value: object) -> float | int:
     return int(number) if isinstance(value, int) else number
 
 
-class _Search:
+class _ThresholdSearch:
     """The search along one axis, as growth of a sweep."""
 
-    def __init__(self, question: ThresholdQuestion, number: Quantity, shared: Base, request: RunRequest) -> None:
+    def __init__(
+        self, question: ThresholdQuestion, number: Quantity, shared: SharedSettings, request: RunRequest
+    ) -> None:
         self._question = question
         self._number = number
         self._shared = shared
@@ -111,10 +121,12 @@ class _Search:
             turns[point.id] += 1
         return asks
 
-    def answer(self, runs: Sequence[SweepRun]) -> Answer:
+    def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
         """Where it jumps."""
         found = judge(self._question, self._readings(runs[0].trials))
-        return Answer(found.line + because(runs[0].trials), found.to_mapping(), alarm=not found.resolved)
+        return StudyAnswer(found.line + because(runs[0].trials), found.to_mapping(), alarm=not found.resolved)
 
-    def _readings(self, done: Sequence[Trial]) -> list[Reading]:
-        return [Reading(self._values[trial.point.id], self._number.of(trial)) for trial in done if not trial.warmup]
+    def _readings(self, done: Sequence[Trial]) -> list[ThresholdReading]:
+        return [
+            ThresholdReading(self._values[trial.point.id], self._number.of(trial)) for trial in done if not trial.warmup
+        ]

@@ -91,7 +91,7 @@ class ThresholdQuestion(Mapped):
 
 
 @dataclass(frozen=True)
-class Reading:
+class ThresholdReading:
     """What one trial said at a value of the axis; the metric is None where the trial was not valid."""
 
     value: float
@@ -99,7 +99,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Spot:
+class MeasuredValue:
     """A value of the axis that has been measured: its place on the grid, median metric, and valid trials."""
 
     index: int
@@ -109,7 +109,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Table:
+class MeasuredValues:
     """The readings, by value.
 
     Attributes:
@@ -122,7 +122,7 @@ class Table:
         part: Steps in one of the parts into which the range is cut.
     """
 
-    spots: tuple[Spot, ...]
+    spots: tuple[MeasuredValue, ...]
     broken: frozenset[int]
     retry: tuple[int, ...]
     noise: float
@@ -136,7 +136,7 @@ class Table:
         return len(self.spots) + len(self.broken) + len(self.retry)
 
 
-def tabulate(question: ThresholdQuestion, readings: Sequence[Reading]) -> Table:
+def tabulate(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> MeasuredValues:
     """Sort readings by value.
 
     Raises:
@@ -153,11 +153,11 @@ def tabulate(question: ThresholdQuestion, readings: Sequence[Reading]) -> Table:
             raise InvalidField("threshold.readings", reading.metric, "a finite metric, or null for an invalid trial")
         valid.setdefault(index, []).append(reading.metric)
     spots = tuple(
-        Spot(index, question.value(index), statistics.median(metrics), len(metrics))
+        MeasuredValue(index, question.value(index), statistics.median(metrics), len(metrics))
         for index, metrics in sorted(valid.items())
     )
     failed = {index: count for index, count in sorted(tried.items()) if index not in valid}
-    return Table(
+    return MeasuredValues(
         spots,
         frozenset(index for index, count in failed.items() if count >= ATTEMPTS),
         tuple(index for index, count in failed.items() if count < ATTEMPTS),

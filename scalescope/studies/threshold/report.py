@@ -29,7 +29,7 @@ MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
-class Spot:
+class TriedValue:
     """A value of the axis that was tried: median of the metric, None without a valid trial, and number of trials."""
 
     x: float
@@ -37,7 +37,7 @@ class Spot:
     trials: int
 
 
-def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[Spot, ...]:
+def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[TriedValue, ...]:
     """What was measured, in the order of the axis; of an unfinished search what there is so far."""
     question = question_of(study)
     metric = quantity(question.metric)
@@ -106,15 +106,17 @@ def _place(question: ThresholdQuestion, point: Point) -> float | None:
     return question.value(round((value - question.low) / question.step))
 
 
-def _spot(value: float, metrics: Sequence[float | None]) -> Spot:
+def _spot(value: float, metrics: Sequence[float | None]) -> TriedValue:
     valid = [metric for metric in metrics if metric is not None]
-    return Spot(value, statistics.median(valid) if valid else None, len(metrics))
+    return TriedValue(value, statistics.median(valid) if valid else None, len(metrics))
 
 
 # ------------------------------------------------------------------ the table
 
 
-def _table(question: ThresholdQuestion, measured: Sequence[Spot], found: Sequence[Mapping[str, Any]]) -> ReportTable:
+def _table(
+    question: ThresholdQuestion, measured: Sequence[TriedValue], found: Sequence[Mapping[str, Any]]
+) -> ReportTable:
     ends = {jump["right"]: jump for jump in found}
     kept = _kept(measured, {end for jump in found for end in (jump["left"], jump["right"])})
     repeated = any(spot.trials > 1 for spot in measured)
@@ -130,7 +132,7 @@ def _table(question: ThresholdQuestion, measured: Sequence[Spot], found: Sequenc
     return ReportTable(caption, heads, tuple(rows), frozenset(range(len(heads) - 1)))
 
 
-def _kept(measured: Sequence[Spot], ends: set[float]) -> list[Spot]:
+def _kept(measured: Sequence[TriedValue], ends: set[float]) -> list[TriedValue]:
     if len(measured) <= MOST_ROWS:
         return list(measured)
     places = [i for i, spot in enumerate(measured) if spot.x in ends]
@@ -152,7 +154,7 @@ def _mark(jump: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------ how sure
 
 
-def _notes(question: ThresholdQuestion, result: Mapping[str, Any], measured: Sequence[Spot]) -> list[Note]:
+def _notes(question: ThresholdQuestion, result: Mapping[str, Any], measured: Sequence[TriedValue]) -> list[Note]:
     points, tried = len(measured), sum(spot.trials for spot in measured)
     notes = [Note(f"{points:,} of {plural(question.last + 1, 'point')} measured in {plural(tried, 'trial')}.")]
     for part in result.get("unresolved", ()):

@@ -19,8 +19,8 @@ from scalescope.studies.threshold.curve import (
     untried,
     visible,
 )
-from scalescope.studies.threshold.place import interval
-from scalescope.studies.threshold.question import Reading, Table, ThresholdQuestion, tabulate
+from scalescope.studies.threshold.jump_interval import interval
+from scalescope.studies.threshold.question import MeasuredValues, ThresholdQuestion, ThresholdReading, tabulate
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 JITTER = 0.3
@@ -50,7 +50,7 @@ _AHEAD = 16
 _SMALL = 4
 
 
-def further(question: ThresholdQuestion, readings: Sequence[Reading]) -> tuple[float | int, ...]:
+def further(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> tuple[float | int, ...]:
     """The values to measure next, one trial each; nothing when all is said that can be.
 
     A function of its arguments alone, so that a search that was killed goes on where it stopped. A value that has been
@@ -70,7 +70,7 @@ def further(question: ThresholdQuestion, readings: Sequence[Reading]) -> tuple[f
 # ------------------------------------------------------------------ all over the range
 
 
-def _explore(question: ThresholdQuestion, table: Table) -> list[int]:
+def _explore(question: ThresholdQuestion, table: MeasuredValues) -> list[int]:
     """Both ends first, then places all over the range."""
     last = question.last
     known = {spot.index: spot.count for spot in table.spots}
@@ -105,7 +105,7 @@ def _around(target: int, known: Collection[int], broken: Collection[int], last: 
 # ------------------------------------------------------------------ where something was seen
 
 
-def _pin_down(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int]:
+def _pin_down(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[int]:
     """Narrow the largest jump that is not exact yet."""
     for i in sorted(curve.breaks, key=lambda i: -curve.gaps[i].size):
         gap = curve.gaps[i]
@@ -126,7 +126,7 @@ def _pin_down(question: ThresholdQuestion, table: Table, curve: Curve) -> list[i
     return []
 
 
-def _tell_apart(question: ThresholdQuestion, table: Table, curve: Curve, low: int, high: int) -> list[int]:
+def _tell_apart(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, low: int, high: int) -> list[int]:
     """Find out on which side of a jump some spots are: try them again, look around them, try them more often."""
     wanted = _weakest(question, table, range(low + 1, high), CONFIRM)
     if wanted:
@@ -137,7 +137,7 @@ def _tell_apart(question: ThresholdQuestion, table: Table, curve: Curve, low: in
     return wanted or _weakest(question, table, range(low + 1, high))
 
 
-def _look(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int]:
+def _look(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[int]:
     """Look into the gap that is known least about."""
     found = loose(question, table, curve)
     if not found:
@@ -146,7 +146,7 @@ def _look(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int]:
     return _new(question, table, _free(table, gap, gap.left.index + round(GOLDEN * gap.width)))
 
 
-def loose(question: ThresholdQuestion, table: Table, curve: Curve) -> list[Gap]:
+def loose(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[Gap]:
     """Gaps that show no jump, but into which nobody has looked enough: wide, bent, or with too little known around."""
     limit = _limit(table, curve)
     return [
@@ -163,7 +163,7 @@ def loose(question: ThresholdQuestion, table: Table, curve: Curve) -> list[Gap]:
     ]
 
 
-def _limit(table: Table, curve: Curve) -> float:
+def _limit(table: MeasuredValues, curve: Curve) -> float:
     """Steps that a gap may be wide: where jumps follow each other, half the distance between two of them."""
     limit = WIDEST * table.part
     if len(curve.steps) > 2:
@@ -172,7 +172,7 @@ def _limit(table: Table, curve: Curve) -> float:
     return limit
 
 
-def _repeat(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int]:
+def _repeat(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[int]:
     """Against noise: measure again around gaps that may hide a jump worth naming."""
     doubtful = [
         i
@@ -183,7 +183,7 @@ def _repeat(question: ThresholdQuestion, table: Table, curve: Curve) -> list[int
 
 
 def _weakest(
-    question: ThresholdQuestion, table: Table, positions: Iterable[int], enough: int | None = None
+    question: ThresholdQuestion, table: MeasuredValues, positions: Iterable[int], enough: int | None = None
 ) -> list[int]:
     """Of these spots, all that have been measured least often, unless that is often enough."""
     spots = [table.spots[i] for i in positions]
@@ -192,11 +192,11 @@ def _weakest(
     return [spot.index for spot in spots if spot.count == least] if least < enough else []
 
 
-def _new(question: ThresholdQuestion, table: Table, index: int) -> list[int]:
+def _new(question: ThresholdQuestion, table: MeasuredValues, index: int) -> list[int]:
     return [index] if table.points < question.max_points else []
 
 
-def _free(table: Table, gap: Gap, wanted: int) -> int:
+def _free(table: MeasuredValues, gap: Gap, wanted: int) -> int:
     """The value in the gap that can be measured and is nearest to the one wanted."""
     inside = (index for index in range(gap.left.index + 1, gap.right.index) if index not in table.broken)
     return min(inside, key=lambda index: abs(index - wanted))
@@ -205,7 +205,7 @@ def _free(table: Table, gap: Gap, wanted: int) -> int:
 # ------------------------------------------------------------------ where in a gap to look
 
 
-def _inside(question: ThresholdQuestion, table: Table, curve: Curve, gap: Gap) -> int:
+def _inside(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, gap: Gap) -> int:
     """Where to cut a gap that holds a jump: where it would end by rhythm or by a round number, or in the middle."""
     low, high = gap.left.index, gap.right.index
     if gap.width >= _SMALL:

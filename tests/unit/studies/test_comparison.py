@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scalescope.errors import InvalidField
 from scalescope.studies.comparison.judge import (
     FIRST,
-    Comparison,
+    ComparisonDecision,
     ComparisonQuestion,
-    Decision,
+    PairedComparison,
     change,
     family,
     further,
@@ -29,7 +29,7 @@ Pair = tuple[float | None, float | None]
 Source = Callable[[int], Pair]
 
 
-def run(source: Source, question: ComparisonQuestion | None = None) -> tuple[Comparison, int]:
+def run(source: Source, question: ComparisonQuestion | None = None) -> tuple[PairedComparison, int]:
     """Asks until there is nothing more to ask; the answer, and how many pairs that took."""
     question, pairs = question or ComparisonQuestion(), []
     while more := further(question, pairs):
@@ -55,7 +55,7 @@ def noisy(slower: float, seed: int, *, own: float = 0.022, outliers: float = 0.0
 
 def test_without_noise_seven_pairs_say_it_exactly() -> None:
     answer, pairs = run(lambda i: (1.0 + i, 1.05 * (1.0 + i)))
-    assert (answer.decision, pairs) == (Decision.SLOWER, 7)
+    assert (answer.decision, pairs) == (ComparisonDecision.SLOWER, 7)
     assert answer.low == answer.high == answer.ratio == pytest.approx(1.05)
     assert (answer.p, answer.minimal_effect) == (0.0, 0.0)
     assert answer.line == "B is slower than A: makespan_s 5 % higher, exactly so in each of 7 pairs."
@@ -63,7 +63,7 @@ def test_without_noise_seven_pairs_say_it_exactly() -> None:
 
 def test_equal_pairs_are_the_same_even_where_no_difference_is_small_enough() -> None:
     answer, pairs = run(lambda _: (2.0, 2.0), ComparisonQuestion(smallest_effect=0.0))
-    assert (answer.decision, pairs, answer.p) == (Decision.SAME, 7, 1.0)
+    assert (answer.decision, pairs, answer.p) == (ComparisonDecision.SAME, 7, 1.0)
     assert answer.line == "B is the same as A: makespan_s equal, exactly so in each of 7 pairs."
 
 
@@ -71,7 +71,7 @@ def test_a_difference_that_is_certain_but_too_small_is_the_same() -> None:
     answer, _ = run(noisy(0.01, seed=1, own=0.002))
     assert answer.p is not None
     assert answer.p < 0.01
-    assert answer.decision is Decision.SAME
+    assert answer.decision is ComparisonDecision.SAME
     assert answer.line.startswith("B is within 3 % of A: makespan_s 1.")
     assert " % higher (95 % interval +0." in answer.line
 
@@ -79,23 +79,23 @@ def test_a_difference_that_is_certain_but_too_small_is_the_same() -> None:
 def test_of_an_efficiency_more_is_better() -> None:
     question = ComparisonQuestion(metric="efficiency", larger_is_slower=False, a="2023", b="2026", name="bag-map")
     answer, _ = run(noisy(-0.2, seed=1), question)
-    assert answer.decision is Decision.SLOWER
+    assert answer.decision is ComparisonDecision.SLOWER
     assert answer.line.startswith("bag-map: 2026 is slower than 2023: efficiency ")
     assert " % lower (95 % interval " in answer.line
-    assert run(noisy(0.2, seed=1), question)[0].decision is Decision.FASTER
+    assert run(noisy(0.2, seed=1), question)[0].decision is ComparisonDecision.FASTER
 
 
 def test_a_clear_answer_comes_after_seven_pairs_and_a_faint_one_later() -> None:
     assert run(noisy(0.5, seed=3))[1] == 7
     answer, pairs = run(noisy(0.02, seed=3, own=0.05))
-    assert (answer.decision, pairs) == (Decision.UNDECIDED, 20)
+    assert (answer.decision, pairs) == (ComparisonDecision.UNDECIDED, 20)
     assert answer.minimal_effect is not None
     assert f"This run would have seen {100 * answer.minimal_effect:.2g} %" in answer.line
 
 
 def test_counts_that_begin_at_zero_are_compared() -> None:
     answer, _ = run(lambda _: (0.0, 5.0), ComparisonQuestion(metric="workers lost"))
-    assert (answer.decision, answer.ratio) == (Decision.SLOWER, math.inf)
+    assert (answer.decision, answer.ratio) == (ComparisonDecision.SLOWER, math.inf)
     assert "above 0, not 0" in answer.line
     assert json.loads(json.dumps(answer.to_mapping(), allow_nan=False))["ratio"] is None
 
@@ -103,23 +103,25 @@ def test_counts_that_begin_at_zero_are_compared() -> None:
 # ------------------------------------------------------------------ error rates
 
 
-def rates(slower: float, *, series: int = 250, **noise: float) -> Counter[Decision]:
+def rates(slower: float, *, series: int = 250, **noise: float) -> Counter[ComparisonDecision]:
     return Counter(run(noisy(slower, seed, **noise))[0].decision for seed in range(series))
 
 
 def test_equals_raise_false_alarms_in_at_most_one_of_twenty() -> None:
     found = rates(0.0)
-    assert found[Decision.SLOWER] + found[Decision.FASTER] <= 19  # 5 % and two standard errors of 250
-    assert found[Decision.SAME] > 200
+    assert (
+        found[ComparisonDecision.SLOWER] + found[ComparisonDecision.FASTER] <= 19
+    )  # 5 % and two standard errors of 250
+    assert found[ComparisonDecision.SAME] > 200
 
 
 def test_five_percent_is_found_nine_times_in_ten_though_now_and_then_a_trial_is_late() -> None:
-    assert rates(0.05, series=150)[Decision.SLOWER] >= 145
-    assert rates(0.05, series=150, outliers=0.05)[Decision.SLOWER] >= 138
+    assert rates(0.05, series=150)[ComparisonDecision.SLOWER] >= 145
+    assert rates(0.05, series=150, outliers=0.05)[ComparisonDecision.SLOWER] >= 138
 
 
 def test_what_is_as_large_as_the_smallest_effect_is_hardly_ever_called_the_same() -> None:
-    assert rates(0.03)[Decision.SAME] <= 19
+    assert rates(0.03)[ComparisonDecision.SAME] <= 19
 
 
 def rarely_slow(seed: int) -> Source:
@@ -133,7 +135,9 @@ def rarely_slow(seed: int) -> Source:
 
 def test_what_is_rarely_slow_is_hardly_ever_called_the_same() -> None:
     answers = [run(rarely_slow(seed))[0] for seed in range(60)]
-    assert sum(answer.decision is Decision.SAME for answer in answers) <= 12  # 10 % have no slow trial in 14 pairs
+    assert (
+        sum(answer.decision is ComparisonDecision.SAME for answer in answers) <= 12
+    )  # 10 % have no slow trial in 14 pairs
     [line] = [answer.line for answer in answers if answer.outlying == 3][:1]
     assert ", 20 pairs, 3 set aside in which B was 5" in line
     assert line.endswith(
@@ -149,29 +153,29 @@ def test_where_the_tests_disagree_more_pairs_are_run() -> None:
     pairs: list[Pair] = [(1.0, math.exp(value)) for value in (0.05, 0.06, 0.05, 0.06, 0.05, 0.06, -0.012)]
     question = ComparisonQuestion(smallest_effect=0.0, alpha=0.3)
     strict = ComparisonQuestion(smallest_effect=0.0, alpha=0.03)
-    assert judge(question, pairs).decision is Decision.SLOWER
+    assert judge(question, pairs).decision is ComparisonDecision.SLOWER
     answer = judge(strict, pairs)
     assert answer.sign_flip_p is not None
-    assert (answer.decision, further(strict, pairs)) == (Decision.UNDECIDED, 3)
+    assert (answer.decision, further(strict, pairs)) == (ComparisonDecision.UNDECIDED, 3)
 
 
 def test_disagreement_is_said() -> None:
     values = [0.1, 0.11, 0.12, 0.1, 0.11, 0.12, 0.1]
     question = ComparisonQuestion(alpha=0.015)  # seven pairs cannot have a smaller p than 2/128 by sign flips
     answer = judge(question, [(1.0, math.exp(value)) for value in values])
-    assert answer.decision is Decision.UNDECIDED
+    assert answer.decision is ComparisonDecision.UNDECIDED
     assert "the sign-flip test (p = 0.016) does not" in answer.line
 
 
 def test_pairs_that_are_not_valid_are_replaced() -> None:
     answer, pairs = run(lambda i: (1.0, None) if i < 2 else (1.0, 2.0))
-    assert (answer.decision, answer.pairs, answer.dropped, pairs) == (Decision.SLOWER, 7, 2, 9)
+    assert (answer.decision, answer.pairs, answer.dropped, pairs) == (ComparisonDecision.SLOWER, 7, 2, 9)
     assert "2 more not valid" in answer.line
 
 
 def test_it_is_given_up_where_no_pair_is_valid() -> None:
     answer, pairs = run(lambda _: (None, 1.0))
-    assert (answer.decision, pairs, answer.ratio) == (Decision.UNDECIDED, FIRST, None)
+    assert (answer.decision, pairs, answer.ratio) == (ComparisonDecision.UNDECIDED, FIRST, None)
     assert answer.line == (
         "Undecided whether B differs from A: 0 valid pairs of at least 7, 3 pairs had a trial that was not valid. "
         "See the reasons of its trials."
@@ -180,18 +184,21 @@ def test_it_is_given_up_where_no_pair_is_valid() -> None:
 
 def test_nothing_is_decided_before_seven_pairs() -> None:
     answer = judge(ComparisonQuestion(), [(1.0, 2.0)] * 6)
-    assert (answer.decision, answer.ratio) == (Decision.UNDECIDED, pytest.approx(2.0))
+    assert (answer.decision, answer.ratio) == (ComparisonDecision.UNDECIDED, pytest.approx(2.0))
     assert "6 valid pairs of at least 7. Allow more time." in answer.line
 
 
 def test_an_outlier_does_not_hide_a_difference() -> None:
     values = [0.05, 0.06, 0.05, 0.04, 0.05, 0.06, -0.3]
     answer = judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values])
-    assert (answer.decision, answer.outlying) == (Decision.SLOWER, 1)
+    assert (answer.decision, answer.outlying) == (ComparisonDecision.SLOWER, 1)
     assert "7 pairs, 1 set aside in which A was 35 % higher" in answer.line
     # Rare trials that are slower by more make A and B no different after all.
     values[-1] = -1.0
-    assert judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values]).decision is Decision.UNDECIDED
+    assert (
+        judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values]).decision
+        is ComparisonDecision.UNDECIDED
+    )
 
 
 @settings(deadline=None)  # the level of a design is computed once, which takes long on a busy machine
@@ -234,7 +241,7 @@ def test_steady_drift_cancels_over_two_pairs() -> None:
 # ------------------------------------------------------------------ many
 
 
-def many(equal: int, slower: int) -> list[Comparison]:
+def many(equal: int, slower: int) -> list[PairedComparison]:
     effects = [0.0] * equal + [0.2] * slower
     return [
         run(noisy(effect, seed, own=0.01), ComparisonQuestion(name=f"w{seed}"))[0]
@@ -255,20 +262,20 @@ def test_a_family_shows_differences_and_counts_what_it_hides() -> None:
 def test_among_many_a_faint_difference_is_no_longer_one() -> None:
     values = [0.02, 0.06, 0.05, 0.01, 0.06, 0.03, 0.08]
     faint = judge(ComparisonQuestion(name="faint"), [(1.0, math.exp(value)) for value in values])
-    assert faint.decision is Decision.SLOWER
+    assert faint.decision is ComparisonDecision.SLOWER
     assert faint.p is not None
     assert 0.005 < faint.p < 0.05
     alone, among = family([faint]), family([faint, *many(20, 0)])
-    assert alone.members[0].decision is Decision.SLOWER
+    assert alone.members[0].decision is ComparisonDecision.SLOWER
     assert alone.members[0].q == pytest.approx(faint.p)
-    assert among.members[0].decision is Decision.UNDECIDED
+    assert among.members[0].decision is ComparisonDecision.UNDECIDED
     assert among.members[0] in among.hidden
 
 
 def test_comparisons_with_too_few_pairs_take_no_part() -> None:
     few = judge(ComparisonQuestion(), [(1.0, 2.0)] * 3)
     found = family([few, *many(0, 1)])
-    assert (found.members[0].q, found.members[0].decision) == (None, Decision.UNDECIDED)
+    assert (found.members[0].q, found.members[0].decision) == (None, ComparisonDecision.UNDECIDED)
     assert found.members[1].q == found.members[1].p
     assert family([]).line == "0 comparisons: no difference."
 

@@ -26,7 +26,7 @@ from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import STUDIES
-from scalescope.studies.inquiry import Answer, Inquiry
+from scalescope.studies.planning import PlannedStudy, StudyAnswer
 
 THRESHOLD: dict[str, Any] = {"workload": "bag-map", "axes": {"items": "50..400", "workers": 300}}
 COMPARISON: dict[str, Any] = {
@@ -45,11 +45,11 @@ RELEASE: dict[str, Any] = {
 VERSIONS = [f"1.{number}" for number in range(16)]
 
 
-def ask(kind: str, given: dict[str, Any], address: str = "") -> Inquiry:
+def ask(kind: str, given: dict[str, Any], address: str = "") -> PlannedStudy:
     return STUDIES[StudyKind(kind)].ask(given, address)
 
 
-def carry_out(inquiry: Inquiry, address: str, *, most: int = 10_000) -> tuple[list[SweepRun], Answer]:
+def carry_out(inquiry: PlannedStudy, address: str, *, most: int = 10_000) -> tuple[list[SweepRun], StudyAnswer]:
     """All runs of a study, and its answer; stopped by an error after `most` trials."""
     runs = []
     with Store.open(address) as store:

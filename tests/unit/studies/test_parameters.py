@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from scalescope.errors import InvalidField
+from scalescope.isolation.parameters import IsolationParameters
 from scalescope.model.parameters import check, declared
 from scalescope.model.study import StudyKind
 from scalescope.studies import STUDIES
 from scalescope.studies.comparison.judge import ComparisonQuestion
-from scalescope.studies.isolation.parameters import IsolationParameters
 from scalescope.studies.release.judge import ReleaseQuestion
 from scalescope.studies.threshold.question import ThresholdQuestion
 
@@ -64,7 +64,7 @@ def test_declarations_load_nothing_heavy() -> None:
     script = (
         "import sys\n"
         "from scalescope.studies import STUDIES\n"
-        "from scalescope.studies.isolation.parameters import IsolationParameters\n"
+        "from scalescope.isolation.parameters import IsolationParameters\n"
         "assert all(each.parameters for each in STUDIES.values())\n"
         "print({'numpy', 'sqlalchemy', 'distributed', 'prefect', 'rich'} & set(sys.modules) or 'none')"
     )

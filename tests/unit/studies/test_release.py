@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField, UsageError
 from scalescope.studies.release.judge import (
-    Ask,
-    Decision,
+    CandidateState,
+    CandidateTrial,
     Mode,
-    Reading,
-    Release,
+    ReleaseAnswer,
+    ReleaseDecision,
     ReleaseQuestion,
-    State,
+    ReleaseReading,
     further,
     judge,
 )
@@ -34,16 +34,18 @@ def names(count: int) -> tuple[str, ...]:
     return tuple(f"r{i}" for i in range(count))
 
 
-def search(question: ReleaseQuestion, trial: Trial, gone: Collection[int] = ()) -> tuple[Release, list[Reading]]:
+def search(
+    question: ReleaseQuestion, trial: Trial, gone: Collection[int] = ()
+) -> tuple[ReleaseAnswer, list[ReleaseReading]]:
     """Asks until there is nothing more to ask."""
-    readings: list[Reading] = []
+    readings: list[ReleaseReading] = []
     while asks := further(question, readings):
         assert asks == further(question, readings)
         for ask in asks:
             assert (ask.candidate, ask.turn) not in {(each.candidate, each.turn) for each in readings}
             away = ask.candidate in gone
             value = None if away else trial(ask.candidate, ask.turn)
-            readings.append(Reading(ask.candidate, ask.turn, value, unavailable=away))
+            readings.append(ReleaseReading(ask.candidate, ask.turn, value, unavailable=away))
         assert len(readings) < 3000
     return judge(question, readings), readings
 
@@ -71,7 +73,7 @@ def test_the_culprit_among_28_releases_takes_at_most_seven_environments_and_two_
 ):
     question = ReleaseQuestion(BEAM, subject="apache-beam", symptom="shows too-few-partitions")
     answer, readings = search(question, step(BEAM.index("2.63.0")))
-    assert answer.decision is Decision.FOUND
+    assert answer.decision is ReleaseDecision.FOUND
     assert answer.first_bad is not None
     assert answer.last_good is not None
     assert (answer.first_bad.label, answer.last_good.label, answer.skipped) == ("2.63.0", "2.62.0", ())
@@ -115,19 +117,19 @@ def test_the_answer_is_carried_as_json() -> None:
 
 def test_trials_begin_with_both_ends_and_then_the_middle() -> None:
     question = ReleaseQuestion(names(9))
-    ends = (Ask(0, 0), Ask(8, 0))
+    ends = (CandidateTrial(0, 0), CandidateTrial(8, 0))
     assert further(question, []) == ends
-    readings = [Reading(i, turn, i == 8) for turn in range(3) for i in (0, 8)]
-    assert further(question, readings[:1]) == (Ask(0, 1), Ask(8, 0))
-    assert further(question, readings) == (Ask(4, 0),)
+    readings = [ReleaseReading(i, turn, i == 8) for turn in range(3) for i in (0, 8)]
+    assert further(question, readings[:1]) == (CandidateTrial(0, 1), CandidateTrial(8, 0))
+    assert further(question, readings) == (CandidateTrial(4, 0),)
 
 
 def test_a_pair_that_was_cut_in_two_is_completed() -> None:
     question = ReleaseQuestion(names(5), mode=Mode.METRIC)
     first, second = further(question, [])
     assert {first.candidate, second.candidate} == {0, 4}
-    assert further(question, [Reading(first.candidate, first.turn, 1.0)]) == (second,)
-    assert further(question, [Reading(second.candidate, second.turn, 1.0)]) == (first,)
+    assert further(question, [ReleaseReading(first.candidate, first.turn, 1.0)]) == (second,)
+    assert further(question, [ReleaseReading(second.candidate, second.turn, 1.0)]) == (first,)
 
 
 # ------------------------------------------------------------------ any culprit, any gaps
@@ -153,10 +155,10 @@ def test_the_boundary_is_right_whatever_cannot_be_had(mode: Mode, history: tuple
     assert answer.first_bad is not None
     good, bad = answer.last_good.index, answer.first_bad.index
     assert good < culprit <= bad
-    assert (answer.last_good.state, answer.first_bad.state) == (State.GOOD, State.BAD)
+    assert (answer.last_good.state, answer.first_bad.state) == (CandidateState.GOOD, CandidateState.BAD)
     assert {each.index for each in answer.skipped} == set(range(good + 1, bad)) <= gone
-    assert (answer.decision is Decision.FOUND) == (bad - good == 1)
-    assert all(each.state is State.UNAVAILABLE for each in answer.skipped)
+    assert (answer.decision is ReleaseDecision.FOUND) == (bad - good == 1)
+    assert all(each.state is CandidateState.UNAVAILABLE for each in answer.skipped)
     asked = Counter(reading.candidate for reading in readings if reading.unavailable)
     assert set(asked.values()) <= {1}  # never again
 
@@ -178,7 +180,7 @@ def test_a_history_that_comes_and_goes_gives_a_boundary_that_was_seen(inner: lis
 
 def test_what_could_not_be_installed_is_said() -> None:
     answer, _ = search(ReleaseQuestion(BEAM, subject="apache-beam"), step(13), {11, 13, 14})
-    assert answer.decision is Decision.BETWEEN
+    assert answer.decision is ReleaseDecision.BETWEEN
     assert answer.line.startswith(
         "It came between apache-beam 2.62.0 (good) and 2.65.0 (bad); 2.63.0, 2.64.0 could not be installed. "
     )
@@ -186,7 +188,7 @@ def test_what_could_not_be_installed_is_said() -> None:
 
 def test_no_more_candidates_are_touched_than_allowed() -> None:
     answer, _ = search(ReleaseQuestion(names(100), max_candidates=4), step(60))
-    assert (len(answer.tried), answer.decision) == (4, Decision.BETWEEN)
+    assert (len(answer.tried), answer.decision) == (4, ReleaseDecision.BETWEEN)
     assert "not tried (max_candidates)" in answer.line
     assert answer.last_good is not None
     assert answer.first_bad is not None
@@ -199,12 +201,14 @@ def test_no_more_candidates_are_touched_than_allowed() -> None:
 @pytest.mark.parametrize(
     ("shows", "decision", "words"),
     [
-        ([False, False, False], Decision.NO_DIFFERENCE, "r2 is no worse than r0"),
-        ([True, True, True], Decision.GOOD_END_BAD, "r0 already shows it"),
-        ([True, False, False], Decision.GOOD_END_BAD, "r0 already shows it"),
+        ([False, False, False], ReleaseDecision.NO_DIFFERENCE, "r2 is no worse than r0"),
+        ([True, True, True], ReleaseDecision.GOOD_END_BAD, "r0 already shows it"),
+        ([True, False, False], ReleaseDecision.GOOD_END_BAD, "r0 already shows it"),
     ],
 )
-def test_where_the_ends_are_not_as_said_nothing_is_bisected(shows: list[bool], decision: Decision, words: str) -> None:
+def test_where_the_ends_are_not_as_said_nothing_is_bisected(
+    shows: list[bool], decision: ReleaseDecision, words: str
+) -> None:
     answer, readings = search(ReleaseQuestion(names(3)), lambda candidate, _: shows[candidate])
     assert (answer.decision, answer.first_bad, answer.last_good) == (decision, None, None)
     assert answer.line.startswith(words)
@@ -215,7 +219,7 @@ def test_where_the_ends_are_not_as_said_nothing_is_bisected(shows: list[bool], d
 @pytest.mark.parametrize("end", [0, 4])
 def test_an_end_that_cannot_be_installed_ends_the_search(mode: Mode, end: int) -> None:
     answer, readings = search(ReleaseQuestion(names(5), mode=mode), lambda candidate, _: float(candidate + 1), {end})
-    assert answer.decision is Decision.NO_END
+    assert answer.decision is ReleaseDecision.NO_END
     assert f"r{end} (could not be installed)" in answer.line
     assert len(readings) <= 4
 
@@ -223,12 +227,12 @@ def test_an_end_that_cannot_be_installed_ends_the_search(mode: Mode, end: int) -
 def test_ends_that_differ_by_less_than_asked_are_not_bisected() -> None:
     question = ReleaseQuestion(names(5), mode=Mode.METRIC)
     answer, _ = search(question, noisy(3, 0.01, seed=0, own=0.002))
-    assert answer.decision is Decision.NO_DIFFERENCE
+    assert answer.decision is ReleaseDecision.NO_DIFFERENCE
 
 
 def test_a_search_that_is_not_over_says_so() -> None:
-    answer = judge(ReleaseQuestion(names(9)), [Reading(0, 0, False)])
-    assert answer.decision is Decision.UNFINISHED
+    answer = judge(ReleaseQuestion(names(9)), [ReleaseReading(0, 0, False)])
+    assert answer.decision is ReleaseDecision.UNFINISHED
     assert answer.line.startswith("Not finished: between r0 and r8")
 
 
@@ -238,29 +242,31 @@ def test_a_search_that_is_not_over_says_so() -> None:
 @pytest.mark.parametrize(
     ("votes", "state"),
     [
-        ([True, True], State.BAD),
-        ([False, False], State.GOOD),
-        ([True, False, True], State.OPEN),
-        ([True, False, True, True], State.BAD),
-        ([False, True, False, True, False, False], State.GOOD),
-        ([True, False] * 20, State.UNDECIDED),
-        ([None, True, None, True], State.BAD),
-        ([None, None, None], State.UNDECIDED),
-        ([True], State.OPEN),
+        ([True, True], CandidateState.BAD),
+        ([False, False], CandidateState.GOOD),
+        ([True, False, True], CandidateState.OPEN),
+        ([True, False, True, True], CandidateState.BAD),
+        ([False, True, False, True, False, False], CandidateState.GOOD),
+        ([True, False] * 20, CandidateState.UNDECIDED),
+        ([None, True, None, True], CandidateState.BAD),
+        ([None, None, None], CandidateState.UNDECIDED),
+        ([True], CandidateState.OPEN),
     ],
 )
-def test_a_candidate_is_decided_once_one_answer_is_nearly_certain(votes: list[bool | None], state: State) -> None:
-    ends = [Reading(i, turn, i == 2) for i in (0, 2) for turn in range(20)]
-    answer = judge(ReleaseQuestion(names(3)), ends + [Reading(1, turn, vote) for turn, vote in enumerate(votes)])
+def test_a_candidate_is_decided_once_one_answer_is_nearly_certain(
+    votes: list[bool | None], state: CandidateState
+) -> None:
+    ends = [ReleaseReading(i, turn, i == 2) for i in (0, 2) for turn in range(20)]
+    answer = judge(ReleaseQuestion(names(3)), ends + [ReleaseReading(1, turn, vote) for turn, vote in enumerate(votes)])
     assert next(each for each in answer.tried if each.index == 1).state is state
 
 
 def test_the_less_trials_agree_the_more_are_run() -> None:
-    sure = [Reading(i, turn, i == 2) for i in (0, 2) for turn in range(8)]
-    torn = [Reading(i, turn, (i == 2) != (turn % 3 == 0)) for i in (0, 2) for turn in range(30)]
-    twice = [Reading(1, turn, True) for turn in range(2)]
+    sure = [ReleaseReading(i, turn, i == 2) for i in (0, 2) for turn in range(8)]
+    torn = [ReleaseReading(i, turn, (i == 2) != (turn % 3 == 0)) for i in (0, 2) for turn in range(30)]
+    twice = [ReleaseReading(1, turn, True) for turn in range(2)]
     assert further(ReleaseQuestion(names(3)), sure + twice) == ()
-    assert further(ReleaseQuestion(names(3)), torn + twice) == (Ask(1, 2),)
+    assert further(ReleaseQuestion(names(3)), torn + twice) == (CandidateTrial(1, 2),)
 
 
 @pytest.mark.parametrize(("lies", "most"), [(0.1, 3), (0.35, 5)])
@@ -290,14 +296,14 @@ def test_a_candidate_that_trials_do_not_agree_on_is_skipped() -> None:
     answer, _ = search(
         ReleaseQuestion(names(3)), lambda candidate, turn: bool(turn % 2) if candidate == 1 else candidate == 2
     )
-    assert answer.decision is Decision.BETWEEN
+    assert answer.decision is ReleaseDecision.BETWEEN
     assert "r1 could not be decided" in answer.line
 
 
 def test_trials_that_are_never_valid_are_given_up() -> None:
     for mode in Mode:
         answer, readings = search(ReleaseQuestion(names(4), mode=mode), lambda candidate, _: None)
-        assert answer.decision is Decision.NO_END
+        assert answer.decision is ReleaseDecision.NO_END
         assert len(readings) <= 6
 
 
@@ -314,7 +320,7 @@ def outcomes(effect: float, series: int, **noise: float) -> Counter[str]:
         elif not answer.last_good.index < culprit <= answer.first_bad.index:
             found["wrong"] += 1
         else:
-            found["right" if answer.decision is Decision.FOUND else "around"] += 1
+            found["right" if answer.decision is ReleaseDecision.FOUND else "around"] += 1
     return found
 
 
@@ -338,7 +344,7 @@ def test_noise_alone_is_no_difference() -> None:
 def test_half_of_the_effect_is_neither() -> None:
     values = [1.0, 2.0**0.5, 2.0]
     answer, readings = search(ReleaseQuestion(names(3), mode=Mode.METRIC), lambda candidate, _: values[candidate])
-    assert [each.state for each in answer.skipped] == [State.UNDECIDED]
+    assert [each.state for each in answer.skipped] == [CandidateState.UNDECIDED]
     assert len(readings) == 8
 
 
@@ -368,4 +374,4 @@ def test_a_question_that_cannot_be_right_is_refused(field: str, given: dict[str,
 
 def test_a_reading_of_no_candidate_is_refused() -> None:
     with pytest.raises(UsageError, match="candidate 3"):
-        further(ReleaseQuestion(names(3)), [Reading(3, 0, True)])
+        further(ReleaseQuestion(names(3)), [ReleaseReading(3, 0, True)])

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField
 from scalescope.studies.threshold.curve import _straight
-from scalescope.studies.threshold.judge import Shape, Threshold, judge
-from scalescope.studies.threshold.question import Reading, Spot, ThresholdQuestion
+from scalescope.studies.threshold.judge import CurveShape, Threshold, judge
+from scalescope.studies.threshold.question import MeasuredValue, ThresholdQuestion, ThresholdReading
 from scalescope.studies.threshold.search import further, roundness
 
 Curve = Callable[[float], float | None]
 
 
-def search(question: ThresholdQuestion, curve: Curve) -> tuple[Threshold, list[Reading]]:
+def search(question: ThresholdQuestion, curve: Curve) -> tuple[Threshold, list[ThresholdReading]]:
     """Ask and answer until there is nothing more to ask."""
-    readings: list[Reading] = []
+    readings: list[ThresholdReading] = []
     while values := further(question, readings):
-        readings += [Reading(value, curve(value)) for value in values]
+        readings += [ThresholdReading(value, curve(value)) for value in values]
         assert len(readings) <= 2 * question.max_points * question.max_repeats, "it does not end"
     return judge(question, readings), readings
 
@@ -72,14 +72,14 @@ SMOOTH: dict[str, Callable[[float], float]] = {
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_smooth_curve_has_no_jumps(name: str) -> None:
     threshold = found(SMOOTH[name], 1, 300)
-    assert (threshold.shape, threshold.jumps, threshold.resolved) == (Shape.NONE, (), True)
+    assert (threshold.shape, threshold.jumps, threshold.resolved) == (CurveShape.NONE, (), True)
     assert threshold.points <= 25
     assert threshold.line.startswith("no jump of tasks above 5 % was found between items 1 and 300 (")
 
 
 def test_the_reported_case_in_at_most_twelve_points() -> None:
     threshold = found(reported_beam, 50, 400)
-    assert (places(threshold), threshold.shape) == ([(199, 200)], Shape.STEP)
+    assert (places(threshold), threshold.shape) == ([(199, 200)], CurveShape.STEP)
     assert (threshold.jumps[0].before, threshold.jumps[0].after) == (800, 404)
     assert threshold.points == threshold.trials <= 12
     assert threshold.resolved
@@ -98,17 +98,17 @@ def test_what_beam_does_in_truth_is_a_sawtooth_whose_worst_tooth_comes_first() -
 @pytest.mark.parametrize("low", [1, 50])
 def test_all_jumps_of_a_bag(low: int) -> None:
     now = found(bag_now, low, 500)
-    assert (places(now), now.shape, now.resolved) == ([(100, 101), (400, 401)], Shape.SAWTOOTH, True)
+    assert (places(now), now.shape, now.resolved) == ([(100, 101), (400, 401)], CurveShape.SAWTOOTH, True)
     assert now.points <= 16
     then = found(bag_2023, low, 500)
-    assert (places(then), then.shape) == ([(199, 200), (299, 300), (399, 400), (499, 500)], Shape.SAWTOOTH)
+    assert (places(then), then.shape) == ([(199, 200), (299, 300), (399, 400), (499, 500)], CurveShape.SAWTOOTH)
     assert then.points <= 30
 
 
 def test_a_staircase_over_items_in_pieces_of_128() -> None:
     threshold = found(lambda items: 2 * math.ceil(items / 128) + 1, 1, 1000)
     assert places(threshold) == [(128 * n, 128 * n + 1) for n in range(1, 8)]
-    assert (threshold.shape, threshold.resolved) == (Shape.STAIRCASE, True)
+    assert (threshold.shape, threshold.resolved) == (CurveShape.STAIRCASE, True)
     assert threshold.line.endswith("may have been missed)")
     assert "13 to 15 from 768 to 769 and 1 more (" in threshold.line
 
@@ -117,7 +117,7 @@ def test_a_wave_is_recognised_and_what_is_not_resolved_is_said() -> None:
     threshold = found(lambda workers: math.ceil(100 / workers), 1, 120)
     assert [(jump.left, jump.right) for jump in threshold.jumps][-3:] == [(33, 34), (49, 50), (99, 100)]
     assert all(math.ceil(100 / jump.left) > math.ceil(100 / jump.right) for jump in threshold.jumps)
-    assert threshold.shape is Shape.WAVE
+    assert threshold.shape is CurveShape.WAVE
     assert not threshold.resolved
     assert threshold.points == 40
     reasons = {part.reason for part in threshold.unresolved}
@@ -159,7 +159,7 @@ def test_jumps_in_odd_places(curve: Curve, low: float, high: float, step: float,
 
 def test_whole_numbers_stay_whole_and_others_are_not_blurred() -> None:
     assert all(isinstance(value, int) for value in further(ThresholdQuestion(50.0, 400.0, 1.0), []))
-    readings = [Reading(value, 1) for value in further(ThresholdQuestion(0, 1, 0.1), [])]
+    readings = [ThresholdReading(value, 1) for value in further(ThresholdQuestion(0, 1, 0.1), [])]
     assert set(further(ThresholdQuestion(0, 1, 0.1), readings)) <= {round(n / 10, 1) for n in range(11)}
 
 
@@ -172,7 +172,7 @@ def test_a_range_that_no_whole_number_of_steps_fills_ends_at_the_last_step() -> 
 def test_no_regime_wider_than_a_seventh_of_the_range_is_missed(at: int) -> None:
     threshold = found(lambda x: 100 if at < x <= at + 48 else 60, 1, 300)
     assert places(threshold) == [(at, at + 1), (at + 48, at + 49)]
-    assert threshold.shape is Shape.PULSE
+    assert threshold.shape is CurveShape.PULSE
     assert threshold.widest <= 0.15 * 300
 
 
@@ -222,17 +222,17 @@ def test_any_curve_ends_within_its_budget_and_gives_json(metrics: list[float | N
 
 
 def test_noise_that_is_too_small_for_a_number_is_none() -> None:
-    assert _straight([Spot(i, float(i), i * 5e-324, 1) for i in range(4)], 0.01)
+    assert _straight([MeasuredValue(i, float(i), i * 5e-324, 1) for i in range(4)], 0.01)
 
 
 def test_a_search_that_was_killed_goes_on_where_it_stopped() -> None:
     question = ThresholdQuestion(1, 500)
     _, readings = search(question, bag_2023)
-    done: list[Reading] = []
+    done: list[ThresholdReading] = []
     while len(done) < len(readings):
         values = further(question, done)
         assert values == tuple(reading.value for reading in readings[len(done) : len(done) + len(values)])
-        done += [Reading(value, bag_2023(value)) for value in values]
+        done += [ThresholdReading(value, bag_2023(value)) for value in values]
 
 
 def test_a_change_that_takes_two_steps_is_bracketed() -> None:
@@ -291,21 +291,21 @@ def test_a_part_of_the_range_that_cannot_be_measured_is_not_resolved() -> None:
 @pytest.mark.parametrize("noisy", [False, True])
 def test_where_nothing_can_be_measured_it_gives_up_soon(noisy: bool) -> None:
     threshold, readings = search(ThresholdQuestion(50, 400, metric="tasks", axis="items", noisy=noisy), lambda x: None)
-    assert (threshold.shape, threshold.resolved) == (Shape.UNMEASURED, False)
+    assert (threshold.shape, threshold.resolved) == (CurveShape.UNMEASURED, False)
     assert len(readings) <= 8
     assert threshold.line.startswith("tasks could not be measured between items 50 and 400: see why")
 
 
 def test_a_single_value_is_no_curve() -> None:
-    assert found(broken(reported_beam, lambda items: items != 225), 50, 400).shape is Shape.UNMEASURED
-    assert judge(ThresholdQuestion(1, 9), []).shape is Shape.UNMEASURED
+    assert found(broken(reported_beam, lambda items: items != 225), 50, 400).shape is CurveShape.UNMEASURED
+    assert judge(ThresholdQuestion(1, 9), []).shape is CurveShape.UNMEASURED
 
 
 def test_a_small_budget_is_kept_and_what_it_leaves_is_said() -> None:
     threshold = found(lambda items: 4 * items if items < 237 else 400, 50, 400, max_points=6)
     assert threshold.points == 6
     assert threshold.jumps == ()
-    assert threshold.shape is Shape.UNRESOLVED
+    assert threshold.shape is CurveShape.UNRESOLVED
     assert any(part.low < 237 <= part.high for part in threshold.unresolved)
     assert threshold.line.startswith("whether tasks jumps between items 50 and 400 is not resolved")
     assert "(the budget of 6 points is used up)" in threshold.line
@@ -342,8 +342,11 @@ def test_a_question_that_cannot_be_right(changes: dict[str, float], field: str) 
     assert caught.value.field == f"threshold.{field}"
 
 
-@pytest.mark.parametrize("reading", [Reading(49, 1), Reading(401, 1), Reading(60.5, 1), Reading(60, math.nan)])
-def test_readings_that_belong_to_another_question(reading: Reading) -> None:
+@pytest.mark.parametrize(
+    "reading",
+    [ThresholdReading(49, 1), ThresholdReading(401, 1), ThresholdReading(60.5, 1), ThresholdReading(60, math.nan)],
+)
+def test_readings_that_belong_to_another_question(reading: ThresholdReading) -> None:
     for read in (further, judge):
         with pytest.raises(InvalidField):
             read(ThresholdQuestion(50, 400), [reading])

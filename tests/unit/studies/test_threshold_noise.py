@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from scalescope.studies.threshold.curve import study
-from scalescope.studies.threshold.judge import Shape, Threshold, judge
-from scalescope.studies.threshold.place import interval
-from scalescope.studies.threshold.question import Reading, ThresholdQuestion, tabulate
+from scalescope.studies.threshold.judge import CurveShape, Threshold, judge
+from scalescope.studies.threshold.jump_interval import interval
+from scalescope.studies.threshold.question import ThresholdQuestion, ThresholdReading, tabulate
 from scalescope.studies.threshold.search import further
 
 Curve = Callable[[float], float]
@@ -31,11 +31,11 @@ SMOOTH: dict[str, Curve] = {
 def search(question: ThresholdQuestion, curve: Curve, cv: float, seed: int, *, outliers: float = 0.0) -> Threshold:
     """Ask and answer until there is nothing more to ask; some answers may be half as high again."""
     rng = random.Random(seed)
-    readings: list[Reading] = []
+    readings: list[ThresholdReading] = []
     while values := further(question, readings):
         for value in values:
             noise = math.exp(rng.gauss(0, cv)) * (1.5 if rng.random() < outliers else 1.0)
-            readings.append(Reading(value, curve(value) * noise))
+            readings.append(ThresholdReading(value, curve(value) * noise))
     asked = Counter(reading.value for reading in readings)
     assert len(asked) <= question.max_points
     assert max(asked.values()) <= question.max_repeats
@@ -120,7 +120,9 @@ def test_a_weak_jump_is_found_or_bracketed_or_below_what_could_be_seen() -> None
 def test_a_value_between_two_regimes_belongs_to_either(middle: float, expected: tuple[int, int]) -> None:
     question = ThresholdQuestion(0, 110, step=10, noisy=True)
     levels = [100.0, 100, 100, 100, 100, middle, 111, 111, 111, 111, 111, 111]
-    readings = [Reading(10 * n, level * factor) for n, level in enumerate(levels) for factor in (0.97, 1, 1.03)]
+    readings = [
+        ThresholdReading(10 * n, level * factor) for n, level in enumerate(levels) for factor in (0.97, 1, 1.03)
+    ]
     table = tabulate(question, readings)
     nearest = min((4, 5), key=lambda n: -abs(levels[n + 1] - levels[n]))
     curve = replace(study(question, table), breaks=frozenset({nearest}))
@@ -130,7 +132,9 @@ def test_a_value_between_two_regimes_belongs_to_either(middle: float, expected: 
 def test_a_change_that_takes_two_steps_is_named_as_such() -> None:
     question = ThresholdQuestion(0, 100, step=10, noisy=True, metric="wall time", axis="items", max_points=11)
     levels = {value: 100.0 if value < 50 else 120.0 for value in range(0, 101, 10)} | {50: 110.0}
-    readings = [Reading(value, level * factor) for value, level in levels.items() for factor in (0.97, 1, 1.03)]
+    readings = [
+        ThresholdReading(value, level * factor) for value, level in levels.items() for factor in (0.97, 1, 1.03)
+    ]
     threshold = judge(question, readings)
     [jump] = threshold.jumps
     assert (jump.left, jump.right, jump.exact, jump.why_not_exact) == (40, 60, False, "it takes 2 steps")
@@ -152,7 +156,7 @@ def test_outliers_do_not_make_jumps() -> None:
 
 def test_a_metric_of_zero_has_no_noise() -> None:
     threshold = search(ThresholdQuestion(50, 400, noisy=True), lambda x: 0, 0.05, seed=1)
-    assert (threshold.shape, threshold.resolved) == (Shape.NONE, True)
+    assert (threshold.shape, threshold.resolved) == (CurveShape.NONE, True)
 
 
 def test_one_trial_each_is_enough_where_no_more_are_allowed() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.studies.comparison import report as comparison
-from scalescope.studies.comparison.judge import Comparison, ComparisonQuestion, Decision
+from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, PairedComparison
 from scalescope.studies.release import report as release
 from scalescope.studies.report import pictures
 
@@ -80,7 +80,9 @@ def test_without_pairs_there_is_no_mark(comparison_study):
 @given(st.lists(st.tuples(RATIOS, RATIOS, RATIOS).map(sorted), min_size=1, max_size=6))
 def test_everything_lies_on_the_axis_and_its_numbers_can_be_read(ends):
     members = [
-        Comparison(ComparisonQuestion(), ratio, low, high, 0.5, None, 9, 0, 0, 0.1, Decision.UNDECIDED, "")
+        PairedComparison(
+            ComparisonQuestion(), ratio, low, high, 0.5, None, 9, 0, 0, 0.1, ComparisonDecision.UNDECIDED, ""
+        )
         for low, ratio, high in ends
     ]
     found = forest(members)

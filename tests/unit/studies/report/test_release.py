@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scalescope.studies.release import report as release
-from scalescope.studies.release.judge import Mode, State
+from scalescope.studies.release.judge import CandidateState, Mode
 from scalescope.studies.report import sheet
 from scalescope.studies.report.sheet import Tone
 from scalescope.studies.report.terminal import render
@@ -104,4 +104,4 @@ def test_one_that_has_not_begun(found, printed):
 
 
 def test_every_state_has_a_word():
-    assert set(release.WORDS) == set(State)
+    assert set(release.WORDS) == set(CandidateState)

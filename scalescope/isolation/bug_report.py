@@ -9,12 +9,12 @@ from typing import Any
 
 from scalescope.analysis.summary import label
 from scalescope.diagnosis import causes
+from scalescope.isolation.reproducer import Confirmation, Reproducer
+from scalescope.isolation.result import Isolation
 from scalescope.model.trial import Trial
 from scalescope.model.words import number, plural
 from scalescope.report.table import ReportTable, to_markdown
 from scalescope.store.location import redact
-from scalescope.studies.isolation.reproducer import Confirmation, Reproducer
-from scalescope.studies.isolation.result import Isolation
 
 PACKAGES = ("dask", "distributed", "apache-beam", "tornado", "cloudpickle", "msgpack", "numpy", "pandas", "pyarrow")
 """Whose versions matter to whoever reads it, as far as they are installed."""

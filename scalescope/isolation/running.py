@@ -7,6 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from scalescope.isolation import notebook, reproducer, search
+from scalescope.isolation.parameters import IsolationParameters
+from scalescope.isolation.reduce import ReductionStep as Tried
+from scalescope.isolation.reduce import SymptomReading
+from scalescope.isolation.removals import Setting
+from scalescope.isolation.search import Isolated
+from scalescope.isolation.setting_measurer import SettingMeasurer
 from scalescope.model import parameters
 from scalescope.report import files
 from scalescope.run import orchestrator, run_names
@@ -17,14 +24,7 @@ from scalescope.run.progress_bar import shown
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
-from scalescope.studies import trust
-from scalescope.studies.isolation import notebook, reproducer, search
-from scalescope.studies.isolation.bench import Bench
-from scalescope.studies.isolation.parameters import IsolationParameters
-from scalescope.studies.isolation.reduce import Reading
-from scalescope.studies.isolation.reduce import Step as Tried
-from scalescope.studies.isolation.removals import Setting
-from scalescope.studies.isolation.search import Isolated
+from scalescope.studies import others_code
 
 
 def check(given: Mapping[str, Any]) -> tuple[IsolationParameters, Storage]:
@@ -65,7 +65,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
             files.check_folder(asked.folder, search.WHAT)
         run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
         origin = store.run(run)
-        trust.check(origin, others_code=asked.others_code)
+        others_code.check(origin, others_code=asked.others_code)
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
         teller = _Teller(asked.max_trials, runner)
         result = search.isolate(
@@ -88,12 +88,12 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     return result
 
 
-def try_out(bench: Bench, words: str, setting: Setting) -> Reading:
+def try_out(bench: SettingMeasurer, words: str, setting: Setting) -> SymptomReading:
     """Measure one step."""
     return bench.measure(setting)
 
 
-def _kept(reading: Reading) -> tuple[str, str]:
+def _kept(reading: SymptomReading) -> tuple[str, str]:
     return "Kept" if reading.shows else "Not measured" if reading.problem else "Put back", reading.text
 
 

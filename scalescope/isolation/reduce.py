@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Reading:
+class SymptomReading:
     """Whether a measurement shows the symptom, in a few words, and why it could not be made; empty when it was."""
 
     shows: bool
@@ -46,12 +46,12 @@ class Number(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Step(Generic[T]):
+class ReductionStep(Generic[T]):
     """A line of the notebook: what was tried, in words and as a state, what came of it, and whether it was kept."""
 
     words: str
     state: T
-    reading: Reading
+    reading: SymptomReading
     kept: bool
 
 
@@ -60,7 +60,7 @@ class Reduction(Generic[T]):
     """The smallest state that showed the symptom, all steps in order, and why they ended early, if they did."""
 
     state: T
-    steps: tuple[Step[T], ...] = field(default_factory=tuple)
+    steps: tuple[ReductionStep[T], ...] = field(default_factory=tuple)
     stopped: str = ""
 
     @property
@@ -69,7 +69,7 @@ class Reduction(Generic[T]):
         return not self.stopped
 
     @property
-    def kept(self) -> tuple[Step[T], ...]:
+    def kept(self) -> tuple[ReductionStep[T], ...]:
         """The removals that stayed."""
         return tuple(step for step in self.steps if step.kept)
 
@@ -83,9 +83,9 @@ def reduce(
     *,
     moves: Sequence[Move[T]],
     numbers: Sequence[Number[T]],
-    measure: Callable[[str, T], Reading],
+    measure: Callable[[str, T], SymptomReading],
     spent: Callable[[int], str] = lambda done: "",
-    tried: Callable[[Step[T]], None] = lambda step: None,
+    tried: Callable[[ReductionStep[T]], None] = lambda step: None,
 ) -> Reduction[T]:
     """Search.
 
@@ -98,7 +98,7 @@ def reduce(
             it has is still good.
         tried: Told of every step as it ends.
     """
-    search = _Search(start, measure, spent, tried)
+    search = _Reducer(start, measure, spent, tried)
     stopped = ""
     try:
         before: T | None = None
@@ -114,12 +114,12 @@ def reduce(
 
 
 @dataclass
-class _Search(Generic[T]):
+class _Reducer(Generic[T]):
     state: T
-    measure: Callable[[str, T], Reading]
+    measure: Callable[[str, T], SymptomReading]
     spent: Callable[[int], str]
-    tried: Callable[[Step[T]], None]
-    steps: list[Step[T]] = field(default_factory=list)
+    tried: Callable[[ReductionStep[T]], None]
+    steps: list[ReductionStep[T]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._known = {self.state}
@@ -154,7 +154,7 @@ class _Search(Generic[T]):
             raise _Spent(reason)
         reading = self.measure(words, state)
         self._known.add(state)
-        step = Step(words, state, reading, reading.shows)
+        step = ReductionStep(words, state, reading, reading.shows)
         self.steps.append(step)
         self.tried(step)
         if reading.shows:

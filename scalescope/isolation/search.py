@@ -16,6 +16,13 @@ from scalescope import workloads
 from scalescope.analysis.summary import order
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField, UsageError
+from scalescope.isolation import bug_report, notebook, reproducer
+from scalescope.isolation.parameters import IsolationParameters
+from scalescope.isolation.reduce import ReductionStep, SymptomReading, reduce
+from scalescope.isolation.removals import Setting, numbers, removals
+from scalescope.isolation.reproducer import Confirmation, Reproducer
+from scalescope.isolation.result import Isolation, Seen
+from scalescope.isolation.setting_measurer import SettingMeasurer, graph_of
 from scalescope.model import fields, parameters
 from scalescope.model.finding import Finding
 from scalescope.model.sweep import digest
@@ -23,13 +30,6 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import plural
 from scalescope.report import files, html
 from scalescope.store.store import Store, SweepRun
-from scalescope.studies.isolation import bug_report, notebook, reproducer
-from scalescope.studies.isolation.bench import Bench, graph_of
-from scalescope.studies.isolation.parameters import IsolationParameters
-from scalescope.studies.isolation.reduce import Reading, Step, reduce
-from scalescope.studies.isolation.removals import Setting, numbers, removals
-from scalescope.studies.isolation.reproducer import Confirmation, Reproducer
-from scalescope.studies.isolation.result import Isolation, Seen
 from scalescope.studies.symptom import Symptom, finding_symptom, first_finding, metric_symptom, worst_showing
 
 WHAT = "result"
@@ -134,9 +134,11 @@ def isolate(
     *,
     address: tuple[str, str] = ("", ""),
     fresh: bool = False,
-    step: Callable[[Bench, str, Setting], Reading] = lambda bench, words, setting: bench.measure(setting),
+    step: Callable[[SettingMeasurer, str, Setting], SymptomReading] = lambda bench, words, setting: bench.measure(
+        setting
+    ),
     confirm: Callable[[str], Confirmation] = reproducer.confirm,
-    tried: Callable[[Step[Setting]], None] = lambda step: None,
+    tried: Callable[[ReductionStep[Setting]], None] = lambda step: None,
     says: Callable[[str], None] = lambda text: None,
 ) -> Isolated:
     """Isolate a symptom of a run, write a script that shows it, run that, and write down what is known.
@@ -160,7 +162,7 @@ def isolate(
     files.check_folder(folder, WHAT)  # what cannot be written later is refused now
     trial = chosen.trial
     start = Setting.of(origin.sweep, trial.point, workloads.load(origin.sweep.workload))
-    with Bench(
+    with SettingMeasurer(
         store,
         address=address,
         isolation=digest([origin.id, chosen.symptom.words, trial.key, time.time() if fresh else 0]),

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from scalescope.analysis.summary import label
 from scalescope.errors import InvalidField
+from scalescope.isolation.reduce import Move, Number
 from scalescope.model.cluster import ClusterSpec, kinds
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ITEMS, WORKERS, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.model.words import number
 from scalescope.model.workload import Simpler, Workload
-from scalescope.studies.isolation.reduce import Move, Number
 
 CHEAPER = ("simulated", "virtual", "local")
 """Kinds of clusters that cost nothing, the cheapest first; any other costs more."""

@@ -18,7 +18,7 @@ from scalescope.run.drivers import Drivers
 from scalescope.run.sweep import analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.store import Store
-from scalescope.studies import trust
+from scalescope.studies import others_code
 
 WORKLOAD = (
     "from pathlib import Path\nPath(__file__).with_suffix('.seen').touch()\ndef run(client, items: int = 4): pass\n"
@@ -47,7 +47,7 @@ def test_code_of_another_user_is_not_run_unasked(
         run_trials(Drivers(request, run.id, store), waiting)
         analyse(store, run.id)
         assert run.facts["user"] == user()
-        trust.check(run, others_code=False)
+        others_code.check(run, others_code=False)
     with sqlite3.connect(address) as database:
         database.execute("UPDATE sweep_runs SET facts = ?", (json.dumps({**run.facts, "user": "mallory"}),))
     database.close()
@@ -63,6 +63,6 @@ def test_code_of_another_user_is_not_run_unasked(
     assert "--others-code" in said
     assert not seen.exists()
     with Store.open(address) as store, pytest.raises(OthersCode):
-        trust.check(store.run(run.id), others_code=False)
+        others_code.check(store.run(run.id), others_code=False)
     with Store.open(address) as store:
-        trust.check(store.run(run.id), others_code=True)
+        others_code.check(store.run(run.id), others_code=True)

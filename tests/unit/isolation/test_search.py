@@ -11,14 +11,14 @@ import pytest
 from support.requests import asked
 
 from scalescope.errors import InvalidField, StoreError, UsageError
+from scalescope.isolation import search as isolation
+from scalescope.isolation.reproducer import Confirmation
+from scalescope.isolation.search import Isolated, check, isolate
 from scalescope.run.drivers import Drivers
 from scalescope.run.sweep import analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.row_conversion import STEP_OF
 from scalescope.store.store import Store
-from scalescope.studies.isolation import search as isolation
-from scalescope.studies.isolation.reproducer import Confirmation
-from scalescope.studies.isolation.search import Isolated, check, isolate
 
 METRIC = "workers_used >= 3"
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]}, "params": {"items": 8}}

@@ -1,4 +1,4 @@
-"""What all studies have in common: a base that was asked for, sweeps that grow, and an answer."""
+"""What all studies have in common: what its trials share, sweeps that grow, and an answer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from scalescope.run import request
 from scalescope.run.request import Growth, RunRequest
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import Store, SweepRun
-from scalescope.studies import trust
+from scalescope.studies import others_code
 from scalescope.studies.parameters import StudyParameters
 
 
 @dataclass(frozen=True)
-class Answer:
+class StudyAnswer:
     """What came of a study: a sentence, all of it as JSON carries it, and whether it is bad news, or there is none."""
 
     line: str
@@ -36,7 +36,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Inquiry:
+class PlannedStudy:
     """A study that may be started: everything in it has been checked.
 
     Attributes:
@@ -50,12 +50,12 @@ class Inquiry:
     kind: StudyKind
     question: Mapping[str, Any]
     requests: tuple[RunRequest, ...]
-    answer: Callable[[Sequence[SweepRun]], Answer]
+    answer: Callable[[Sequence[SweepRun]], StudyAnswer]
     follows: str = ""
 
 
 @dataclass(frozen=True)
-class Base:
+class SharedSettings:
     """What all trials of a study share.
 
     Attributes:
@@ -103,7 +103,9 @@ class Base:
         return {**self.sweep, "values": dict(self.values)}
 
 
-def base(given: Mapping[str, Any], asked: StudyParameters, store: str = "", records: str = "") -> Base:
+def shared_settings(
+    given: Mapping[str, Any], asked: StudyParameters, store: str = "", records: str = ""
+) -> SharedSettings:
     """What all trials of a study share; what is not given is taken from a run, at its worst point.
 
     Args:
@@ -124,13 +126,13 @@ def base(given: Mapping[str, Any], asked: StudyParameters, store: str = "", reco
     if asked.run:
         with Store.open(store, records) as opened:
             found = opened.run(asked.run)
-        trust.check(found, others_code=asked.others_code)
+        others_code.check(found, others_code=asked.others_code)
         taken = found.sweep.to_mapping()
         if sweep.get("workload", taken["workload"]) == taken["workload"]:
             values = {**_worst_values(found, {*values, *asked.params}), **values}
             sweep = {**{name: taken[name] for name in _TAKEN if name in taken}, **sweep}
         follows = found.id
-    return Base(sweep, values, store, records, follows, asked.minutes)
+    return SharedSettings(sweep, values, store, records, follows, asked.minutes)
 
 
 _TAKEN = ("workload", "cluster", "environment", "seed", "trial_timeout_s")

@@ -12,11 +12,11 @@ from string import Template
 from time import monotonic
 
 from scalescope.diagnosis import causes
+from scalescope.isolation import reproducer_texts as parts
+from scalescope.isolation.removals import Setting
+from scalescope.isolation.result import Isolation
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask
 from scalescope.model.words import plural
-from scalescope.studies.isolation import reproducer_parts as parts
-from scalescope.studies.isolation.removals import Setting
-from scalescope.studies.isolation.result import Isolation
 from scalescope.studies.scripts import run_alone
 from scalescope.studies.symptom import MetricSymptom, Symptom
 
@@ -65,7 +65,7 @@ def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = 
         graph: Of a workload `replay`, the graph that it replays.
     """
     setting = isolation.setting
-    part = parts.PARTS.get(setting.workload.name)
+    part = parts.WORKLOAD_SCRIPTS.get(setting.workload.name)
     if part is None:
         return Reproducer(
             "",
@@ -133,7 +133,7 @@ def _constants(setting: Setting, graph: RecordedGraph | None) -> str:
     else:
         params = point.params
         lines.append(f"ITEMS, STAGES, SECONDS = {params['items']}, {params['stages']}, {params['seconds']}")
-        lines += parts.PARTS[setting.workload.name].partition_lines(_partitions(params))
+        lines += parts.WORKLOAD_SCRIPTS[setting.workload.name].partition_lines(_partitions(params))
     return "\n".join(lines)
 
 

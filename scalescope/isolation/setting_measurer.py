@@ -12,6 +12,8 @@ from typing import Self
 from scalescope import workloads
 from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.errors import CaptureError, DriverError, InfrastructureError
+from scalescope.isolation.reduce import Move, SymptomReading
+from scalescope.isolation.removals import QUICK_S, Setting, checked, sentence
 from scalescope.model.recorded_graph import RecordedGraph
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
@@ -24,13 +26,11 @@ from scalescope.run.trials import run_trials
 from scalescope.store.row_conversion import STEP_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
-from scalescope.studies.isolation.reduce import Move, Reading
-from scalescope.studies.isolation.removals import QUICK_S, Setting, checked, sentence
 from scalescope.studies.symptom import Symptom
 from scalescope.workloads.replay import NAME as REPLAY
 
 
-class Bench:
+class SettingMeasurer:
     """Measures settings, and remembers what it measured.
 
     Every step is durable when it ends. A step that the same isolation measured before, with the same packages, is taken
@@ -90,24 +90,24 @@ class Bench:
         metrics = self.trial(setting).metrics
         return 0.0 if metrics is None else metrics.work_s
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> SymptomReading:
         """Run a setting and look for the symptom.
 
         Raises:
             StoreError: It could not be saved.
         """
         if problem := checked(setting):
-            return Reading(False, "not allowed", problem)
+            return SymptomReading(False, "not allowed", problem)
         try:
             trial = self._known(setting) or self._run(setting)
         except InfrastructureError as error:
             if self._drivers is not None and self._drivers.stopped:
                 raise
-            return Reading(False, "no cluster", str(error).partition("\n")[0])
+            return SymptomReading(False, "no cluster", str(error).partition("\n")[0])
         self._trials[setting] = trial
         shows = self._symptom.shows(setting.sweep, trial)
         problem = "" if shows or trial.counts else trial.reason.partition("\n")[0]
-        return Reading(shows, sentence(trial), problem)
+        return SymptomReading(shows, sentence(trial), problem)
 
     def moves(self) -> list[Move[Setting]]:
         """Moves for which records have to be read: to a replay of the recorded graph, and to shorter tasks in it."""

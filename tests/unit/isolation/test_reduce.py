@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.studies.isolation.reduce import Move, Number, Reading, Reduction, Step, reduce
+from scalescope.isolation.reduce import Move, Number, Reduction, ReductionStep, SymptomReading, reduce
 
 FLAGS = ("disk", "gpu", "network")
 
@@ -42,10 +42,10 @@ STATES = st.builds(
 def search(start: State, shows: object, **given: object) -> tuple[Reduction[State], list[State]]:
     measured: list[State] = []
 
-    def measure(words: str, state: State) -> Reading:
+    def measure(words: str, state: State) -> SymptomReading:
         measured.append(state)
         assert callable(shows)
-        return Reading(shows(state), f"{state}")
+        return SymptomReading(shows(state), f"{state}")
 
     return reduce(start, moves=MOVES, numbers=NUMBERS, measure=measure, **given), measured  # type: ignore[arg-type]
 
@@ -113,7 +113,7 @@ def test_nothing_to_remove_costs_nothing() -> None:
 
 
 def test_the_best_so_far_is_given_when_the_budget_is_spent() -> None:
-    done: list[Step[State]] = []
+    done: list[ReductionStep[State]] = []
     reduction, measured = search(
         State(frozenset(FLAGS), 300, 300),
         lambda state: True,
@@ -131,7 +131,7 @@ def test_a_state_that_could_not_be_measured_is_put_back() -> None:
         State(frozenset({"gpu"}), 1, 1),
         moves=MOVES,
         numbers=NUMBERS,
-        measure=lambda words, state: Reading(False, "no cluster", "there is no GPU"),
+        measure=lambda words, state: SymptomReading(False, "no cluster", "there is no GPU"),
     )
     assert reduction.state.flags == {"gpu"}
     assert [step.reading.problem for step in reduction.steps] == ["there is no GPU"]

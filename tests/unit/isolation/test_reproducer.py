@@ -10,14 +10,14 @@ import pytest
 from scalescope import workloads
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.diagnosis.verdict import diagnose
+from scalescope.isolation import bug_report, notebook, reproducer
+from scalescope.isolation.reduce import Reduction, ReductionStep, SymptomReading
+from scalescope.isolation.removals import Setting
+from scalescope.isolation.result import Isolation, Seen
 from scalescope.model.metrics import Metrics
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
-from scalescope.studies.isolation import bug_report, notebook, reproducer
-from scalescope.studies.isolation.reduce import Reading, Reduction, Step
-from scalescope.studies.isolation.removals import Setting
-from scalescope.studies.isolation.result import Isolation, Seen
 from scalescope.studies.symptom import FindingSymptom, metric_symptom
 
 FEW = FindingSymptom("too-few-partitions")
@@ -57,9 +57,11 @@ def isolation(
     trial = Trial("k", point, 0, False, TrialState.VALID, metrics=metrics, facts=facts)
     state = Setting(loaded, SimulatedSpec(), point)
     steps = (
-        Step("local cluster → simulated", state, Reading(True, "1 used"), True),
-        Step("/home/secret/data.py:main → replay", state, Reading(False, "2 used"), False),
-        Step("threads per worker 2 → 1", state, Reading(False, "no cluster", "it did not start"), False),
+        ReductionStep("local cluster → simulated", state, SymptomReading(True, "1 used"), True),
+        ReductionStep("/home/secret/data.py:main → replay", state, SymptomReading(False, "2 used"), False),
+        ReductionStep(
+            "threads per worker 2 → 1", state, SymptomReading(False, "no cluster", "it did not start"), False
+        ),
     )
     finding = diagnose(state.sweep, [trial]).findings[0]
     seen = (Seen(trial, True), Seen(trial, False))

@@ -98,7 +98,7 @@ def run(client):
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkloadScript:
     """What belongs to one workload only: lines of imports, what defines `run(client)`, distributions to install.
 
     `partition_lines` gives constants for the partition options, `cluster_options` are further arguments of the cluster.
@@ -119,8 +119,8 @@ def _bag_options(partitions: Mapping[str, int]) -> list[str]:
     return [f"OPTIONS = {dict(partitions)!r}"]
 
 
-PARTS: Mapping[str, Part] = {
-    "beam-pardo": Part(
+WORKLOAD_SCRIPTS: Mapping[str, WorkloadScript] = {
+    "beam-pardo": WorkloadScript(
         "import apache_beam as beam\n"
         "from apache_beam.options.pipeline_options import PipelineOptions\n"
         "from apache_beam.runners.dask.dask_runner import DaskRunner\n",
@@ -129,8 +129,8 @@ PARTS: Mapping[str, Part] = {
         _beam_options,
         ', protocol="tcp"',  # Beam's tasks share a list where they do not travel as bytes
     ),
-    "bag-map": Part("import dask.bag\n", f"{_NAP}\n\n\n{_BAG}", ("dask", "distributed"), _bag_options),
-    "futures-map": Part("", f"{_NAP}\n\n\n{_FUTURES}", ("dask", "distributed")),
-    "replay": Part("", _GRAPH, ("dask", "distributed")),
+    "bag-map": WorkloadScript("import dask.bag\n", f"{_NAP}\n\n\n{_BAG}", ("dask", "distributed"), _bag_options),
+    "futures-map": WorkloadScript("", f"{_NAP}\n\n\n{_FUTURES}", ("dask", "distributed")),
+    "replay": WorkloadScript("", _GRAPH, ("dask", "distributed")),
 }
 """By the workload's name."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from scalescope.studies.threshold.curve import Curve, Line, quantile, sides
-from scalescope.studies.threshold.question import Spot, Table, ThresholdQuestion
+from scalescope.studies.threshold.question import MeasuredValue, MeasuredValues, ThresholdQuestion
 
 
-def interval(question: ThresholdQuestion, table: Table, curve: Curve, position: int) -> tuple[int, int]:
+def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, position: int) -> tuple[int, int]:
     """The spots between which the jump of a break lies.
 
     The border may be misplaced where spots beside it could as well belong to the curve on its other side: as long as
@@ -32,7 +32,7 @@ def interval(question: ThresholdQuestion, table: Table, curve: Curve, position: 
     )
 
 
-def _strangers(spots: Sequence[Spot], own: Line, other: Line, noise: float, most: float) -> int:
+def _strangers(spots: Sequence[MeasuredValue], own: Line, other: Line, noise: float, most: float) -> int:
     """How many spots of one side, nearest to the border first, may belong to the other."""
     cost, found = 0.0, 0
     for count, spot in enumerate(spots[:-1], start=1):
@@ -42,6 +42,6 @@ def _strangers(spots: Sequence[Spot], own: Line, other: Line, noise: float, most
     return found
 
 
-def _misfit(spot: Spot, line: Line, noise: float) -> float:
+def _misfit(spot: MeasuredValue, line: Line, noise: float) -> float:
     error = noise * math.sqrt(1 / spot.count + line.variance(spot.x)) * max(abs(spot.y), abs(line.at(spot.x)))
     return ((spot.y - line.at(spot.x)) / error) ** 2 if error else 0.0

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalescope.diagnosis.verdict import diagnose
+from scalescope.isolation.reduce import Reduction, ReductionStep
+from scalescope.isolation.removals import Setting
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
-from scalescope.studies.isolation.reduce import Reduction, Step
-from scalescope.studies.isolation.removals import Setting
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Isolation:
         }
 
 
-def _step(step: Step[Setting]) -> dict[str, Any]:
+def _step(step: ReductionStep[Setting]) -> dict[str, Any]:
     return {
         "tried": step.words,
         "sweep": step.state.sweep.to_mapping(),

@@ -7,12 +7,12 @@ import pytest
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.clusters.virtual.spec import VirtualSpec
+from scalescope.isolation.reduce import Reduction, SymptomReading, reduce
+from scalescope.isolation.removals import Setting, checked, numbers, removals, sentence
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.workload import Simpler, Workload, WorkloadParameter
-from scalescope.studies.isolation.reduce import Reading, Reduction, reduce
-from scalescope.studies.isolation.removals import Setting, checked, numbers, removals, sentence
 
 COSTLY = Workload(
     "costly",
@@ -54,7 +54,7 @@ def isolate(start: Setting, shows: Any) -> Reduction[Setting]:
         start,
         moves=removals(start, WORKLOADS.__getitem__, lambda setting: 20.0),
         numbers=numbers(),
-        measure=lambda words, setting: Reading(not checked(setting) and shows(setting), "", checked(setting)),
+        measure=lambda words, setting: SymptomReading(not checked(setting) and shows(setting), "", checked(setting)),
     )
 
 

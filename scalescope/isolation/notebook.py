@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from rich.console import Group
 from rich.text import Text
 
+from scalescope.isolation.reduce import ReductionStep
+from scalescope.isolation.removals import Setting, sentence
+from scalescope.isolation.result import Isolation
 from scalescope.model.words import plural
 from scalescope.report.table import markdown_text
-from scalescope.studies.isolation.reduce import Step
-from scalescope.studies.isolation.removals import Setting, sentence
-from scalescope.studies.isolation.result import Isolation
 
 SEEN_SHOWN = 12
 """Trials of the first run that are shown; of more, the smallest and the largest."""
 
 
-def line(step: Step[Setting]) -> str:
+def line(step: ReductionStep[Setting]) -> str:
     """One step: `stages 3 → 1: 2 workers, 2 items: 1 of 2 used, 2 tasks, makespan 0.2 s → kept`."""
     return f"{step.words}: {step.reading.text} → {_outcome(step)}"
 
@@ -61,12 +61,12 @@ def to_markdown(isolation: Isolation) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _markdown(step: Step[Setting]) -> str:
+def _markdown(step: ReductionStep[Setting]) -> str:
     outcome = f"**{_outcome(step)}**" if step.kept else markdown_text(_outcome(step))
     return f"{markdown_text(step.words)}: {markdown_text(step.reading.text)} → {outcome}"
 
 
-def _outcome(step: Step[Setting]) -> str:
+def _outcome(step: ReductionStep[Setting]) -> str:
     if step.kept:
         return "kept"
     return f"put back (not measured: {step.reading.problem})" if step.reading.problem else "put back (symptom gone)"
