@@ -382,7 +382,7 @@ def comparison_study() -> Callable[..., Answered]:
             runs[name] = [_measured(sides[i], n, pair[i]) for n, pair in enumerate(measured) for i in (0, 1)]
         asked = {"workload": next(iter(pairs)), "workloads": list(pairs), "a": a, "b": b, "values": {"workers": 4}}
         asked |= {"metric": "makespan_s", "smallest_effect": 0.03, "max_pairs": 20}
-        slower = comparison.ReleaseDecision.SLOWER
+        slower = comparison.ComparisonDecision.SLOWER
         if len(found) == 1:
             return _answered(StudyKind.COMPARISON, asked, found[0], runs, found[0].decision is slower)
         family = comparison.family(found)
