@@ -176,7 +176,7 @@ def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
     cluster.groups = {"cuda": 1}
     with pytest.raises(ClusterError, match=r"1 of 2 workers of .* do not run") as caught:
         cluster.scale(2, 1)
-    assert "the image lacks dask-cuda" in caught.value.cause
+    assert caught.value.category == "no-dask-cuda"
 
 
 @pytest.mark.thorough
@@ -220,9 +220,8 @@ def test_the_roles_are_enough_from_outside(build: Any, kubernetes: Any, namespac
     token = kubernetes.kubectl("create", "token", "someone", "-n", namespace).strip()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", with_token(kubernetes, token, tmp_path))
-        with pytest.raises(ClusterError, match="you may not get daskclusters, create daskclusters") as caught:
+        with pytest.raises(ClusterError, match="you may not get daskclusters, create daskclusters"):
             build().open()
-        assert "docs/kubernetes.md" in caught.value.next_step
         account = f"--serviceaccount={namespace}:someone"
         for name in ("scalescope", "scalescope-outside"):
             kubernetes.kubectl("create", "rolebinding", name, "-n", namespace, f"--role={name}", account)
@@ -297,7 +296,7 @@ def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
         with pytest.raises((CancelledError, distributed.KilledWorker)):
             hog.result(timeout=PATIENCE_S)
     assert "OOMKilled" in cluster.losses()
-    assert "more memory than its limit" in cluster.losses()
+    assert cluster.facts()["lost"] == "out-of-memory"
     first = said(cluster)
     assert sum("Start worker at" in text for text in first.values()) == 2
     assert any("1 of 2\r2 of 2\u2028as a progress bar writes" in text for text in first.values())
@@ -322,9 +321,9 @@ def test_a_cluster_that_does_nothing_is_removed_by_the_operator(build: Any, kube
     soon = json.dumps({"spec": {"idleTimeout": 3}})  # less than anybody may ask for, and than a worker may take to come
     kubernetes.kubectl("patch", "daskcluster", cluster.label, "-n", namespace, "--type=merge", "-p", soon)
     until(lambda: cluster.label not in kubernetes.kubectl("get", "daskclusters", "-n", namespace, "-o", "name"))
-    with pytest.raises(ClusterError, match="was removed") as caught:
+    with pytest.raises(ClusterError) as caught:
         cluster.scale(2, 1)
-    assert "cluster.idle_timeout_s" in caught.value.next_step
+    assert caught.value.category == "deleted"
 
 
 # ------------------------------------------------------------------ what a dead driver leaves
@@ -369,8 +368,9 @@ def test_it_does_so_without_the_operator_too(killed: str, kubernetes: Any, names
         [result] = reaping.reap()
         assert result.fate is Fate.REMOVED
         assert everything(kubernetes, namespace) == ""
-        with pytest.raises(ClusterError, match="operator does not react"):
+        with pytest.raises(ClusterError) as caught:
             clusters.build(KubernetesSpec(namespace=namespace)).open()
+        assert caught.value.category == "operator-silent"
     finally:
         scale(1)
         kubernetes.kubectl("rollout", "status", "deployment", "-n", "dask-operator", "--timeout=60s")

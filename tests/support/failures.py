@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+LONGEST = 160
+
 
 @dataclass
 class Table:
-    """What such a page shows.
+    """The table of such a page: one line for each way to fail.
 
     Attributes:
         begin: The line after which it is written; what stands above stays.
@@ -20,22 +22,28 @@ class Table:
     begin: str
     column: str
     anonymous: Callable[[str], str]
-    rows: list[tuple[str, str, float, float | None]] = field(default_factory=list)
+    rows: list[tuple[str, str, str, float, float | None]] = field(default_factory=list)
 
-    def add(self, cause: str, error: object, seconds: float, part_s: float | None = None) -> None:
+    def add(self, done: str, error: object, seconds: float, part_s: float | None = None, category: str = "") -> None:
         """Take note of an error, how soon it came, and what stands in the last column."""
-        print(f"\n--- {cause}, after {seconds:.1f} s\n{error}")
-        self.rows.append((cause, self.anonymous(str(error)), seconds, part_s))
+        print(f"\n--- {done}, after {seconds:.1f} s\n{error}")
+        category = category or getattr(error, "category", "")
+        self.rows.append((done, category, shortened(self.anonymous(str(error))), seconds, part_s))
 
     def write(self, path: Path) -> None:
         """Write the page anew below its first part."""
         head, _, _ = path.read_text().partition(self.begin) if path.exists() else ("", "", "")
-        lines = [head + self.begin, "", f"| cause | the first line of the error | seconds | {self.column} |"]
-        lines.append("| --- | --- | ---: | ---: |")
-        for cause, text, seconds, part_s in self.rows:
-            first = text.splitlines()[0].replace("|", "\\|")
+        lines = [head + self.begin, "", f"| what was done | category | the error says | seconds | {self.column} |"]
+        lines.append("| --- | --- | --- | ---: | ---: |")
+        for done, category, text, seconds, part_s in self.rows:
             part = "" if part_s is None else f"{part_s:.0f}"
-            lines.append(f"| {cause} | {first} | {seconds:.1f} | {part} |")
-        for cause, text, _, _ in self.rows:
-            lines += ["", f"### {cause[0].upper()}{cause[1:]}", "", "```text", text, "```"]
+            lines.append(f"| {done} | {category} | {text} | {seconds:.1f} | {part} |")
         path.write_text("\n".join(lines) + "\n")
+
+
+def shortened(error: str) -> str:
+    """The cause that an error names, or else what happened, without the words of the system that it quotes."""
+    lines = error.splitlines()
+    causes = [line.strip().removeprefix("cause: ") for line in lines if line.startswith("  cause: ")]
+    text = (causes or lines)[0].partition(". Kubernetes says ")[0].replace("|", "\\|")
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
