@@ -13,8 +13,8 @@ from typer.cli import get_docs_for_click
 
 from scalescope import workloads
 from scalescope.cli.main import app
-from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
-from scalescope.diagnosis.registry import NOTEWORTHY, SEVERE, Cause
+from scalescope.diagnosis.cause import NOTEWORTHY, SEVERE, Cause
+from scalescope.diagnosis.causes import of_sweeps, of_trials
 from scalescope.errors import ExitStatus
 from scalescope.model.cluster import ClusterSpec, kinds
 from scalescope.model.finding import Severity
@@ -41,7 +41,7 @@ def causes() -> str:
         f"({severities}), then by the worker time lost. A cause that loses less than {NOTEWORTHY:.0%} of the worker "
         f"time is not reported. From {SEVERE:.0%} on, a cause with a remedy is critical and `scalescope sweep` exits "
         "with 1.\n\n## Causes seen in one trial\n\nA point has such a finding when at least half of its trials have "
-        f"it.\n{''.join(map(_cause, OF_TRIALS))}\n## Causes seen only in a sweep\n{''.join(map(_cause, OF_SWEEPS))}"
+        f"it.\n{''.join(map(_cause, of_trials()))}\n## Causes seen only in a sweep\n{''.join(map(_cause, of_sweeps()))}"
     )
 
 

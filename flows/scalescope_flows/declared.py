@@ -68,7 +68,7 @@ CHOICES: Mapping[str, Choices] = {
     ),
     "cluster": Choices("Kind", "Saved block or kind", lambda: filter(_needs_nothing, kinds())),
     "metric": Choices("Number", "Term or number", lambda: symptom.NAMES),
-    "finding": Choices("Finding", "Code", lambda: causes.BY_CODE),
+    "finding": Choices("Finding", "Code", causes.by_code),
 }
 """By what a parameter names."""
 

@@ -23,7 +23,9 @@ import numpy as np
 from scalescope.analysis.attempts import Floats, Ints, codes
 from scalescope.analysis.ledger import unoccupied
 from scalescope.analysis.worker_time import over_time
-from scalescope.diagnosis import levels
+from scalescope.diagnosis.evidence.client_time import client_time
+from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.evidence.timeline import interval_seconds, occupied_from, timeline
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
 from scalescope.model.trial import BLAMED
@@ -151,11 +153,11 @@ def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Float
 
     The rows are theirs and one of all others; of what was waited for also the scheduler's two.
     """
-    attempts, line = observation.measured, levels.timeline(observation)
-    begin, useful = levels.occupied_from(observation), attempts.useful
+    attempts, line = observation.measured, timeline(observation)
+    begin, useful = occupied_from(observation), attempts.useful
     rate = line.unwanted / np.maximum(line.occupied, 1.0)  # the same for each task that runs
     of_attempt = (attempts.stop - attempts.start) * useful + line.between(rate, begin, attempts.stop)
-    names, prefix = levels.prefixes(observation)
+    names, prefix = task_prefixes(observation)
     order = np.argsort(-np.bincount(prefix, of_attempt, len(names)), kind="stable")[:MOST_PREFIXES]
     place = np.full(len(names), len(order))
     place[order] = np.arange(len(order))
@@ -164,7 +166,7 @@ def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Float
     for i in range(len(order) + 1):
         own = place == i
         used = own & useful
-        ran.append(levels.held(attempts.start[used], attempts.stop[used], edges))
+        ran.append(interval_seconds(attempts.start[used], attempts.stop[used], edges))
         waited_for.append(rate * line.level(begin[own], attempts.stop[own]))
     graphs = observation.numbers("graphs", "time") - attempts.epoch
     taken_in = line.level(graphs, graphs + observation.numbers("graphs", "seconds"))
@@ -189,7 +191,7 @@ def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floa
 
 def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
     """What the client did most while no task was known; seconds of each per bin, and in the last row of all else."""
-    attempts, found = observation.measured, levels.unoccupied(observation)
+    attempts, found = observation.measured, client_time(observation)
     titles = [" at ".join(filter(None, (what, where))) for where, what in found.doing]
     names, line = codes(titles)
     order = np.argsort(-np.bincount(line, found.seconds.sum(axis=1)), kind="stable")

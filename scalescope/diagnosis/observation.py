@@ -13,7 +13,7 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Floats, Tables, told
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import WorkerTime, divide
-from scalescope.diagnosis.registry import GAIN, NOTEWORTHY, Cause, severity_of
+from scalescope.diagnosis.cause import GAIN, NOTEWORTHY, Cause, severity_of
 from scalescope.errors import CaptureError
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Severity

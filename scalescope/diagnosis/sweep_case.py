@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from scalescope.analysis.summary import PointSummary, label, varied
-from scalescope.diagnosis.registry import WITHOUT_TASKS, Cause, declared
+from scalescope.diagnosis.cause import WITHOUT_TASKS, Cause
+from scalescope.diagnosis.causes import by_code
 from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.sweep import Sweep
@@ -59,15 +60,14 @@ class SweepCase:
 
     def explained_of(self, summary: PointSummary, *parts: str) -> float:
         """The same of causes that lie in one of these parts of worker time."""
-        causes = {code: declared(code) for code in self._explained(summary)}
-        return self.explained_s(
-            summary, [code for code, cause in causes.items() if cause and {*parts} & {*cause.parts}]
-        )
+        causes = by_code()
+        codes = [code for code in self._explained(summary) if code in causes and {*parts} & {*causes[code].parts}]
+        return self.explained_s(summary, codes)
 
     def ruled_out(self, summary: PointSummary, code: str) -> bool:
         """Whether a finding of the trials of this point rules out a cause there."""
-        causes = map(declared, self._explained(summary))
-        return any(code in cause.rules_out for cause in causes if cause is not None)
+        found = map(by_code().get, self._explained(summary))
+        return any(code in cause.rules_out for cause in found if cause is not None)
 
     def label(self, summary: PointSummary) -> str:
         """A point in words."""

@@ -13,9 +13,10 @@ from dataclasses import replace
 from statistics import fmean
 
 from scalescope.analysis.summary import PointSummary, label, summarise, varied
-from scalescope.diagnosis.causes import OF_SWEEPS
-from scalescope.diagnosis.causes.structure import HEALTHY, healthy, sound
-from scalescope.diagnosis.registry import LAST, declared
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.cause import LAST
+from scalescope.diagnosis.causes.healthy import HEALTHY, healthy
+from scalescope.diagnosis.evidence.graph_structure import sound
 from scalescope.diagnosis.sweep_case import SweepCase
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
@@ -33,9 +34,9 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     imports = frozenset(str(name) for trial in trials for name in trial.facts.get("imports") or ())
     case = SweepCase(sweep, points, _explained(by_code), imports, summarise(zero_length))
     findings = [_merged(points, by_point) for by_point in by_code.values()]
-    findings += [finding for cause in OF_SWEEPS if cause is not HEALTHY and (finding := cause.find(case))]
+    findings += [finding for cause in causes.of_sweeps() if cause is not HEALTHY and (finding := cause.find(case))]
     if all(finding.severity is Severity.INFO for finding in findings):
-        excused = any(cause.excusable for finding in findings if (cause := declared(finding.code)))
+        excused = any(cause.excusable for finding in findings if (cause := causes.by_code().get(finding.code)))
         if sound(case) or not excused:
             findings.insert(0, healthy(case))
     findings = [_with_measured(points, finding) for finding in findings]
@@ -61,7 +62,7 @@ def _with_measured(points: Sequence[PointSummary], finding: Finding) -> Finding:
 
 
 def _precedence(case: SweepCase, code: str) -> tuple[int, int]:
-    cause = declared(code)
+    cause = causes.by_code().get(code)
     if cause is None:
         return LAST, LAST
     return LAST if case.measured else cause.spoils, cause.precedence

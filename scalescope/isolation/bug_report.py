@@ -144,7 +144,7 @@ def _ruled_out(isolation: Isolation) -> list[str]:
     if isinstance(cluster, Mapping) and cluster.get("cannot_show"):
         removed.append(f"It shows on the {isolation.setting.cluster.kind} cluster, without {cluster['cannot_show']}")
     found = {finding.code for finding in isolation.findings}
-    absent = [cause.title for cause in causes.OF_TRIALS if cause.code not in found]
+    absent = [cause.title for cause in causes.of_trials() if cause.code not in found]
     if absent and isolation.trial.metrics is not None:
         removed.append(f"Looked for in the isolated trial and not found: {', '.join(absent)}")
     return removed or ["nothing yet"]

@@ -185,7 +185,7 @@ def _condition(isolation: Isolation, symptom: Symptom) -> str:
         return symptom.text
     metrics, point = isolation.trial.metrics, isolation.setting.point
     assert metrics is not None
-    cause = None if isinstance(symptom, MetricSymptom) else causes.BY_CODE.get(symptom.code)
+    cause = None if isinstance(symptom, MetricSymptom) else causes.by_code().get(symptom.code)
     if cause is not None and cause.workers_unused and metrics.workers_used < point.workers:
         return f"workers_used < {(metrics.workers_used / point.workers + 1) / 2:.3g} * workers"
     return f"efficiency < {(metrics.efficiency + 1) / 2:.3g}"

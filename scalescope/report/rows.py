@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from scalescope.analysis.knee import Knee, of_sweep
 from scalescope.analysis.summary import MeanInterval, PointSummary, label, order, settings, summarise, varied
 from scalescope.clusters.kubernetes.counters import THROTTLED
-from scalescope.diagnosis.causes.structure import structure_of
+from scalescope.diagnosis.evidence.graph_structure import structure_of
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, WORKING, Metric, Metrics, Unit, numbers
 from scalescope.model.sweep import Point, Sweep

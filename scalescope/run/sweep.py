@@ -14,7 +14,7 @@ from typing import Any
 
 from scalescope import environments
 from scalescope.analysis.cost import estimate
-from scalescope.diagnosis.registry import declared
+from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
 from scalescope.model import parameters
@@ -91,7 +91,7 @@ class SweepResult(Shown):
 def _title(verdict: Verdict) -> str:
     """The worst finding in three to six words, as they stand within a sentence; its code, where no cause is known."""
     code = verdict.findings[0].code
-    words = cause.title if (cause := declared(code)) else code
+    words = cause.title if (cause := causes.by_code().get(code)) else code
     return words[:1].lower() + words[1:]
 
 

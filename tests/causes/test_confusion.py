@@ -19,13 +19,13 @@ from cases import HEALTHY, Case, all_cases
 from matrix import Result
 
 from scalescope import workloads
-from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
+from scalescope.diagnosis.causes import by_code
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 
 pytestmark = pytest.mark.quiet
 
-CODES = {cause.code for cause in (*OF_TRIALS, *OF_SWEEPS)}
+CODES = set(by_code())
 NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
     "experiments",  # information, which takes several points

@@ -10,11 +10,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from declare import HEALTHY, WORDS, all_cases
 
-from scalescope.diagnosis.causes import OF_SWEEPS, OF_TRIALS
+from scalescope.diagnosis.causes import by_code
 from scalescope.model.sweep import Sweep
 from scalescope.workloads.references import describe
 
-CODES = {cause.code for cause in (*OF_TRIALS, *OF_SWEEPS)}
+CODES = set(by_code())
 NOT_BROUGHT_ABOUT = {"late-workers", "workers-missing", "host-overloaded", "oversubscribed-threads"}
 NO_CAUSE = {HEALTHY, "idle-workers-cause-unknown", "nothing-measured", "experiments"}
 PAGE = Path(__file__).parents[2] / "docs" / "outside-set.md"

@@ -11,13 +11,13 @@ import typer.main
 
 from scalescope import workloads
 from scalescope.cli.main import app
-from scalescope.diagnosis.causes import BY_CODE
+from scalescope.diagnosis.causes import by_code
 from scalescope.model.cluster import kinds
 from scalescope.model.metrics import METRICS
 
 PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generate.py"))["PAGES"]
 DECLARED = {
-    "causes": [f"### `{code}`: " for code in BY_CODE],
+    "causes": [f"### `{code}`: " for code in by_code()],
     "metrics": [f"| `{name}`" for name in METRICS],
     "clusters": [f"## `{kind}`\n" for kind in kinds()],
     "workloads": [f"## {each.name}\n" for each in workloads.builtin()],

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from scalescope import workloads
-from scalescope.diagnosis.causes import BY_CODE
-from scalescope.diagnosis.registry import Cause
+from scalescope.diagnosis.cause import Cause
+from scalescope.diagnosis.causes import by_code
 from scalescope.model.cluster import kinds
 from scalescope_flows import orchestrator
 
@@ -104,7 +104,7 @@ def test_a_cluster_kind_is_described(kind: str) -> None:
     assert not (spec.__doc__ or f"{spec.__name__}(").startswith(f"{spec.__name__}(")  # a dataclass writes that itself
 
 
-@pytest.mark.parametrize("cause", BY_CODE.values(), ids=lambda cause: cause.code)
+@pytest.mark.parametrize("cause", by_code().values(), ids=lambda cause: cause.code)
 def test_a_cause_is_described(cause: Cause) -> None:
     assert all((cause.title, cause.needs, cause.ruled_out_by))
     assert cause.remedy or cause.code == "healthy"

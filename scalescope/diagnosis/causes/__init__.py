@@ -1,29 +1,83 @@
-"""Why worker time was lost: every cause, each declared in one of the modules here (docs/adding-a-cause.md).
-
-A cause is not named unless its own evidence is there; several can hold at once. All modules of this package are
-imported, so that a new one needs no entry in a list.
-"""
+"""Why worker time was lost: the table of all causes, and the search for them in a trial (docs/adding-a-cause.md)."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
+from collections.abc import Mapping
+from functools import cache
+from pkgutil import resolve_name
+from typing import Any
 
+from scalescope.diagnosis.cause import Cause
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.diagnosis.registry import all_causes
-from scalescope.diagnosis.sweep_case import SweepCause
 from scalescope.model.finding import Finding
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+SEEN_IN_A_TRIAL = {
+    "results-awaited-in-loop": "scalescope.diagnosis.causes.results_awaited_in_loop:RESULTS_AWAITED_IN_LOOP",
+    "slow-submission": "scalescope.diagnosis.causes.slow_submission:SLOW_SUBMISSION",
+    "few-tasks-in-flight": "scalescope.diagnosis.causes.few_tasks_in_flight:FEW_TASKS_IN_FLIGHT",
+    "large-graph": "scalescope.diagnosis.causes.large_graph:LARGE_GRAPH",
+    "nested-client": "scalescope.diagnosis.causes.nested_client:NESTED_CLIENT",
+    "client-busy": "scalescope.diagnosis.causes.client:CLIENT_BUSY",
+    "client-waits": "scalescope.diagnosis.causes.client:CLIENT_WAITS",
+    "worker-killing-task": "scalescope.diagnosis.causes.worker_killing_task:WORKER_KILLING_TASK",
+    "worker-died": "scalescope.diagnosis.causes.worker_died:WORKER_DIED",
+    "workers-missing": "scalescope.diagnosis.causes.workers_missing:WORKERS_MISSING",
+    "transfer-bound": "scalescope.diagnosis.causes.transfer_bound:TRANSFER_BOUND",
+    "serialisation-bound": "scalescope.diagnosis.causes.serialisation_bound:SERIALISATION_BOUND",
+    "memory-spill": "scalescope.diagnosis.causes.memory:MEMORY_SPILL",
+    "memory-paused": "scalescope.diagnosis.causes.memory:MEMORY_PAUSED",
+    "recomputation": "scalescope.diagnosis.causes.recomputation:RECOMPUTATION",
+    "gil-bound": "scalescope.diagnosis.causes.gil_bound:GIL_BOUND",
+    "event-loop-blocked": "scalescope.diagnosis.causes.event_loop_blocked:EVENT_LOOP_BLOCKED",
+    "oversubscribed-threads": "scalescope.diagnosis.causes.oversubscribed_threads:OVERSUBSCRIBED_THREADS",
+    "undersubscribed-threads": "scalescope.diagnosis.causes.undersubscribed_threads:UNDERSUBSCRIBED_THREADS",
+    "host-overloaded": "scalescope.diagnosis.causes.host_overloaded:HOST_OVERLOADED",
+    "worker-restriction": "scalescope.diagnosis.causes.worker_restriction:WORKER_RESTRICTION",
+    "late-workers": "scalescope.diagnosis.causes.late_workers:LATE_WORKERS",
+    "data-locality": "scalescope.diagnosis.causes.data_locality:DATA_LOCALITY",
+    "retried-tasks": "scalescope.diagnosis.causes.retried_tasks:RETRIED_TASKS",
+    "narrow-stage": "scalescope.diagnosis.causes.narrow_stage:NARROW_STAGE",
+    "straggler": "scalescope.diagnosis.causes.straggler:STRAGGLER",
+    "skewed-tasks": "scalescope.diagnosis.causes.skewed_tasks:SKEWED_TASKS",
+    "slow-worker": "scalescope.diagnosis.causes.slow_worker:SLOW_WORKER",
+    "tiny-tasks": "scalescope.diagnosis.causes.tiny_tasks:TINY_TASKS",
+    "waiting-tasks": "scalescope.diagnosis.causes.waiting_tasks:WAITING_TASKS",
+}
+SEEN_IN_A_SWEEP = {
+    "experiments": "scalescope.diagnosis.causes.experiments:EXPERIMENTS",
+    "work-inflation": "scalescope.diagnosis.causes.work_inflation:WORK_INFLATION",
+    "too-few-partitions": "scalescope.diagnosis.causes.too_few_partitions:TOO_FEW_PARTITIONS",
+    "fewer-items-than-workers": "scalescope.diagnosis.causes.fewer_items_than_workers:FEWER_ITEMS_THAN_WORKERS",
+    "sequential-graph": "scalescope.diagnosis.causes.sequential_graph:SEQUENTIAL_GRAPH",
+    "uneven-waves": "scalescope.diagnosis.causes.uneven_waves:UNEVEN_WAVES",
+    "idle-workers-cause-unknown": "scalescope.diagnosis.causes.idle_workers_cause_unknown:UNKNOWN",
+    "healthy": "scalescope.diagnosis.causes.healthy:HEALTHY",
+    "nothing-measured": "scalescope.diagnosis.causes.trial_states:NOTHING_MEASURED",
+    "failed-trials": "scalescope.diagnosis.causes.trial_states:FAILED_TRIALS",
+    "invalid-trials": "scalescope.diagnosis.causes.trial_states:INVALID_TRIALS",
+}
 
-BY_CODE = {cause.code: cause for cause in all_causes()}
-OF_TRIALS = tuple(cause for cause in all_causes() if isinstance(cause, TrialCause))
-OF_SWEEPS = tuple(cause for cause in all_causes() if isinstance(cause, SweepCause))
+
+@cache
+def of_trials() -> tuple[TrialCause, ...]:
+    """Causes that the records of one trial can show."""
+    return tuple(map(resolve_name, SEEN_IN_A_TRIAL.values()))
+
+
+@cache
+def of_sweeps() -> tuple[Cause[Any], ...]:
+    """Causes that only the points of a sweep show (each is a `SweepCause`)."""
+    return tuple(map(resolve_name, SEEN_IN_A_SWEEP.values()))
+
+
+@cache
+def by_code() -> Mapping[str, Cause[Any]]:
+    """Every cause by its code."""
+    return {cause.code: cause for cause in (*of_trials(), *of_sweeps())}
 
 
 def find(observation: Observation) -> tuple[Finding, ...]:
     """All findings of one trial, the worst first: by severity, then by worker time lost, then by confidence."""
-    found = {cause: finding for cause in OF_TRIALS if (finding := cause.look(observation)) is not None}
+    found = {cause: finding for cause in of_trials() if (finding := cause.look(observation)) is not None}
     ruled_out = {code for cause in found for code in cause.rules_out}
     return tuple(sorted((each for each in found.values() if each.code not in ruled_out), key=Finding.rank))

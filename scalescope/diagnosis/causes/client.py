@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, codes
-from scalescope.diagnosis import levels
-from scalescope.diagnosis.causes.submission import SHORT_S, heavy, large, loop, one_by_one, submissions
-from scalescope.diagnosis.levels import AFTER, BEFORE, BETWEEN
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.actor_calls import actor_calls
+from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, client_time
+from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
+from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import IMPORT
@@ -53,8 +54,8 @@ class ClientSpending:
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
-        """Of some rows of `levels.unoccupied`, without some phases; None where it is not worth a word."""
-        found = levels.unoccupied(observation)
+        """Of some rows of `client_time`, without some phases; None where it is not worth a word."""
+        found = client_time(observation)
         seconds = found.seconds * chosen[:, None]
         seconds[:, list(without)] = 0.0
         lost_s, by_row = float(seconds.sum()), seconds.sum(axis=1)
@@ -123,7 +124,7 @@ def client_busy(observation: Observation) -> Finding | None:
     `lost_s`: the part `client` of the worker time while the client did not wait for the cluster, imports apart; without
     what passed between graphs where these are a loop, and the sending of heavy ones.
     """
-    found = levels.unoccupied(observation)
+    found = client_time(observation)
     imports = np.array([what == IMPORT for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
     own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
@@ -162,9 +163,9 @@ def client_waits(observation: Observation) -> Finding | None:
     """
     if one_by_one(observation) is not None:
         return None
-    sent, called = submissions(observation), levels.calling(observation)
+    sent, called = submissions(observation), actor_calls(observation)
     without = (BEFORE, BETWEEN) if large(sent).any() else (BETWEEN,) if loop(observation) else ()
-    spent = ClientSpending.of(observation, levels.unoccupied(observation).waits, without)
+    spent = ClientSpending.of(observation, client_time(observation).waits, without)
     if spent is None:
         return None
     round_trip = ROUND_TRIP_S * observation.threads

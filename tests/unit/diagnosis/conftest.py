@@ -23,8 +23,10 @@ from scalescope.model.trial import Trial, TrialState
 
 EPOCH = 1_000.0
 NOTEWORTHY = {
-    cause.code for cause in causes.OF_TRIALS if cause.find.__module__.endswith((".tasks", ".submission", ".placement"))
-} - {"large-graph"}
+    *("straggler", "skewed-tasks", "slow-worker", "tiny-tasks"),
+    *("results-awaited-in-loop", "slow-submission", "few-tasks-in-flight", "nested-client"),
+    *("worker-restriction", "late-workers", "data-locality"),
+}
 """Codes that are named for their share of the makespan alone; a large graph costs time before it as well."""
 
 

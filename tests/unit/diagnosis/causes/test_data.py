@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 
 from scalescope.diagnosis import causes
-from scalescope.diagnosis.causes import data
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1), (100, 1)]
 EPOCH = 1_000.0
-CODES = {cause.code for cause in causes.OF_TRIALS if cause.find.__module__ == data.__name__}
+CODES = {"transfer-bound", "serialisation-bound", "memory-spill", "memory-paused", "recomputation"}
 
 
 def found(observation):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scalescope.diagnosis import causes
-from scalescope.diagnosis.causes import failures
+from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import TABLES
@@ -104,7 +104,7 @@ class Story:
         return Observation.of(Trial("t", point, 0, False, state, **trial), tables)
 
 
-CODES = {cause.code for cause in causes.OF_TRIALS if cause.find.__module__ == failures.__name__}
+CODES = {"worker-killing-task", "worker-died", "workers-missing"}
 
 
 def find(observation):
@@ -407,7 +407,7 @@ def test_the_exit_of_a_worker_that_had_not_told_its_nanny_its_address():
     story.joins(1, 3.5)
     story.leaves(1, 4.5)
     story.events.append((4.51, "worker-exit", {"worker": address(0), "exitcode": 5}))
-    codes = {death.worker: death.exit_code for death in failures.deaths(story.observation())}
+    codes = {death.worker: death.exit_code for death in deaths(story.observation())}
     assert codes == {address(0): 3, address(1): 5}
 
 

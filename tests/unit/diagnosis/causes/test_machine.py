@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 
 from scalescope.diagnosis import causes
-from scalescope.diagnosis.causes import machine
+from scalescope.diagnosis.evidence import cpu_samples
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 
 SIZES = [(1, 2), (1, 4), (4, 4), (20, 2), (100, 8)]
 EPOCH = 1_000.0
-CODES = {cause.code for cause in causes.OF_TRIALS if cause.find.__module__ == machine.__name__}
+CODES = {
+    "gil-bound",
+    "event-loop-blocked",
+    "oversubscribed-threads",
+    "undersubscribed-threads",
+    "host-overloaded",
+}
 
 
 def found(observation):
@@ -112,13 +118,13 @@ def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
 def test_running_tasks_between_two_samples(cluster, task):
     run = cluster(2, 2).run([task(1.0), task(2.0), task(4.0)])
     ends = np.array([1.0, 2.0, 4.0, 4.0])
-    found = machine.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
+    found = cpu_samples.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
     assert found == pytest.approx([2.0, 1.0, 0.0, 1.0])
 
 
 def test_samples_follow_the_clock_of_each_worker(cluster, task):
     run = on(full(cluster, task, 2, 2), load(), cpu=lambda worker, sample: worker + sample / 100)
-    samples = machine.samples(run)
+    samples = cpu_samples.samples(run)
     assert set(samples.worker) == {0, 1}
     assert samples.seconds == pytest.approx(0.5)
     assert samples.running == pytest.approx(2.0)
@@ -165,7 +171,7 @@ def test_tasks_that_wait_in_part_and_use_one_core_together(cluster, task, thread
 def test_of_two_threads_one_gets_the_lock_first_by_chance(cluster, task, monkeypatch, late, is_locked):
     run = full(cluster, task, 1, 2)
     handed = np.tile(np.array(late) / 1000, 20 // len(late))
-    monkeypatch.setattr(machine, "handed_over", lambda observation: handed)
+    monkeypatch.setattr("scalescope.diagnosis.causes.gil_bound.handed_over", lambda observation: handed)
     assert ("gil-bound" in found(on(run, load(4), cpu=1.0))) == is_locked
 
 

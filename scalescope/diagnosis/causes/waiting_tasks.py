@@ -1,13 +1,13 @@
-"""Causes that lie in what tasks wait for while they hold their thread: a thread that is busy need not compute."""
+"""Tasks wait in calls of distributed and hold their threads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from scalescope.diagnosis.causes.submission import submissions
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import RESULTS
 from scalescope.model.words import percent, plural
@@ -27,7 +27,10 @@ REMEDIES = {
     "Client": "pass futures on as arguments: the task then begins when their results are there",
 }
 """By the class that was waited for."""
+
+
 OTHERWISE = "let the task begin when what it waits for is there, or call `distributed.secede()` before it waits"
+
 
 WAITING_TASKS = TrialCause(
     code="waiting-tasks",

@@ -1,4 +1,4 @@
-"""Causes that lie in single stages: a graph that is wide elsewhere has, for a while, fewer tasks than threads."""
+"""One stage has fewer tasks than threads."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints, codes
-from scalescope.diagnosis import levels
-from scalescope.diagnosis.causes.submission import loop, sending
+from scalescope.diagnosis.cause import NOTEWORTHY, WITHOUT_TASKS
+from scalescope.diagnosis.evidence.submission_loop import loop
+from scalescope.diagnosis.evidence.submissions import sending
+from scalescope.diagnosis.evidence.task_batches import task_batches
+from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.diagnosis.registry import NOTEWORTHY, WITHOUT_TASKS
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 WIDER = 2
 """How many times as many tasks another stage must have."""
+
+
 WIDE = 0.5
 """How many tasks the widest stage must have, as a share of the threads, for the others to be called narrow."""
+
 
 NARROW_STAGE = TrialCause(
     code="narrow-stage",
@@ -93,7 +99,7 @@ def narrow_stage(observation: Observation) -> Finding | None:
 
 
 def _narrow(observation: Observation) -> list[_NarrowStage]:
-    attempts, found = observation.measured, levels.batches(observation)
+    attempts, found = observation.measured, task_batches(observation)
     size = found.size
     _, widest = _widest(observation)
     threads = observation.threads
@@ -102,7 +108,7 @@ def _narrow(observation: Observation) -> list[_NarrowStage]:
     few = (size < threads) & (min(widest, threads) >= WIDER * size) & ~_excused(observation)
     chosen = few[found.batch]
     tasks, size_of_task = found.task[chosen], size[found.batch[chosen]]
-    names, prefix = levels.prefixes(observation)
+    names, prefix = task_prefixes(observation)
     blamed = np.bincount(prefix[tasks], weights=_blamed_s(observation, tasks, size_of_task), minlength=len(names))
     begins = found.first[:-1]
     ran = np.maximum.reduceat(attempts.stop[found.task], begins) - np.minimum.reduceat(
@@ -122,8 +128,8 @@ def _blamed_s(observation: Observation, tasks: Ints, sizes: Ints) -> Floats:
     Not those on which tasks of its own batch had ended sooner: with as many tasks as threads, they would have been idle
     as well.
     """
-    line, stop = levels.timeline(observation), observation.measured.stop
-    begin, busy = levels.occupied_from(observation), np.maximum(line.occupied, 1.0)
+    line, stop = timeline(observation), observation.measured.stop
+    begin, busy = occupied_from(observation), np.maximum(line.occupied, 1.0)
     blamed = np.zeros(len(tasks))
     for size in np.unique(sizes).tolist():
         own = sizes == size
@@ -134,7 +140,7 @@ def _blamed_s(observation: Observation, tasks: Ints, sizes: Ints) -> Floats:
 
 def _widest(observation: Observation) -> tuple[str, int]:
     """Prefix and size of the batch of most tasks."""
-    found = levels.batches(observation)
+    found = task_batches(observation)
     batch = int(found.size.argmax())
     return observation.measured.prefix[int(found.tasks(batch)[0])], int(found.size[batch])
 
@@ -145,7 +151,7 @@ def _excused(observation: Observation) -> Bools:
     Their tasks wait for tasks of their own, need others of their prefix, are sent by a client that awaits each, or are
     parts of a group that is wide all in all and that a client sends by and by.
     """
-    attempts, found = observation.measured, levels.batches(observation)
+    attempts, found = observation.measured, task_batches(observation)
     count = len(found.size)
     excused = np.zeros(count, dtype=bool)
     excused[found.batch[sending(observation)[found.task]]] = True
@@ -159,7 +165,7 @@ def _excused(observation: Observation) -> Bools:
     here, there = here[known], there[known]
     fed = np.zeros(count, dtype=bool)
     fed[batch[here]] = True
-    _, prefix = levels.prefixes(observation)
+    _, prefix = task_prefixes(observation)
     excused[batch[here[prefix[here] == prefix[there]]]] = True
     begins = found.first[:-1]
     if (sent := loop(observation)) is not None:

@@ -1,4 +1,4 @@
-"""Causes that only several sizes together show: the same work, done by more workers."""
+"""The same work takes longer on more workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary, settings
-from scalescope.diagnosis.registry import NOTEWORTHY, severity_of
+from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Gain
@@ -17,8 +17,11 @@ from scalescope.model.words import number, percent, plural
 GROWTH = 1.25
 """Times its size at fewer threads from which on work has grown. Where twice the threads bring less than 10 % and most
 of them are busy, it has grown by more (2 × 0.7 / 1.1): such a sweep is never healthy."""
+
+
 FASTER = 1.1
 """Times as fast as fewer threads, below which more threads do not pay."""
+
 
 WORK_INFLATION = SweepCause(
     code="work-inflation",

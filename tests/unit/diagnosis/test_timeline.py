@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalescope.diagnosis import levels
+from scalescope.diagnosis.evidence.task_batches import task_batches
+from scalescope.diagnosis.evidence.timeline import timeline
 
 
 @settings(deadline=None)
@@ -21,7 +22,7 @@ def test_the_timeline_agrees_with_the_ledger(cluster, task, find, data, workers,
             task(seconds, data.draw(st.sampled_from("ab")), tuple(needs), on=on, pinned=data.draw(st.booleans()))
         )
     observation = cluster(workers, threads, gap_s=0.01).run(tasks)
-    line = levels.timeline(observation)
+    line = timeline(observation)
     idle = observation.seconds("no_runnable_task", "not_assigned", "tail")
     assert line.integral(line.idle) == pytest.approx(idle, abs=1e-6)
     assert line.integral(np.minimum(line.idle, line.waiting)) == pytest.approx(
@@ -31,9 +32,9 @@ def test_the_timeline_agrees_with_the_ledger(cluster, task, find, data, workers,
 
 
 def test_a_long_trial_is_cut_into_cells_without_loss(cluster, task, monkeypatch):
-    monkeypatch.setattr(levels, "MAX_CELLS", 40)
+    monkeypatch.setattr("scalescope.diagnosis.evidence.timeline.MAX_CELLS", 40)
     observation = cluster(3).run([task(1.0 + i % 3) for i in range(200)])
-    line = levels.timeline(observation)
+    line = timeline(observation)
     assert len(line.edges) <= 60
     assert line.integral(line.occupied) == pytest.approx(observation.seconds("busy"))
     assert line.integral(line.capacity) == pytest.approx(3 * observation.attempts.makespan)
@@ -42,6 +43,6 @@ def test_a_long_trial_is_cut_into_cells_without_loss(cluster, task, monkeypatch)
 def test_rounds_of_one_function_are_batches(cluster, task, graph):
     tasks = [task(1.0 + round_, graph=round_) for round_ in range(3) for _ in range(7)]
     observation = cluster(4).run(tasks, [graph(), graph(after=0, at=0.1), graph(after=1, at=0.1)])
-    found = levels.batches(observation)
+    found = task_batches(observation)
     assert found.size.tolist() == [7, 7, 7]
     assert found.median.tolist() == pytest.approx([1.0, 2.0, 3.0])

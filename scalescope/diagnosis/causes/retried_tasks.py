@@ -1,4 +1,4 @@
-"""Causes that lie in attempts which failed and were made again."""
+"""Attempts that raised and were made again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from scalescope.diagnosis import levels
-from scalescope.diagnosis.causes.failures import given_up
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.departures import given_up
+from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.diagnosis.registry import NOTEWORTHY
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import STATUS_ERRED
@@ -42,7 +42,7 @@ def retried_tasks(observation: Observation) -> Finding | None:
     lost_s = float((attempts.stop - attempts.start)[erred].sum())
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    names, place = levels.prefixes(observation)
+    names, place = task_prefixes(observation)
     by_prefix = np.bincount(place[erred], weights=(attempts.stop - attempts.start)[erred], minlength=len(names))
     worst = int(by_prefix.argmax())
     prefix, failed, made = names[worst], int((erred & (place == worst)).sum()), int((place == worst).sum())

@@ -1,15 +1,10 @@
-"""The registry of causes: what is declared of each, once, and how the declarations are found again.
-
-A cause is declared in a module of `scalescope.diagnosis.causes`, as a `TrialCause` (looks at the records of one trial)
-or a `SweepCause` (looks at the points of a sweep), beside the function that finds it. From the declarations come what
-is looked for, the order of a verdict, what explains or rules out what, and docs/causes.md; nothing else lists codes.
-"""
+"""What is declared of a cause: its texts, its place among others, and the function that finds it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from scalescope.model.finding import Finding, Severity
 
@@ -65,25 +60,9 @@ class Cause(Generic[Looked]):
     find: Callable[[Looked], Finding | None] = field(init=False, repr=False)
 
     def finds(self, function: Function) -> Function:
-        """Register this cause, with the decorated function to find it."""
-        if self.code in _DECLARED:
-            raise ValueError(f"two causes are called {self.code}")
+        """Decorate the function that finds this cause."""
         self.find = function
-        _DECLARED[self.code] = self
         return function
-
-
-_DECLARED: dict[str, Cause[Any]] = {}
-
-
-def declared(code: str) -> Cause[Any] | None:
-    """The cause with a code; None for a code that this version does not have."""
-    return _DECLARED.get(code)
-
-
-def all_causes() -> tuple[Cause[Any], ...]:
-    """All causes, in the order in which they were declared."""
-    return tuple(_DECLARED.values())
 
 
 def severity_of(share: float) -> Severity:

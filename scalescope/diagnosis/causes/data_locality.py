@@ -1,0 +1,73 @@
+"""Tasks wait on the few workers that hold their inputs."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.placement import TasksNearData, tasks_near_data
+from scalescope.diagnosis.evidence.task_table import most_common_prefix, short_key, task_column
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+DATA_LOCALITY = TrialCause(
+    code="data-locality",
+    title="Work stays where its data is",
+    needs="Tasks that may run anywhere, and whose inputs were made on the worker that ran them, were assigned and "
+    "waited on at most half of the workers (a quarter where no inputs were recorded), all threads of which were busy, "
+    "while workers that had been there from the first were idle.",
+    ruled_out_by="Restricted tasks (worker-restriction); idle workers that joined late (late-workers); waiting on "
+    "workers with idle threads (tiny-tasks); tasks that wait everywhere.",
+    remedy="Divide or replicate the input; tell Dask how long tasks take, so that they are stolen",
+    link="https://github.com/dask/distributed/issues/6573",
+    parts=("not_assigned",),
+    workers_unused=True,
+)
+
+
+@DATA_LOCALITY.finds
+def data_locality(observation: Observation) -> Finding | None:
+    """Tasks wait on the few workers that hold their inputs.
+
+    `lost_s`: the smaller of such tasks waiting, beyond threads idle on their own workers, and threads idle on other
+    workers that were there from the first, over time.
+    """
+    local, attempts = tasks_near_data(observation), observation.measured
+    if (share := observation.share_of(local.lost_s)) < NOTEWORTHY:
+        return None
+    prefix = most_common_prefix(observation, local.tasks)
+    where = words.some([attempts.addresses[worker] for worker in local.workers])
+    holds, remedy = _inputs(observation, local, prefix)
+    return DATA_LOCALITY.finding(
+        observation,
+        local.lost_s,
+        f"{plural(len(local.tasks), 'task')} (`{prefix}`) that may run anywhere waited on {len(local.workers):,} of "
+        f"{plural(len(attempts.addresses), 'worker')} ({where}), {holds}, while other threads were idle for "
+        f"{percent(share)} of the worker time.",
+        remedy,
+        Evidence("tasks that waited there", len(local.tasks), f"table tasks, prefix {prefix}"),
+        Evidence("workers on which they waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"),
+        Evidence("inputs", "recorded there" if local.recorded else "not recorded", "table dependencies"),
+        Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
+        confidence=0.9 if local.recorded else 0.6,
+    )
+
+
+def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tuple[str, str]:
+    """What the workers hold, in words, and the remedy."""
+    durations = f"tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
+    if local.source >= 0:
+        name = short_key(observation, local.source)
+        nbytes = words.size(task_column(observation, "nbytes")[local.source])
+        made_by = observation.measured.prefix[local.source]
+        return (
+            f"which hold their input `{name}` ({nbytes})",
+            f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`), or "
+            f"{durations}, so that work stealing moves them",
+        )
+    if local.recorded:
+        return "which hold their inputs", f"spread the inputs first (`client.rebalance(futures)`), or {durations}"
+    return (
+        "which probably hold their inputs (not recorded: they were scattered, or computed before)",
+        f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`), or {durations}",
+    )

@@ -1,0 +1,175 @@
+"""Event loops of scheduler or workers stall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
+from scalescope.diagnosis.evidence.cpu_samples import running
+from scalescope.diagnosis.evidence.host_load import host
+from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
+from scalescope.diagnosis.evidence.timeline import timeline
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent
+
+STALL_S = 0.1
+"""Seconds for which an event loop must be stalled to count; tens of milliseconds are normal under load."""
+
+
+STALL_ON_FULL_HOST_S = 0.5
+"""The same on a host that others fill, where every process waits for its turn."""
+
+
+LAG_INTERVAL_S = 1.0
+"""Within this long before a row of table `lag` its stall was (`scalescope.capture.recorder`)."""
+
+
+@dataclass(frozen=True)
+class _LoopStalls:
+    """Times in which event loops were stalled; one element per stall.
+
+    Attributes:
+        process: Index into `Attempts.addresses`; -1 for the scheduler.
+        seconds: At most so long.
+        begin: Not before this.
+        end: Not after this.
+    """
+
+    process: Ints
+    seconds: Floats
+    begin: Floats
+    end: Floats
+
+    def only(self, kept: Bools) -> _LoopStalls:
+        """Those of a mask."""
+        return _LoopStalls(self.process[kept], self.seconds[kept], self.begin[kept], self.end[kept])
+
+
+EVENT_LOOP_BLOCKED = TrialCause(
+    code="event-loop-blocked",
+    title="Event loops stalled",
+    needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads were "
+    "idle and tasks waited: 10 % of the worker time.",
+    ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
+    "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others fill.",
+    remedy="Move what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold the "
+    "lock.",
+    link="https://github.com/dask/distributed/issues/6325",
+    parts=("not_assigned",),
+)
+
+
+@EVENT_LOOP_BLOCKED.finds
+def event_loop_blocked(observation: Observation) -> Finding | None:
+    """An event loop was blocked for so long that threads had nothing to do while tasks waited.
+
+    Worker time lost: for each stall, idle threads (of all workers, or of the stalled one) while tasks waited, within
+    the time in which it was; at most the stall times these threads; all together at most the part `not_assigned`.
+    """
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned"):
+        return None
+    costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
+    by_process: dict[int, tuple[float, float, int]] = {}
+    for stalls in costly:  # both may have seen the same stall: the one that shows more of a process counts
+        for process, felt in _felt(observation, stalls).items():
+            by_process[process] = max(felt, by_process.get(process, felt))
+    lost_s = min(sum(felt[0] for felt in by_process.values()), observation.seconds("not_assigned"))
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY or serialisation_bound(observation) is not None:
+        return None
+    worst = max(by_process, key=lambda process: by_process[process])
+    longest, count = by_process[worst][1], sum(felt[2] for felt in by_process.values())
+    others, scheduler = len(by_process) - 1, worst < 0
+    name = "scheduler" if scheduler else attempts.addresses[worst]
+    who = "The scheduler's event loop" if scheduler else f"The event loop of worker {name}"
+    who += f" (and {others:,} more)" if others else ""
+    return EVENT_LOOP_BLOCKED.finding(
+        observation,
+        lost_s,
+        f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
+        f"idle: {percent(share)} of the worker time.",
+        "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
+        "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
+        if scheduler
+        else "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
+        "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
+        "`threads_per_worker=1` where the tasks hold it",
+        Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
+        Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
+        Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
+        Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
+        confidence=0.8,
+    )
+
+
+def _shortest(observation: Observation) -> float:
+    here = host(observation)
+    return STALL_ON_FULL_HOST_S if here is not None and here.crowded else STALL_S
+
+
+def _noted(observation: Observation) -> _LoopStalls:
+    """Stalls by table `lag`; not those in which the scheduler took in a graph."""
+    time = observation.numbers("lag", "time") - observation.measured.epoch
+    seconds = observation.numbers("lag", "seconds")
+    begin = time - np.maximum(seconds, LAG_INTERVAL_S)
+    found = _LoopStalls(worker_of_rows(observation, "lag", "process"), seconds, begin, time)
+    process = found.process
+    return found.only((process >= -1) & (seconds >= _shortest(observation)) & ~_in_a_graph(observation, begin, time))
+
+
+def _gaps(observation: Observation) -> _LoopStalls:
+    """Stalls of workers by the times of their samples, which a system monitor takes on the event loop, at intervals."""
+    process = worker_of_rows(observation, "memory")
+    time = observation.numbers("memory", "time") - observation.measured.epoch
+    order = np.lexsort((time, process))
+    process, time = process[order], time[order]
+    gap = np.diff(time)
+    kept = np.diff(process) == 0
+    usual = float(np.quantile(gap[kept], 0.25)) if kept.any() else np.inf  # the scheduler's, where workers stall often
+    kept &= process[1:] >= 0
+    kept &= gap - usual >= max(_shortest(observation), 0.5 * usual)
+    return _LoopStalls(process[1:][kept], gap[kept], time[:-1][kept], time[1:][kept])
+
+
+def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[float, float, int]]:
+    """For each process whose stalls cost something: thread-seconds, the longest stall in seconds, and how many."""
+    attempts, line = observation.measured, timeline(observation)
+    begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)
+    lost = line.between(np.minimum(line.idle, line.waiting), begin, end)
+    lost = np.minimum(lost, stalls.seconds * observation.threads)
+    on_worker = stalls.process >= 0
+    if on_worker.any():
+        worker, since, until = stalls.process[on_worker], begin[on_worker], end[on_worker]
+        threads = threads_of_workers(observation)
+        free = np.maximum(threads[worker] - running(observation, worker, since, until), 0.0) * (until - since)
+        wanted = line.between((line.waiting > 0.5).astype(np.float64), since, until)
+        limit = np.minimum(stalls.seconds[on_worker], wanted) * threads[worker]
+        lost[on_worker] = np.minimum(lost[on_worker], np.minimum(free, limit))
+    felt = lost > 0
+    return {
+        process: (
+            float(lost[felt & (stalls.process == process)].sum()),
+            float(stalls.seconds[felt & (stalls.process == process)].max()),
+            int((felt & (stalls.process == process)).sum()),
+        )
+        for process in np.unique(stalls.process[felt]).tolist()
+    }
+
+
+def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
+    """Whether the scheduler took in a graph for long within an interval: that is `large-graph`."""
+    attempts = observation.measured
+    seconds = observation.numbers("graphs", "seconds")
+    since = observation.numbers("graphs", "time")[seconds >= STALL_S] - attempts.epoch
+    until = since + seconds[seconds >= STALL_S]
+    inside = np.zeros(len(begin), dtype=np.bool_)
+    for first, last in zip(since, until, strict=True):
+        inside |= (begin < last) & (end > first)
+    return inside

@@ -1,0 +1,65 @@
+"""Workers are idle and nothing shows why."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import LAST
+from scalescope.diagnosis.evidence.graph_structure import points_of, put_down_to, structure_evidence
+from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
+from scalescope.model.finding import Finding, Severity
+from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
+from scalescope.model.words import percent
+
+MOSTLY = 0.5
+"""Share of the worker time not busy that findings of trials must explain for its cause to be known."""
+
+
+UNKNOWN = SweepCause(
+    code="idle-workers-cause-unknown",
+    title="Idle, and nothing shows why",
+    needs="30 % of the worker time is not busy, the structure of the graph does not show why, and the findings of the "
+    "trials explain less than half of it.",
+    ruled_out_by="Any cause above or below that explains most of it.",
+    remedy="The next experiment, which the finding names by the largest part of the lost time",
+    precedence=LAST + 1,
+)
+
+
+@UNKNOWN.finds
+def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
+    """Much worker time is not busy, and neither the structure nor the trials show why."""
+    found = [
+        (summary, metrics)
+        for summary, metrics in put_down_to(case, UNKNOWN)
+        if case.explained_s(summary) < MOSTLY * (1 - summary.share(*WORKING)) * sum(metrics.worker_time_s.values())
+    ]
+    if not found:
+        return None
+    worst, metrics = max(found, key=lambda item: 1 - item[0].share(*WORKING))
+    idle_parts = [part for part in WORKER_TIME if part not in WORKING]
+    part = max(idle_parts, key=worst.share)
+    return UNKNOWN.finding(
+        Severity.MEDIUM,
+        f"{percent(1 - worst.share(*WORKING))} of the worker time is not busy at {case.label(worst)}, most of it "
+        f"`{PARTS[part].title}` ({percent(worst.share(part))}); the cause is not known yet.",
+        NEXT_EXPERIMENT[part],
+        *structure_evidence(worst, metrics),
+        confidence=0.2,
+        points=points_of(found),
+        lost_s=sum(summary.seconds(*idle_parts) for summary, _ in found),
+    )
+
+
+NEXT_EXPERIMENT: dict[str, str] = {
+    "transfer": "next, compare with larger inputs per task or fewer workers: transfer should shrink",
+    "serialisation": "next, look for large objects inside tasks (scatter them) and run again",
+    "spill": "next, run with more memory per worker or smaller partitions: spilling should end",
+    "paused": "next, run with more memory per worker or smaller partitions: workers should no longer pause",
+    "no_runnable_task": "next, double the partitions (or items) at this point: if the time falls, there were too few",
+    "client": "next, look what the client does at the lines named in the table `client`: move it into tasks",
+    "not_assigned": "next, run this point on the simulated cluster with scheduler_us = 0: if the idle time goes, the "
+    "scheduler is the limit, and tasks should be longer",
+    "late_start": "next, look when workers joined (table `workers`): start the workload after the last one",
+    "lost": "next, read the logs of the workers that died (table `logs`)",
+    "tail": "next, compare the longest task of the last stage with the median one: split it, or start it first",
+}
+"""What to try when nothing but the kind of lost time is known."""

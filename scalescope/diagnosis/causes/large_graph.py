@@ -1,0 +1,91 @@
+"""A graph is so large that sending it or taking it in costs time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
+from scalescope.diagnosis.evidence.submission_loop import packing, unwanted_s
+from scalescope.diagnosis.evidence.submissions import LARGE_BYTES, SCATTER, large, submissions
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+LARGE_GRAPH = TrialCause(
+    code="large-graph",
+    title="The graph itself is large",
+    needs="A graph of 10 MB (Dask's own warning) or 10,000 tasks or more; and a tenth of the worker time passes while "
+    "it is under way, or the scheduler takes it in, and threads have nothing to do.",
+    ruled_out_by="A large graph that is taken in quickly against its run, or while threads work on another; a slow "
+    "intake of a small graph (the scheduler is busy with something else).",
+    remedy="Constants: load them within tasks, or `client.scatter` them; many tasks: larger chunks",
+    link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
+    parts=("no_runnable_task", "client"),
+)
+
+
+@LARGE_GRAPH.finds
+def large_graph(observation: Observation) -> Finding | None:
+    """A graph is so large that workers wait until it has arrived and the scheduler has taken it in.
+
+    `lost_s`: all threads while the scheduler took in such a graph before the first task was known, threads idle while
+    it took in a later one and no task waited, and the part `client` while the client packed and sent graphs, or waited.
+    The share is of the worker time, with the first of these added where the client was not watched.
+    """
+    sent = submissions(observation)
+    which = large(sent)
+    if not which.any():
+        return None
+    makespan = observation.measured.makespan
+    before_s = float(np.clip(np.minimum(sent.seconds, -sent.time), 0.0, None)[which].sum())
+    within_s = sum(
+        unwanted_s(observation, float(begin), float(begin + seconds))
+        for begin, seconds in zip(sent.time[which], sent.seconds[which], strict=True)
+        if begin + seconds > 0
+    )
+    free = client_time(observation)
+    under_way_s = float(free.seconds[free.sends][:, [BEFORE, BETWEEN]].sum())
+    packed = packing(observation)
+    in_loop = packed if packed is not None and packed.nbytes >= LARGE_BYTES else None
+    if in_loop is not None:  # all between the first graph and the last
+        within_s, under_way_s = in_loop.idle_s, float(free.seconds[free.sends][:, BEFORE].sum())
+    lost_s = observation.threads * before_s + within_s + under_way_s
+    share = lost_s / (observation.threads * max(observation.measured.elapsed, makespan + before_s))
+    if share < NOTEWORTHY:
+        return None
+    worst = int(np.flatnonzero(which)[(sent.seconds + 1e-9 * sent.nbytes)[which].argmax()])
+    nbytes, tasks, longest_s = int(sent.nbytes[worst]), int(sent.tasks[worst]), float(sent.seconds[worst])
+    by_bytes = nbytes >= LARGE_BYTES
+    remedy = (
+        f"take large objects out of the calls: load them within tasks, or {SCATTER}"
+        if by_bytes
+        else "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
+        f"{max(observation.threads * 10, 1):,} tasks per step, or functions that do several steps"
+    )
+    one = f"a graph of {plural(tasks, 'task')} and {words.size(nbytes)}"
+    took = f"The scheduler needed {words.duration(longest_s)} to take in {one}"
+    if under_way_s > lost_s / 2:
+        took = f"The client needed {words.duration(under_way_s / observation.threads)} to send {one}"
+    elif in_loop is not None:
+        took = (
+            f"The client needed {words.duration(in_loop.each_s)} to pack and send each of {len(sent.time):,} graphs "
+            f"of {words.size(in_loop.nbytes)}"
+        )
+    return LARGE_GRAPH.finding(
+        observation,
+        lost_s,
+        f"{took} while workers waited: {percent(share)} of their time.",
+        remedy,
+        Evidence("bytes of the graph", nbytes, "table graphs"),
+        Evidence("tasks of the graph", tasks, "table graphs"),
+        Evidence("seconds to take it in", round(longest_s, 3), "table graphs"),
+        Evidence("graphs so large", int(which.sum()), "table graphs"),
+        Evidence("thread-seconds while graphs were under way", round(under_way_s, 3), "tables client and tasks"),
+        Evidence(
+            "thread-seconds of intake before the first task", round(lost_s - within_s - under_way_s, 3), "table graphs"
+        ),
+        Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
+        confidence=0.9,
+    )

@@ -1,0 +1,97 @@
+"""The same task is computed more than once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import compress
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.departures import deaths
+from scalescope.diagnosis.evidence.task_table import largest_prefix, task_column
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.records import STATUS_FINISHED
+from scalescope.model.words import percent, plural
+
+TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What Dask puts into a key that it makes from function and arguments, or at random."""
+
+
+RECOMPUTATION = TrialCause(
+    code="recomputation",
+    title="Results computed again",
+    needs="The same key finished more than once, and at least 10 % of the worker time went to all but the last.",
+    ruled_out_by="An attempt that erred or was lost before the task finished once is a retry; results lost with a "
+    "worker that died belong to worker-died or worker-killing-task; a key that the user chose may stand for other work "
+    "each time.",
+    remedy="Persist what is used again, or compute everything in one call.",
+    link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
+    parts=("busy", "lost"),
+)
+
+
+@RECOMPUTATION.finds
+def recomputation(observation: Observation) -> Finding | None:
+    """The same task was computed more than once.
+
+    Worker time lost: the durations of every computation of a task but the last; not where the worker that had the
+    result died, for that is the loss of `worker-died` or `worker-killing-task`.
+    """
+    attempts, again = observation.measured, _computed_again(observation)
+    if again is None:
+        return None
+    durations = attempts.stop - attempts.start
+    lost_s = float(durations[again].sum())
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    prefix, part = largest_prefix(np.where(again, durations, 0.0), observation)
+    keys = Counter(compress(attempts.key, again.tolist()))
+    most = max(keys.values()) + 1
+    left = bool((~attempts.useful[again]).mean() > 0.5)
+    why = "because workers left with them" if left else "because nothing kept them between one computation and the next"
+    return RECOMPUTATION.finding(
+        observation,
+        lost_s,
+        f"{percent(share)} of the worker time went to computing {plural(len(keys), 'task')} again, up to {most:,} "
+        f"times each, {percent(part)} of it `{prefix}`: their results were gone {why}.",
+        "let workers leave by `client.retire_workers(...)`, which moves their results first, or keep them until the end"
+        if left
+        else f"keep `{prefix}` after it was computed once (`x = x.persist()`, or hold its futures), or ask for all "
+        "results together (`dask.compute(a, b)`)",
+        Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
+        Evidence("repeated computations", int(again.sum()), "table tasks, by key"),
+        Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
+        Evidence("such as key", next(iter(keys)), "table tasks"),
+        Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
+        confidence=0.8,
+    )
+
+
+def _computed_again(observation: Observation) -> Bools | None:
+    """Finished attempts of which a later one finished again; None where there are none.
+
+    A key that the user chose says nothing of the work: it counts where the result was lost with its worker alone.
+    """
+    attempts = observation.measured
+    finished = task_column(observation, "status") == STATUS_FINISHED
+    keys = attempts.key if bool(finished.all()) else list(compress(attempts.key, finished.tolist()))
+    if len(set(keys)) == len(keys):
+        return None
+    repeated = {key for key, count in Counter(keys).items() if count > 1}
+    rows = np.flatnonzero(finished)
+    rows = rows[np.fromiter(map(repeated.__contains__, keys), np.bool_, len(keys))]
+    rows = rows[np.argsort(attempts.stop[rows], kind="stable")]
+    last = {attempts.key[row]: row for row in rows.tolist()}
+    again = np.zeros(len(finished), dtype=bool)
+    again[rows] = True
+    again[list(last.values())] = False
+    dead = {death.worker for death in deaths(observation)}
+    on_dead = np.array([address in dead for address in attempts.addresses], dtype=bool)
+    again &= attempts.useful | ~on_dead[attempts.worker]
+    for row in np.flatnonzero(again & attempts.useful).tolist():
+        again[row] = bool(TOKEN.search(attempts.key[row]))
+    return again if bool(again.any()) else None

@@ -1,0 +1,76 @@
+"""Each result is awaited before the next task is sent."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.submission_loop import loop, loop_evidence, one_by_one, tasks_per_graph, unwanted_s
+from scalescope.diagnosis.evidence.task_table import most_common_prefix
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent
+
+ROUND = 6
+"""Tasks at once from which on a graph of a loop is a round, too narrow for the threads, and not one item of many."""
+
+
+RESULTS_AWAITED_IN_LOOP = TrialCause(
+    code="results-awaited-in-loop",
+    title="Each result awaited before the next",
+    needs="At least 3 graphs, by the median with fewer tasks in flight than there are threads; at least 90 % of them "
+    "arrived when every earlier task had ended, soon after it, and threads were idle meanwhile. Or the client waited "
+    "for calls of actors on several workers, of which one ran at a time.",
+    ruled_out_by="One graph whose tasks depend on each other (a reduction tree, sequential-graph); graphs that arrive "
+    "while earlier ones still run, or at a pace of their own (slow-submission); graphs that fill all threads each; "
+    "rounds of 6 tasks at once or more, each too narrow for the threads (too-few-partitions).",
+    remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
+    link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
+    parts=("no_runnable_task", "client", "tail"),
+)
+
+
+@RESULTS_AWAITED_IN_LOOP.finds
+def results_awaited_in_loop(observation: Observation) -> Finding | None:
+    """Each of many small graphs is sent only after the result of the one before.
+
+    `lost_s`: threads idle while no task waits, from the arrival of the first graph to the end of the last task; of
+    calls of actors, threads idle while these ran and the client waited.
+    """
+    if (called := one_by_one(observation)) is not None:
+        idle = percent(observation.share_of(called.lost_s))
+        return RESULTS_AWAITED_IN_LOOP.finding(
+            observation,
+            called.lost_s,
+            f"The client called actors on {called.workers} workers {called.calls:,} times (`{called.method}`), each "
+            f"only after the one before had answered, so that {idle} of the worker time was idle.",
+            "call all actors before the first answer is asked for: `futures = [actor.method() for actor in actors]`, "
+            "then `.result()` of each",
+            Evidence("calls of actors", called.calls, "events of actors"),
+            Evidence("workers with actors that were called", called.workers, "events of actors"),
+            Evidence("calls that ran at a time, mean", round(called.at_once, 2), "events of actors"),
+            Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
+            confidence=0.9,
+        )
+    found = loop(observation)
+    if found is None or not found.waits or found.width >= ROUND:
+        return None
+    lost_s = unwanted_s(observation, found.begin, observation.measured.makespan)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    prefix = most_common_prefix(observation)
+    single, each = found.tasks == found.graphs, tasks_per_graph(found)
+    remedy = (
+        f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of `client.submit({prefix}, "
+        "item).result()` in the loop"
+        if single
+        else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
+        "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
+    )
+    return RESULTS_AWAITED_IN_LOOP.finding(
+        observation,
+        lost_s,
+        f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`), each only after the result of "
+        f"the one before had come back, so that {percent(share)} of the worker time was idle.",
+        f"{remedy}; wait only where a round needs the result of the one before",
+        *loop_evidence(found, lost_s),
+        confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
+    )

@@ -1,0 +1,186 @@
+"""Tasks carry large objects, which are packed and unpacked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scalescope.analysis.attempts import Ints
+from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
+from scalescope.diagnosis.causes.transfer_bound import FELT_S
+from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
+from scalescope.diagnosis.evidence.hand_over import by_thread, handed_over
+from scalescope.diagnosis.evidence.submission_loop import loop, packing
+from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, LARGE_BYTES, SCATTER, heavy, large, submissions
+from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.words import percent, plural
+
+ONE_OFF = 0.7
+"""Share of the unpacking done for the first task of each worker, from which on it is the import of modules."""
+
+
+HEAVY_TASK_S = 0.02
+"""Mean seconds of handing over a task from which on it is its content, and not the handling that every task costs."""
+
+
+IMPORT_S = 0.25
+"""Mean seconds of handing over the first task of a thread from which on it is an import."""
+
+
+IMPORTS = 0.2
+"""Share of the worker time from which on imports at the first tasks are worth a word."""
+
+
+PRELOAD = (
+    "import the modules of the tasks when workers start (`distributed.worker.preload`, `--preload MODULE`), or measure "
+    "with `warmups: 1`"
+)
+
+
+SERIALISATION_BOUND = TrialCause(
+    code="serialisation-bound",
+    title="Tasks carry large objects",
+    needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
+    "idle while the client packs calls that carry 100 kB or more each, and between hand-over and start of tasks, 20 ms "
+    "each, while a graph has 100 kB or more.",
+    ruled_out_by="Time for the first tasks of each worker only is the import of modules, and low; a light graph whose "
+    "tasks start late points to blocked event loops or tiny tasks.",
+    remedy="Load the objects inside tasks, or scatter them once and pass the future.",
+    link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
+    parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
+    rules_out=("event-loop-blocked",),
+)
+
+
+@SERIALISATION_BOUND.finds
+def serialisation_bound(observation: Observation) -> Finding | None:
+    """Threads wait while their worker unpacks tasks that carry data within them.
+
+    Worker time lost: the part `serialisation`, which older releases of distributed report; newer ones do not, and there
+    it is the time for which threads were idle although their next task had been handed to their worker
+    already, at most the part `not_assigned`, and that in which the client packed what tasks carry.
+    """
+    if observation.noteworthy("serialisation"):
+        return _unpacking(observation)
+    return _heavy_tasks(observation) or _first_tasks(observation)
+
+
+def _unpacking(observation: Observation) -> Finding | None:
+    attempts, share = observation.measured, observation.share("serialisation")
+    unpacking = attempts.deserialize > 0
+    each, tasks = float(attempts.deserialize[unpacking].mean()), int(unpacking.sum())
+    if each < FELT_S:
+        return None
+    prefix, part = largest_prefix(attempts.deserialize, observation)
+    once = float(attempts.deserialize[_first_on_worker(observation)].sum() / attempts.deserialize.sum())
+    imports = once >= ONE_OFF and tasks > len(np.unique(attempts.worker[unpacking]))
+    remedy = PRELOAD if imports else _heavy_remedy(prefix)
+    what = (
+        "most of it for the first task of each worker, which imports its modules"
+        if imports
+        else (f"{percent(part)} of it for `{prefix}`")
+    )
+    return SERIALISATION_BOUND.finding(
+        observation,
+        observation.seconds("serialisation"),
+        f"{percent(share)} of the worker time was spent unpacking tasks, {what}: {words.duration(each)} for each of "
+        f"{plural(tasks, 'task')}.",
+        remedy,
+        Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
+        Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
+        Evidence("share of the first task of each worker", round(once, 3), "table tasks"),
+        confidence=0.9,
+        severity=Severity.LOW if imports else severity_of(share),
+    )
+
+
+def _first_on_worker(observation: Observation) -> Ints:
+    """The attempt that each worker began first."""
+    attempts = observation.measured
+    order = np.lexsort((attempts.start, attempts.worker))
+    first: Ints = order[np.flatnonzero(np.diff(attempts.worker[order], prepend=-1))]
+    return first
+
+
+def _heavy_tasks(observation: Observation) -> Finding | None:
+    """By what a worker had been handed and could not start, where the graph is heavy."""
+    nbytes = observation.numbers("graphs", "nbytes")
+    heaviest = float(nbytes.max(initial=0.0))
+    packed_s = _packed_s(observation)
+    if heaviest < HEAVY_GRAPH or not (packed_s or observation.noteworthy("not_assigned")):
+        return None
+    waited = handed_over(observation)
+    lost_s = packed_s + min(float(waited.sum()), observation.seconds("not_assigned"))
+    each = (packed_s + float(waited.sum())) / len(waited)
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY or each < HEAVY_TASK_S:
+        return None
+    prefix, part = largest_prefix(waited, observation)
+    stall = observation.numbers("lag", "seconds")
+    return SERIALISATION_BOUND.finding(
+        observation,
+        lost_s,
+        f"{percent(share)} of the worker time passes "
+        + ("while the client packs calls and " if packed_s else "")
+        + "between handing a task to a worker and its start, "
+        f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is packed "
+        f"and unpacked each time (graph of {words.size(heaviest)}).",
+        _heavy_remedy(prefix),
+        Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
+        Evidence("seconds for each task", round(each, 4), "table tasks"),
+        Evidence(f"share of `{prefix}`", round(part, 3), "table tasks"),
+        Evidence("bytes of the largest graph", int(heaviest), "table graphs"),
+        Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
+        confidence=0.7,
+    )
+
+
+def _first_tasks(observation: Observation) -> Finding | None:
+    """By what only the first task of each thread waited for on its worker: modules are imported as it is unpacked."""
+    if observation.share("not_assigned") < IMPORTS:
+        return None
+    waited, (order, again) = handed_over(observation), by_thread(observation)
+    first = order[~again]
+    once_s = float(waited[first].sum())
+    lost_s = min(once_s, observation.seconds("not_assigned"))
+    stall = observation.numbers("lag", "seconds")
+    stall = stall[(worker_of_rows(observation, "lag", "process") == -1) & (stall >= IMPORT_S)]
+    if (
+        (share := observation.share_of(lost_s)) < IMPORTS
+        or (each := once_s / len(first)) < max(IMPORT_S, 2 * stall.sum())
+        or once_s < ONE_OFF * waited.sum()
+        or len(waited) == len(first)
+    ):
+        return None
+    return SERIALISATION_BOUND.finding(
+        observation,
+        lost_s,
+        f"{percent(share)} of the worker time passed before the first task of each thread began, "
+        f"{words.duration(each)} after its worker had it; later ones began at once: the worker imports what they need.",
+        PRELOAD,
+        Evidence("thread-seconds from hand-over to start of first tasks", round(once_s, 3), "table tasks"),
+        Evidence("seconds for each thread", round(each, 4), "table tasks, assigned to start"),
+        Evidence("seconds of all later tasks", round(float(waited.sum()) - once_s, 3), "table tasks"),
+        confidence=0.7,
+        severity=Severity.LOW,
+    )
+
+
+def _packed_s(observation: Observation) -> float:
+    """Thread-seconds idle while the client packs calls that carry data, but are no large graphs."""
+    sent, packed = submissions(observation), packing(observation)
+    in_loop = packed.idle_s if packed is not None and packed.nbytes < LARGE_BYTES else 0.0
+    if not (heavy(sent) & ~large(sent)).any():
+        return in_loop
+    free = client_time(observation)
+    phases = [BEFORE] if loop(observation) else [BEFORE, BETWEEN]
+    return in_loop + float(free.seconds[free.sends & ~free.waits][:, phases].sum())
+
+
+def _heavy_remedy(prefix: str) -> str:
+    return (
+        f"keep large objects out of the calls of `{prefix}`: load them inside a task (`dask.delayed(load)(path)`), or "
+        + SCATTER
+    )

@@ -1,0 +1,75 @@
+"""Durations of a stage are spread widely."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
+from scalescope.diagnosis.evidence.task_table import short_key, task_column
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+SKEWED_TASKS = TrialCause(
+    code="skewed-tasks",
+    title="Tasks of one stage differ widely",
+    needs="The 90th percentile of the durations of at least 3 tasks in flight together is twice the 10th or more, or "
+    "more than 5 % take over 3 times the median, or the few that do have results that are larger too; and threads wait "
+    "at the end of the stage for more than equal tasks would make them.",
+    ruled_out_by="A handful of long tasks among equal ones (straggler); equal tasks that do not divide by the threads "
+    "(uneven waves); so many tasks per thread that the threads end together all the same.",
+    remedy="Cut the input into parts of equal work and more of them, the longest first",
+    link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
+    parts=("no_runnable_task", "tail", "not_assigned"),
+    rules_out=("sequential-graph",),
+)
+
+
+@SKEWED_TASKS.finds
+def skewed_tasks(observation: Observation) -> Finding | None:
+    """Durations of a stage are spread widely, and threads wait at its end.
+
+    `lost_s`: from the start of the last task of such a stage (or from when it would have started, were all tasks
+    equal) to its end, threads that were busy before and are idle while no task waits, or only some that wait behind
+    others; less what equally many tasks of the mean duration would leave idle in their last wave.
+    """
+    held = delayed_batches(observation)[1]
+    lost_s = sum(each.lost_s for each in held)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    attempts = observation.measured
+    worst = max(held, key=lambda each: each.lost_s)
+    durations = (attempts.stop - attempts.start)[worst.tasks]
+    low, middle, high = (float(np.quantile(durations, at)) for at in (0.1, 0.5, 0.9))
+    prefix = attempts.prefix[int(worst.tasks[-1])]
+    nbytes = task_column(observation, "nbytes")[worst.tasks]
+    by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
+    sizes = f", and with their results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
+    longest = f"{words.duration(float(durations[-1]))} for `{short_key(observation, int(worst.tasks[-1]))}`"
+    return SKEWED_TASKS.finding(
+        observation,
+        lost_s,
+        f"{len(durations):,} `{prefix}` tasks take {words.duration(low)} (a tenth is shorter) to "
+        f"{words.duration(high)} (a tenth is longer), at most {longest}{sizes}: {percent(share)} of the worker time "
+        "was spent waiting for the last of them.",
+        ("repartition by size" if by_size else "divide the work into equal parts")
+        + f", and into more of them: at least {4 * math.ceil(worst.wide):,} `{prefix}` tasks for "
+        f"{plural(math.ceil(worst.wide), 'thread')}, the longest first (`priority=`)",
+        Evidence("10 % of the tasks are shorter than, s", round(low, 4), f"table tasks, prefix {prefix}"),
+        Evidence("median, s", round(middle, 4), f"table tasks, prefix {prefix}"),
+        Evidence("10 % of the tasks are longer than, s", round(high, 4), f"table tasks, prefix {prefix}"),
+        Evidence("tasks", len(durations), "in flight together"),
+        Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
+        confidence=0.9,
+    )
+
+
+def _correlated(first: Floats, second: Floats) -> bool:
+    if first.std() == 0 or second.std() == 0:
+        return False
+    return bool(np.corrcoef(first, second)[0, 1] > 0.7)

@@ -1,0 +1,93 @@
+"""Tasks are shorter than what it takes to handle them."""
+
+from __future__ import annotations
+
+import math
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.placement import displaced_s
+from scalescope.diagnosis.evidence.task_table import most_common_prefix
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+HANDLING_S = 0.001
+"""What the scheduler, and what a worker, needs for a task besides computing it (measured: 0.65 to 1 ms of CPU time)."""
+
+
+TRANSITIONS = 6
+"""Transitions that the scheduler makes for a task that finishes."""
+
+
+BULK = 50
+"""Tasks below which handling them is nothing that can be felt."""
+
+
+TINY_TASKS = TrialCause(
+    code="tiny-tasks",
+    title="Tasks too small",
+    needs="The mean task is shorter than one millisecond of scheduling times the threads (so that the scheduler cannot "
+    "feed them), or than two milliseconds (so that the worker does more for it than in it), and threads are idle while "
+    "tasks wait.",
+    ruled_out_by="Short tasks on so few threads that the scheduler keeps up (5 ms on 2 threads); waiting that is due "
+    "to restrictions, locality or late workers; idle threads with no task waiting.",
+    remedy="Let each task do more: lists of items, larger partitions or chunks",
+    link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
+    parts=("not_assigned",),
+)
+
+
+@TINY_TASKS.finds
+def tiny_tasks(observation: Observation) -> Finding | None:
+    """Tasks are shorter than what it takes to handle them.
+
+    The scheduler hands out one task after another, each costing it about a millisecond (more, where the simulated
+    cluster was told so). With P threads and tasks of mean duration d it cannot keep them busy when d < P × that cost; a
+    worker cannot when d is below twice its own cost of a task.
+
+    `lost_s`: idle while tasks wait (`not_assigned`), less what restrictions, locality and late workers explain of it.
+    """
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned"):
+        return None
+    durations = (attempts.stop - attempts.start)[attempts.useful]
+    scheduler_s, worker_s = _handling(observation)
+    mean_s, threads = float(durations.mean()), observation.threads
+    by_scheduler = mean_s < threads * scheduler_s
+    if len(durations) < BULK or not (by_scheduler or mean_s < 2 * worker_s):
+        return None
+    lost_s = observation.seconds("not_assigned") - displaced_s(observation)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    rate = len(durations) / attempts.makespan
+    prefix = most_common_prefix(observation, attempts.useful)
+    enough = max(2 * threads * scheduler_s if by_scheduler else 0.0, 10 * worker_s)
+    useful = max(1, round(float(durations.sum()) / attempts.makespan))
+    limit = (
+        f"{rate:,.0f} tasks were handled per second, which keeps {plural(useful, 'thread')} of {threads:,} busy"
+        if by_scheduler
+        else f"a worker needs about {words.duration(worker_s)} more for each"
+    )
+    return TINY_TASKS.finding(
+        observation,
+        lost_s,
+        f"{len(durations):,} tasks, most of them `{prefix}`, take {words.duration(mean_s)} on average: {limit}, and "
+        f"{percent(share)} of the worker time is spent between tasks; more workers do not help.",
+        f"let each `{prefix}` task do about {math.ceil(enough / max(mean_s, 1e-6)):,} times as much (a list of items "
+        f"per call, larger partitions or chunks), so that it takes {words.duration(enough)} or more",
+        Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
+        Evidence("tasks", len(durations), "table tasks"),
+        Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
+        Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
+        Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
+        confidence=0.8,
+    )
+
+
+def _handling(observation: Observation) -> tuple[float, float]:
+    """Seconds that the scheduler, and a worker, needs for a task, as far as is known."""
+    cluster = observation.trial.facts.get("cluster", {})
+    scheduler = TRANSITIONS * float(cluster.get("scheduler_us_per_transition") or 0.0) * 1e-6
+    worker = float(cluster.get("worker_us_per_task") or 0.0) * 1e-6
+    return max(HANDLING_S, scheduler), max(HANDLING_S, worker)

@@ -1,0 +1,121 @@
+"""Threads wait for their inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.task_table import largest_prefix
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+FELT_S = 0.01
+"""Mean seconds of a fetch or of unpacking below which it is the price of a message, and not of data."""
+
+
+LARGE = 1_000_000
+"""Mean bytes fetched for a task from which on data is the matter, however fast it came."""
+
+
+SHARED = 0.5
+"""Share of the bytes moved that one result must have to be worth sending to all workers at once."""
+
+
+@dataclass(frozen=True)
+class _MovedResults:
+    """Results that went from one worker to another.
+
+    Attributes:
+        nbytes: All together; each counted once for each worker that it went to.
+        most: Row in `tasks` of the result of which most bytes went.
+        most_nbytes: How many.
+        readers: Workers that it went to.
+    """
+
+    nbytes: float
+    most: int
+    most_nbytes: float
+    readers: int
+
+
+TRANSFER_BOUND = TrialCause(
+    code="transfer-bound",
+    title="Threads wait for their inputs",
+    needs="At least 10 % of the worker time in the part `transfer`, by 10 ms or 1 MB for each task that fetches.",
+    ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many fetches "
+    "of a few milliseconds are the price of tiny tasks.",
+    remedy="Keep data that is used together on one worker: fewer, larger workers, fewer and larger steps; send what "
+    "all need to all workers once.",
+    link="https://distributed.dask.org/en/stable/locality.html",
+    parts=("transfer",),
+)
+
+
+@TRANSFER_BOUND.finds
+def transfer_bound(observation: Observation) -> Finding | None:
+    """Threads wait while their worker fetches the inputs of their next task.
+
+    Worker time lost: the part `transfer`, in which nothing was computed meanwhile; fetching that computation hides
+    costs nothing.
+    """
+    if (share := observation.share("transfer")) < NOTEWORTHY:
+        return None
+    attempts = observation.measured
+    fetching = attempts.transfer > 0
+    moved, tasks = _moved(observation), int(fetching.sum())
+    each = float(attempts.transfer[fetching].mean())
+    if each < FELT_S and (moved is None or moved.nbytes / tasks < LARGE):
+        return None
+    prefix, part = largest_prefix(attempts.transfer, observation)
+    amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
+    remedy = (
+        "keep data that is used together on one worker: fewer, larger workers (threads of one process share their "
+        f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
+    )
+    evidence = [
+        Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
+        Evidence("tasks that fetched inputs", tasks, "table tasks, column transfer"),
+        Evidence("seconds for each of them", round(each, 4), "table tasks, column transfer"),
+        Evidence(f"share of `{prefix}` in the seconds", round(part, 3), "table tasks"),
+    ]
+    if moved is not None:
+        evidence.append(Evidence("bytes moved", int(moved.nbytes), "tables dependencies and tasks"))
+        if moved.readers > 2 and moved.most_nbytes >= SHARED * moved.nbytes:
+            key = words.middle_cut(str(observation.column("tasks", "key")[moved.most]))
+            remedy = (
+                f"send `{key}` to all workers once, before the tasks that need it: `client.scatter([value], "
+                "broadcast=True)` or `client.replicate([future])`"
+            )
+            evidence.append(Evidence(f"bytes of `{key}`", int(moved.most_nbytes), f"went to {moved.readers} workers"))
+    return TRANSFER_BOUND.finding(
+        observation,
+        observation.seconds("transfer"),
+        f"{percent(share)} of the worker time was spent fetching inputs, {percent(part)} of it for `{prefix}`: "
+        f"{words.duration(each)} for each of {plural(tasks, 'task')}{amount}.",
+        remedy,
+        *evidence,
+        confidence=0.9,
+    )
+
+
+def _moved(observation: Observation) -> _MovedResults | None:
+    """What tasks needed from other workers; None where dependencies were not recorded."""
+    task = np.asarray(observation.column("dependencies", "task"), dtype=np.int64)
+    needs = np.asarray(observation.column("dependencies", "needs"), dtype=np.int64)
+    if not len(task):
+        return None
+    attempts, nbytes = observation.measured, observation.numbers("tasks", "nbytes")
+    worker = np.full(len(nbytes), -1, np.int64)
+    worker[attempts.row] = attempts.worker
+    away = (worker[task] >= 0) & (worker[needs] >= 0) & (worker[task] != worker[needs])
+    went = np.unique(needs[away] * len(attempts.addresses) + worker[task[away]])  # once to each worker
+    if not len(went):
+        return None
+    source, count = np.unique(went // len(attempts.addresses), return_counts=True)
+    sizes = nbytes[source] * count
+    most = int(sizes.argmax())
+    return _MovedResults(float(sizes.sum()), int(source[most]), float(sizes[most]), int(count[most]))

@@ -1,0 +1,173 @@
+"""One task, or a few, end every worker that runs them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from scalescope.diagnosis.evidence.departures import Departure, deaths, given_up
+from scalescope.diagnosis.evidence.process_end import (
+    KILLED_LINK,
+    how_ended,
+    lost_with_workers,
+    severity_of_loss,
+    traces_of,
+)
+from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.records import STATUS_FINISHED
+
+REPORTED_S = 0.1
+"""Seconds within which the scheduler hears of a result, and of a death."""
+
+
+REPEATED = 2
+"""Deaths in which the same task took part, from which on the task is suspected."""
+
+
+MOST_SUSPECTS = 3
+"""Tasks that may share the blame; with more of them it is not a task that ends the workers."""
+
+
+EXPLAINED = 0.75
+"""Share of the deaths that the suspected tasks must account for."""
+
+
+@dataclass(frozen=True)
+class _KillingTasks:
+    """Which tasks ended which workers.
+
+    Attributes:
+        groups: Keys that took part in the same deaths, so that one of them did it; the likeliest first.
+        deaths: Those that they account for.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    deaths: tuple[Departure, ...]
+
+
+@once
+def _blame(observation: Observation) -> _KillingTasks | None:
+    """The smallest sets of unfinished tasks that were on the workers that died, or None.
+
+    The scheduler blames every task that was assigned to a worker that died (dask/distributed#5234). Only one that took
+    part in several deaths, and never finished anywhere, is suspected here.
+    """
+    dead = deaths(observation)
+    if len(dead) < REPEATED:
+        return None
+    taken = Counter(key for death in dead for key in death.held)
+    suspects = {key for key, count in taken.items() if count >= REPEATED}
+    finished = np.asarray(observation.column("tasks", "status"), dtype=np.int64) == STATUS_FINISHED
+    suspects -= set(compress(observation.column("tasks", "key"), finished.tolist())) if suspects else set()
+    groups: list[tuple[str, ...]] = []
+    rest = list(dead)
+    while suspects and len(groups) < MOST_SUSPECTS:
+        count = Counter(key for death in rest for key in death.held & suspects)
+        most = max(count.values(), default=0)
+        if most < REPEATED:
+            break
+        first = next(key for death in rest for key in sorted(death.held) if count[key] == most)
+        where = [death for death in rest if first in death.held]
+        together = {key for key in count if count[key] == most and all(key in death.held for death in where)}
+        groups.append(_by_likelihood(observation, together, where))
+        rest = [death for death in rest if first not in death.held]
+    if not groups or len(rest) > (1 - EXPLAINED) * len(dead):
+        return None
+    return _KillingTasks(tuple(groups), tuple(death for death in dead if death not in rest))
+
+
+def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequence[Departure]) -> tuple[str, ...]:
+    """The keys, that one first which most often was the one running when its worker died.
+
+    A worker begins tasks in the order in which it was given them, so it is the first that it had not finished. Only
+    where it died about as long after its last known result as a task takes, that first one may have finished
+    unreported, and the second have ended the process as it began.
+    """
+    if len(keys) == 1:
+        return tuple(keys)
+    columns = [observation.column("tasks", name) for name in ("key", "worker", "status", "assigned", "start", "stop")]
+    workers = {death.worker: death for death in dead}
+    given: dict[str, list[tuple[float, str]]] = {worker: [] for worker in workers}
+    last: dict[str, float] = {}
+    durations = []
+    for key, worker, status, assigned, start, stop in zip(*columns, strict=True):
+        if worker not in workers:
+            continue
+        if status != STATUS_FINISHED:
+            given[worker].append((assigned, key))
+        else:
+            last[worker] = max(stop, last.get(worker, 0.0))
+            durations.append(stop - start)
+    usual = float(np.median(durations)) if durations else 0.0
+    votes: Counter[str] = Counter()
+    for worker, held in given.items():
+        since = workers[worker].time - last.get(worker, np.inf)
+        second = len(held) > 1 and 0.9 * usual <= since <= 1.5 * usual + REPORTED_S
+        votes[sorted(held)[int(second)][1]] += 1
+    return tuple(sorted(keys, key=lambda key: (-votes[key], key)))
+
+
+WORKER_KILLING_TASK = TrialCause(
+    code="worker-killing-task",
+    title="A task kills its workers",
+    needs="At least two workers died that nobody had asked to leave (table workers, events remove-worker), and the "
+    "same one to three tasks, which finished nowhere, were on three quarters of them (table tasks).",
+    ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: then "
+    "it is worker-died.",
+    remedy="Run that item alone outside Dask and fix what ends the process; the finding names key, exit code and the "
+    "line of the crash where the log has it.",
+    link=KILLED_LINK,
+    parts=("lost",),
+    rules_out=("worker-died",),
+    precedence=10,
+    spoils=10,
+    without_attempts=True,
+)
+
+
+@WORKER_KILLING_TASK.finds
+def worker_killing_task(observation: Observation) -> Finding | None:
+    """One task, or a few, that end every worker that runs them.
+
+    Worker time lost: the part `lost`, which is attempts that were cut short or whose results had to be computed again,
+    and threads that were away until their worker was back; where nothing finished, all of it.
+    """
+    blame = _blame(observation)
+    if blame is None:
+        return None
+    keys = [group[0] for group in blame.groups]
+    sure = all(len(group) == 1 for group in blame.groups)
+    refused = any(given_up(observation).intersection(group) for group in blame.groups)
+    dead, total = blame.deaths, len(deaths(observation))
+    how = how_ended(dead)
+    which = ", ".join(f"`{words.middle_cut(key)}`" for key in keys)
+    whole = f"Task {which}" if len(keys) == 1 else f"Tasks {which}"
+    if not sure:
+        also = [key for group in blame.groups for key in group[1:]]
+        whole = (
+            f"Most likely task {which} (or {words.some([words.middle_cut(key) for key in also], 2)}, always there too)"
+        )
+    end = f", and the scheduler gave up on {'it' if len(keys) == 1 else 'them'} (KilledWorker)" if refused else ""
+    count = f"all {total:,} workers" if len(dead) == total else f"{len(dead):,} of the {total:,} workers"
+    prefix = dict(zip(observation.column("tasks", "key"), observation.column("tasks", "prefix"), strict=True))[keys[0]]
+    return WORKER_KILLING_TASK.finding(
+        observation,
+        lost_with_workers(observation),
+        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
+        f"it{how.text}{end}.",
+        f"run `{prefix}` on the item of `{words.middle_cut(keys[0])}` alone, outside Dask (`python -X faulthandler`), "
+        f"and {how.look}",
+        *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
+        Evidence("workers that died while it was there", len(dead), "tables workers and tasks"),
+        Evidence("workers that died", total, "table workers"),
+        *traces_of(dead),
+        *((Evidence("the scheduler's verdict", "KilledWorker", "event task-erred"),) if refused else ()),
+        confidence=(0.95 if refused else 0.8) if sure else 0.6,
+        severity=Severity.HIGH if refused else severity_of_loss(observation, observation.share("lost")),
+    )

@@ -1,0 +1,107 @@
+"""Tasks that may run on few workers only, or on none."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.placement import restricted_prefixes
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.standstill import ASKS_FOR, NO_WORKER
+from scalescope.model.words import percent, plural
+
+RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
+
+
+WORKER_RESTRICTION = TrialCause(
+    code="worker-restriction",
+    title="Tasks confined to few workers",
+    needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
+    "runnable and wait while threads elsewhere are idle; or a worker takes far longer than others for tasks that none "
+    "but it may take. Or a trial reaches its time limit with tasks that no worker may run.",
+    ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
+    "are idle (tiny-tasks); a restriction that names all workers.",
+    remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
+    link="https://distributed.dask.org/en/stable/locality.html",
+    parts=("not_assigned", "no_runnable_task", "tail"),
+    spoils=40,
+    workers_unused=True,
+    without_attempts=True,
+)
+
+
+@WORKER_RESTRICTION.finds
+def worker_restriction(observation: Observation) -> Finding | None:
+    """Tasks may run on few workers only, or on none, and wait for them."""
+    if observation.standstill or observation.attempts is None:
+        return _unmet(observation)
+    return _confined(observation)
+
+
+def _unmet(observation: Observation) -> Finding | None:
+    """Nothing moved any more, and of some tasks the scheduler said that no worker may run them."""
+    found = observation.standstill
+    away = [each for each in found.groups if each.problem.startswith(NO_WORKER)] if found else []
+    if found is None or not away:
+        return None
+    worst, tasks = away[0], sum(each.tasks for each in away)
+    asked = worst.problem.partition(ASKS_FOR)[2] or "what no worker has"
+    by, remedy = "workers", "name workers that are there, or add `allow_other_workers=True`, in the call"
+    if asked.startswith("resources"):
+        by, remedy = (
+            "resources",
+            "start workers that offer them (`dask worker --resources`), or ask for none in the call",
+        )
+    return WORKER_RESTRICTION.finding(
+        observation,
+        observation.threads * observation.trial.real_s,
+        f"Nothing moved any more: no worker may run {plural(tasks, 'task')} (`{worst.prefix}`), which ask for {asked}.",
+        f"{remedy} that makes `{worst.prefix}` tasks",
+        Evidence("tasks that no worker may run", tasks, "facts standstill"),
+        Evidence("tasks that had not ended", found.left, "facts standstill"),
+        confidence=0.95,
+        severity=Severity.HIGH,
+        link=RESOURCES_LINK if by == "resources" else WORKER_RESTRICTION.link,
+    )
+
+
+def _confined(observation: Observation) -> Finding | None:
+    """Tasks that may run on few workers only waited for them.
+
+    `lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time. Threads idle on the allowed
+    workers themselves count against it, except for resources, which leave threads idle by design.
+    """
+    found, attempts = restricted_prefixes(observation), observation.measured
+    lost_s = sum(each.lost_s for each in found)
+    if not found or (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    worst = found[0]
+    total = len(attempts.addresses)
+    where = words.some([attempts.addresses[worker] for worker in worst.workers])
+    who = f"{plural(len(worst.tasks), 'task')} `{worst.prefix}`"
+    if worst.by == "resources":
+        summary = f"{who} ask for resources ({worst.names}) and waited for them on {where}"
+        remedy = (
+            "raise what workers offer (`dask worker --resources`) or lower `resources=` in the call that makes "
+            f"`{worst.prefix}` tasks"
+        )
+    else:
+        argument = "workers=[...]"
+        summary = f"{who} may run on {worst.allowed:,} of {plural(total, 'worker')} only ({where}) and waited for it"
+        remedy = (
+            f"remove `{argument}` from the call that makes `{worst.prefix}` tasks ({worst.allowed:,} of "
+            f"{plural(total, 'worker')} allowed), or add `allow_other_workers=True`"
+        )
+    return WORKER_RESTRICTION.finding(
+        observation,
+        lost_s,
+        f"{summary}, while other threads were idle for {percent(share)} of the worker time.",
+        remedy,
+        Evidence("workers allowed, median", worst.allowed, "table tasks, column allowed"),
+        Evidence("workers", total, "table workers"),
+        Evidence("restricted tasks", len(worst.tasks), f"table tasks, prefix {worst.prefix}"),
+        Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
+        Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
+        confidence=0.95,
+        link=RESOURCES_LINK if worst.by == "resources" else WORKER_RESTRICTION.link,
+    )

@@ -1,0 +1,98 @@
+"""Fewer workers than asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats
+from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
+from scalescope.diagnosis.evidence.departures import deaths, departures
+from scalescope.diagnosis.evidence.process_end import KILLED_LINK, severity_of_loss
+from scalescope.diagnosis.evidence.timeline import timeline
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.words import percent, plural
+
+WORKERS_MISSING = TrialCause(
+    code="workers-missing",
+    title="Fewer workers than asked for",
+    needs="The driver gave up waiting for workers, or threads asked for were absent while tasks waited for them.",
+    ruled_out_by="The workers joined later (late-workers) or died (worker-died); no task waited for them.",
+    remedy="Wait for the workers before the work begins, and keep them until its end.",
+    link=f"{KILLED_LINK}#worker-never-connects",
+    parts=("late_start", "lost"),
+    precedence=30,
+    spoils=30,
+    without_attempts=True,
+)
+
+
+@WORKERS_MISSING.finds
+def workers_missing(observation: Observation) -> Finding | None:
+    """The cluster does not have the workers asked for: they never came, or left by request and nobody replaced them.
+
+    Worker time lost: over the makespan, threads asked for and not there while as many tasks waited; not those whose
+    worker came later (`late-workers`) or died (`worker-died`).
+    """
+    error = observation.trial.facts.get("error") or {}
+    if error.get("type") == "WorkersMissing":
+        return _never_complete(observation, str(error.get("message", "")))
+    if observation.attempts is None:
+        return None
+    line = timeline(observation)
+    away = _away(observation)
+    lost_s = line.integral(np.minimum(away, line.waiting))
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    left = [departure for departure in departures(observation) if departure.expected]
+    mean = line.integral(away) / observation.attempts.makespan
+    why = "never came"
+    if left:
+        why = f"left by request and were not replaced ({words.some([departure.name for departure in left])})"
+    return WORKERS_MISSING.finding(
+        observation,
+        lost_s,
+        f"On average {mean:,.1f} of {plural(observation.threads, 'thread')} asked for were not there while tasks "
+        f"waited for them: workers {why}; {percent(share)} of the worker time was lost.",
+        "keep workers for the whole run: no `cluster.adapt(...)` or `--lifetime` below its length, and "
+        "`client.wait_for_workers(n)` before it begins"
+        if left
+        else "wait for them with `client.wait_for_workers(n)` before the work begins, and read why the others did not "
+        "come in the logs of the platform",
+        Evidence("threads asked for", observation.threads, "the point"),
+        Evidence("threads missing on average", round(mean, 2), "table workers"),
+        Evidence("workers that left by request", len(left), "table workers, events remove-worker"),
+        confidence=0.9,
+        severity=severity_of_loss(observation, share) if left else severity_of(share),
+    )
+
+
+def _away(observation: Observation) -> Floats:
+    """Threads asked for that neither are there nor will come nor died, over the timeline."""
+    line, members = timeline(observation), observation.measured.members
+    addresses = observation.measured.addresses
+    dead = {death.worker for death in deaths(observation)}
+    died = np.array([addresses[worker] in dead for worker in members.worker.tolist()], dtype=bool)
+    joined = np.repeat(members.joined, members.nthreads)
+    to_come = line.level(np.zeros(len(joined)), joined)
+    gone = np.repeat(members.left[died], members.nthreads[died])
+    forever = np.full(len(gone), observation.measured.makespan)
+    return np.maximum(observation.threads - line.capacity - to_come - line.level(gone, forever), 0.0)
+
+
+def _never_complete(observation: Observation, message: str) -> Finding:
+    """What the driver said when it did not get the workers."""
+    what, *details = message.strip().splitlines() or ["the workers did not arrive"]
+    said = {label: text for line in details for label, _, text in [line.strip().partition(": ")] if text}
+    cause = f": {said['cause']}" if said.get("cause") else ""
+    return WORKERS_MISSING.finding(
+        observation,
+        0.0,
+        f"The cluster did not get the workers asked for: {words.first_line(what)}{cause}.",
+        said.get("next", "read the driver's log and the logs of the platform, then run the same sweep again"),
+        Evidence("workers asked for", observation.trial.point.workers, "the point"),
+        Evidence("what the cluster said", words.first_line(what), said.get("where", "driver")),
+        confidence=0.95,
+        severity=Severity.HIGH,
+    )

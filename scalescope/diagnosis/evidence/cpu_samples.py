@@ -1,0 +1,81 @@
+"""CPU use of worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats, Ints
+from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
+from scalescope.diagnosis.evidence.timeline import covered
+from scalescope.diagnosis.observation import Observation, once
+
+MIN_SAMPLES = 3
+"""Samples of a worker needed before anything is said of it."""
+
+
+@dataclass(frozen=True)
+class CpuSamples:
+    """CPU use of worker processes; one element per sample after the first of each process.
+
+    Attributes:
+        worker: Index into `Attempts.addresses`.
+        seconds: Since the sample before.
+        cpu: Cores in use, as a mean over that time.
+        running: Tasks computing, as a mean over that time.
+        threads: Threads of the worker.
+    """
+
+    worker: Ints
+    seconds: Floats
+    cpu: Floats
+    running: Floats
+    threads: Ints
+
+
+@once
+def samples(observation: Observation) -> CpuSamples | None:
+    """The samples within the makespan; None where CPU was not recorded, or workers share processes."""
+    attempts, cpu = observation.measured, observation.numbers("memory", "cpu")
+    if not len(cpu):
+        return None
+    worker = worker_of_rows(observation, "memory")
+    time = observation.numbers("memory", "time") - attempts.epoch
+    if _share_processes(observation, worker, time):
+        return None
+    order = np.lexsort((time, worker))
+    order = order[worker[order] >= 0]
+    worker, time, cpu = worker[order], time[order], cpu[order]
+    begin = np.concatenate([[0.0], time[:-1]])
+    kept = np.concatenate([[False], np.diff(worker) == 0]) & (begin >= 0) & (time <= attempts.makespan) & (time > begin)
+    worker, begin, end, cpu = worker[kept], begin[kept], time[kept], cpu[kept]
+    if not cpu.any():
+        return None
+    threads = threads_of_workers(observation)[worker]
+    return CpuSamples(worker, end - begin, cpu, running(observation, worker, begin, end), threads)
+
+
+def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:
+    """Whether a worker that was there long enough has no sample: of a shared process only the first worker has them."""
+    attempts = observation.measured
+    members = attempts.members
+    seen = np.unique(worker)
+    interval = float(np.median(np.diff(np.sort(time[worker == seen[-1]])))) if (worker == seen[-1]).sum() > 1 else 1.0
+    stayed = (members.left >= attempts.makespan) & (members.left - members.joined > 3 * interval)
+    return bool(np.setdiff1d(members.worker[stayed], seen).size)
+
+
+def running(observation: Observation, worker: Ints, begin: Floats, end: Floats) -> Floats:
+    """Tasks computing on each worker, as a mean over each interval."""
+    attempts = observation.measured
+    order = np.argsort(attempts.worker.astype(np.min_scalar_type(len(attempts.addresses))), kind="stable")
+    first = np.searchsorted(attempts.worker[order], np.arange(len(attempts.addresses) + 1))
+    result = np.zeros(len(worker))
+    for i in np.unique(worker).tolist():
+        mine, rows = worker == i, order[first[i] : first[i + 1]]
+        for moments, sign in ((attempts.start[rows], 1.0), (attempts.stop[rows], -1.0)):
+            result[mine] += sign * (covered(moments, end[mine]) - covered(moments, begin[mine]))
+    length = end - begin
+    mean: Floats = np.maximum(result, 0.0) / np.where(length > 0, length, 1.0)
+    return mean

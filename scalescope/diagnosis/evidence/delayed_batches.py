@@ -1,0 +1,196 @@
+"""Batches of tasks whose end a few long tasks, or a wide spread, delayed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats, Ints
+from scalescope.diagnosis.evidence.placement import confined, displaced_s
+from scalescope.diagnosis.evidence.slow_workers import MIN_TASKS, slow_workers
+from scalescope.diagnosis.evidence.submissions import sending
+from scalescope.diagnosis.evidence.task_batches import task_batches
+from scalescope.diagnosis.evidence.task_table import task_column
+from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
+from scalescope.diagnosis.observation import Observation, once
+
+LONG = 3.0
+"""How many times the median of its batch a straggler takes; one and a half times is common in a healthy stage."""
+
+
+FAR = 10.0
+"""How many times the 90th percentile of its batch a straggler takes where durations are spread anyway."""
+
+
+FEW_LONG = 0.05
+"""Share of a batch that may be long before its durations count as spread; two may always be."""
+
+
+SPREAD = 2.0
+"""Ratio of the 90th to the 10th percentile from which on durations are spread widely."""
+
+
+LARGE_RESULT = 10_000
+"""Bytes from which on the size of a result says something on the work behind it."""
+
+
+CANDIDATES = 50
+"""Batches that are looked at closely, those first that can have lost most."""
+
+
+@dataclass(frozen=True)
+class DelayedBatch:
+    """A batch whose end some of its tasks delayed.
+
+    Attributes:
+        batch: Its number.
+        tasks: The attempts that others waited for, longest last.
+        end_s: When the batch would have ended without the delay, in seconds since the first task was known.
+        lost_s: Thread-seconds from then on of threads used before and idle (`_claimable`).
+        wide: Most tasks of the batch running at once.
+    """
+
+    batch: int
+    tasks: Ints
+    end_s: float
+    lost_s: float
+    wide: float
+
+
+@once
+def _claimable(observation: Observation) -> Floats:
+    """Idle threads over the timeline that long tasks may explain.
+
+    Those for which no task waits, and those for which tasks wait that were given to a worker before it was known how
+    long the ones before them take; less what is explained by where tasks may run, or were put.
+    """
+    line, attempts = timeline(observation), observation.measured
+    free, begin = ~confined(observation), occupied_from(observation)
+    queued = np.minimum(line.idle - line.unwanted, line.level(attempts.prepared_from[free], begin[free]))
+    queued_s = line.integral(queued)
+    if not queued_s:
+        return line.unwanted
+    left: Floats = line.unwanted + queued * (max(queued_s - displaced_s(observation), 0.0) / queued_s)
+    return left
+
+
+class IdleThreads:
+    """Hands out the idle thread-seconds of a trial that long tasks may explain, each only once."""
+
+    def __init__(self, observation: Observation) -> None:
+        self._attempts = observation.measured
+        self._line = timeline(observation)
+        self._left = _claimable(observation).copy()
+
+    def claim(self, tasks: Ints, since: float) -> tuple[float, float]:
+        """Thread-seconds after `since`, until these tasks end, of threads used before and idle now.
+
+        Used, at one time, while these tasks ran and before `since`: by them, or by others beside them. Threads that
+        were idle then already are so for another reason.
+
+        Returns:
+            The thread-seconds, and the most of these tasks that ran at once.
+        """
+        start, stop = self._attempts.start[tasks], self._attempts.stop[tasks]
+        wide = float(self._line.level(start, stop).max(initial=0.0))
+        until = self._line.within(float(start.min()), since) > 0
+        used = max(wide, float(self._line.occupied[until].max(initial=0.0)))
+        window = self._line.within(since, float(stop.max()))
+        claimed = window * np.clip(used - self._line.occupied, 0.0, self._left)
+        self._left -= claimed
+        return self._line.integral(claimed), wide
+
+
+@once
+def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...], tuple[DelayedBatch, ...]]:
+    """The batches that stragglers held up, and those whose durations are spread."""
+    stragglers: list[DelayedBatch] = []
+    skewed: list[DelayedBatch] = []
+    if not observation.noteworthy("no_runnable_task", "tail"):
+        return (), ()
+    attempts, found = observation.measured, task_batches(observation)
+    durations = attempts.stop - attempts.start
+    slow = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)])
+    excused = slow | sending(observation)
+    idle = IdleThreads(observation)
+    for batch in _candidates(observation):
+        tasks = found.tasks(batch)
+        tasks = tasks[~excused[tasks]]
+        if len(tasks) < MIN_TASKS:
+            continue
+        median = float(found.median[batch])
+        count, alone = _long(durations[tasks], median)
+        rest, long = tasks[: len(tasks) - count], tasks[len(tasks) - count :]
+        if alone and not _larger(observation, long, rest):
+            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # not behind a long one
+            others = min(others, float(attempts.stop[rest].max()))
+            end = max(others, float((attempts.start[long] + median).max()))
+            stragglers.append(DelayedBatch(batch, long, end, *idle.claim(tasks, end)))
+        elif len(long) or _spread(durations[tasks]):
+            mean_s = float(durations[tasks].mean())
+            end = _all_begun(observation, tasks, mean_s)
+            lost, wide = idle.claim(tasks, end)
+            lost -= _last_wave_s(len(tasks), wide, mean_s)
+            skewed.append(DelayedBatch(batch, tasks, end, max(lost, 0.0), wide))
+    return tuple(stragglers), tuple(skewed)
+
+
+def _candidates(observation: Observation) -> list[int]:
+    """Batches, those first that can have lost most: the overrun of their longest task on all their threads."""
+    attempts, found = observation.measured, task_batches(observation)
+    longest = (attempts.stop - attempts.start)[found.task[found.first[1:] - 1]]
+    could = (longest - found.median) * np.minimum(found.size, observation.threads)
+    could[found.size < MIN_TASKS] = 0.0
+    best = np.argsort(-could, kind="stable")[:CANDIDATES]
+    return [int(batch) for batch in best if could[batch] > 0]
+
+
+def _long(rising: Floats, median: float) -> tuple[int, bool]:
+    """How many tasks are long, of durations that rise; and whether they are few and the others alike.
+
+    Where the others are not alike, those may still be long that are so far beyond them that no spread explains them.
+    """
+    few = max(2, FEW_LONG * len(rising))
+    long = int((rising > LONG * median).sum())
+    if 0 < long <= few and not _spread(rising[: len(rising) - long]):
+        return long, True
+    beyond = int((rising > FAR * rising[math.ceil(0.9 * (len(rising) - 1))]).sum())
+    return (beyond, True) if 0 < beyond <= few else (long, False)
+
+
+def _spread(rising: Floats) -> bool:
+    """Whether durations, shortest first, are spread widely."""
+    last = len(rising) - 1
+    if last < 1:
+        return False
+    return bool(rising[math.ceil(0.9 * last)] >= SPREAD * max(rising[math.floor(0.1 * last)], 1e-6))
+
+
+def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
+    """Whether the results of long tasks are larger in something like the measure in which the tasks are longer."""
+    if not len(long) or not len(rest):
+        return False
+    nbytes = task_column(observation, "nbytes")
+    usual = float(np.median(nbytes[rest]))
+    return usual >= LARGE_RESULT and float(np.median(nbytes[long])) >= 2 * usual
+
+
+def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
+    """When the last of these tasks had begun or, if that is sooner, would have, had all taken the mean.
+
+    One that was given to a worker behind a long one begins late although other threads are idle.
+    """
+    attempts = observation.measured
+    wide = float(timeline(observation).level(attempts.start[tasks], attempts.stop[tasks]).max(initial=1.0))
+    waves = math.ceil(len(tasks) / max(wide, 1.0))
+    equal = float(attempts.runnable[tasks].max()) + (waves - 1) * mean_s
+    return min(float(attempts.start[tasks].max()), equal)
+
+
+def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:
+    """Thread-seconds that equal tasks would leave idle in their last wave."""
+    if threads < 1:
+        return 0.0
+    return (threads * math.ceil(tasks / threads) - tasks) * mean_s

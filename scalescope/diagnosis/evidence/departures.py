@@ -1,0 +1,173 @@
+"""Workers that left before the last computation ended, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalescope.diagnosis.observation import Observation, once
+from scalescope.model import words
+from scalescope.model.records import KUBERNETES, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
+
+SETTLE_S = 1.0
+"""How long after the last attempt a worker's departure still belongs to it."""
+
+
+NEAR_S = 2.0
+"""How far apart in time two reports of one death may be: of the scheduler, and of the nanny."""
+
+
+_ORDERLY = ("closing_gracefully", "closing")
+"""States that a worker passes through when it leaves by request."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A worker that left before the last computation ended.
+
+    Attributes:
+        worker: Its address.
+        name: Its name.
+        host: Its host.
+        time: When, in seconds since the epoch.
+        expected: Whether somebody had asked it to.
+        reason: The scheduler's word for what made it remove the worker.
+        held: Keys that were assigned to it and not finished.
+        exit_code: Of its process; negative for a signal; None when nobody saw its end.
+        over_memory: Whether its nanny ended it for its memory.
+        words: What its log says of it, in a line; empty where it says nothing.
+    """
+
+    worker: str
+    name: str
+    host: str
+    time: float
+    expected: bool
+    reason: str
+    held: frozenset[str]
+    exit_code: int | None = None
+    over_memory: bool = False
+    words: str = ""
+
+
+@once
+def departures(observation: Observation) -> tuple[Departure, ...]:
+    """All workers that left before the last computation ended, in the order in which they left."""
+    end = _last_work(observation)
+    rows = zip(
+        *(observation.column("workers", name) for name in ("worker", "name", "host", "left", "reason")), strict=True
+    )
+    gone = sorted((row for row in rows if 0 < row[3] < end), key=lambda row: float(row[3]))
+    if not gone:
+        return ()
+    asked = _asked_to_leave(observation, {str(row[0]) for row in gone})
+    held, codes, words = _held(observation), _exit_codes(observation, gone), _last_words(observation)
+    over_memory = {str(message.get("worker")) for _, message in observation.events("worker-restart-memory")}
+    return tuple(
+        Departure(
+            worker=worker,
+            name=str(name),
+            host=str(host),
+            time=float(left),
+            expected=worker in asked or str(reason).startswith("retire-workers"),
+            reason=str(reason),
+            held=frozenset(held.get(worker, ())),
+            exit_code=codes.get(worker),
+            over_memory=worker in over_memory,
+            words=words.get(worker, ""),
+        )
+        for worker, name, host, left, reason in gone
+    )
+
+
+@once
+def deaths(observation: Observation) -> tuple[Departure, ...]:
+    """The departures that nobody had asked for."""
+    return tuple(departure for departure in departures(observation) if not departure.expected)
+
+
+def _last_work(observation: Observation) -> float:
+    """When the last attempt ended, whatever its end; infinity when none was recorded."""
+    done = observation.numbers("tasks", "done")
+    # The scheduler notes the ends of a dying worker's attempts just before it lists the worker as gone.
+    return float(done.max()) + SETTLE_S if len(done) else np.inf
+
+
+def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]:
+    """Those who left by request: by the scheduler's own word where it has one (since 2024), else by their status."""
+    asked = {
+        str(message.get("worker"))
+        for _, message in observation.events("all")
+        if message.get("action") == "remove-worker" and message.get("expected") is True
+    }
+    columns = (observation.column("events", name) for name in ("topic", "message"))
+    for topic, text in zip(*columns, strict=True):
+        if topic in gone and topic not in asked and any(f'"status": "{status}"' in text for status in _ORDERLY):
+            asked.add(topic)
+    return asked
+
+
+def _held(observation: Observation) -> dict[str, set[str]]:
+    """Keys per worker whose attempt there was lost, or was the one after which the scheduler gave the task up."""
+    status = np.asarray(observation.column("tasks", "status"), dtype=np.int64)
+    key, worker = observation.column("tasks", "key"), observation.column("tasks", "worker")
+    killed = given_up(observation)
+    held: dict[str, set[str]] = {}
+    for row in np.flatnonzero(status != STATUS_FINISHED).tolist():
+        if status[row] == STATUS_LOST or (status[row] == STATUS_ERRED and key[row] in killed):
+            held.setdefault(worker[row], set()).add(key[row])
+    return held
+
+
+@once
+def given_up(observation: Observation) -> frozenset[str]:
+    """Keys of tasks that the scheduler gave up because too many workers died while they were there."""
+    events = observation.events("task-erred")
+    return frozenset(str(message["key"]) for _, message in events if "KilledWorker" in str(message.get("exception")))
+
+
+def _exit_codes(observation: Observation, gone: Sequence[tuple[Any, ...]]) -> dict[str, int]:
+    """The exit code of each worker's process.
+
+    A nanny whose worker dies while it starts still names the worker before: what no address claims goes to the
+    departure next to it in time.
+    """
+    events = [(when, message) for when, message in observation.events("worker-exit") if "exitcode" in message]
+    found: dict[str, int] = {}
+    for exact in (True, False):
+        for worker, _, _, left, _ in gone:
+            if worker in found:
+                continue
+            near = [
+                (abs(when - left), i)
+                for i, (when, message) in enumerate(events)
+                if abs(when - left) <= NEAR_S and (not exact or message.get("worker") == worker)
+            ]
+            if near:
+                code = events.pop(min(near)[1])[1]["exitcode"]
+                if isinstance(code, int):
+                    found[worker] = code
+    return found
+
+
+def _last_words(observation: Observation) -> dict[str, str]:
+    """Per worker the line of its log that says most of its end: a crash, else its last error or warning."""
+    found: dict[str, str] = {}
+    crashing: dict[str, bool] = {}  # whether the stack of the thread that crashed has begun
+    columns = (observation.column("logs", name) for name in ("worker", "level", "text"))
+    for worker, level, text in zip(*columns, strict=True):
+        if worker in crashing:
+            if text.startswith("Current thread"):
+                crashing[worker] = True
+            elif crashing[worker] and text.startswith("  File "):
+                # A signal from outside is dealt with by the main thread, wherever the fault is: in the event loop.
+                found[worker] += "" if "selectors.py" in text else f", {text.strip()}"
+                crashing[worker] = False
+        elif text.startswith("Fatal Python error"):
+            crashing[worker], found[worker] = False, words.first_line(text)
+        elif level in ("WARNING", "ERROR", "CRITICAL") and not found.get(worker, "").startswith(KUBERNETES):
+            found[worker] = words.first_line(text)
+    return found

@@ -1,0 +1,122 @@
+"""What the structure of the graph at a point of a sweep says: it offers fewer tasks than there are threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from scalescope.analysis.summary import PointSummary
+from scalescope.diagnosis.cause import NOTEWORTHY, SEVERE, WITHOUT_TASKS
+from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
+from scalescope.model.finding import Evidence
+from scalescope.model.metrics import WORKING, Metrics
+from scalescope.model.words import plural
+
+CHAINED = 0.5
+"""Most tasks ready at once, as a share of the widest stage, below which its tasks wait for each other."""
+
+
+ONE_LONG = 0.7
+"""Share of the longest dependency path from which on a single task is that path."""
+
+
+WAVE_TOLERANCE = 0.05
+"""How far, in shares of worker time, idle time may be from what uneven waves predict."""
+
+
+def structure_of(summary: PointSummary) -> str:
+    """The code of the cause to which the idle threads of one point are put down, or an empty string.
+
+    Only its own numbers count, not what findings of its trials explain.
+    """
+    metrics = summary.metrics
+    if metrics is None:
+        return ""
+    threads, items = summary.point.threads, summary.items
+    if summary.share(*WITHOUT_TASKS) >= NOTEWORTHY:
+        possible = threads if items is None else min(threads, items)
+        # Tasks of one stage that could not run at once wait for each other, however few they are; one chain is a chain.
+        chained = metrics.widest_stage == 1 or metrics.peak_runnable < CHAINED * metrics.widest_stage
+        sequential = (
+            metrics.parallelism < threads / 2 and (metrics.tasks >= threads or chained) and not _one_long(metrics)
+        )
+        if sequential and chained and items is None and summary.origin is None:
+            return "sequential-graph"
+        if metrics.peak_runnable < possible and (metrics.widest_stage < possible or in_rounds(metrics, possible)):
+            return "too-few-partitions"
+        if items is not None and items < threads and metrics.peak_runnable < threads:
+            return "fewer-items-than-workers"
+        if sequential:
+            return "sequential-graph"
+        if wave_tasks(summary, metrics):
+            return "uneven-waves"
+    return "idle-workers-cause-unknown" if 1 - summary.share(*WORKING) >= SEVERE else ""
+
+
+def sound(case: SweepCase) -> list[PointSummary]:
+    """Measured points whose idle threads need no explanation."""
+    return [summary for summary, _ in case.measured if not structure_of(summary)]
+
+
+def put_down_to(case: SweepCase, cause: SweepCause) -> list[Measured]:
+    """Measured points that are put down to a cause, worst first."""
+    found = [
+        (summary, metrics)
+        for summary, metrics in case.measured
+        if structure_of(summary) == cause.code
+        and (cause.code == "idle-workers-cause-unknown" or case.idle(summary) >= NOTEWORTHY)
+        and not case.ruled_out(summary, cause.code)
+    ]
+    return sorted(found, key=lambda item: (-round(case.idle(item[0]), 2), -item[0].point.threads))
+
+
+def in_rounds(metrics: Metrics, threads: int) -> bool:
+    """Whether independent tasks, enough for the threads all in all, were sent in rounds: never as many at once."""
+    return metrics.peak_runnable < threads <= min(metrics.widest_stage, metrics.parallelism)
+
+
+def _one_long(metrics: Metrics) -> bool:
+    """Whether the longest dependency path is one long task: nothing waits for another then."""
+    return metrics.tasks > 1 and (metrics.longest_task_s or 0.0) > ONE_LONG * metrics.span_s
+
+
+def wave_tasks(summary: PointSummary, metrics: Metrics) -> int:
+    """How many equal tasks leave idle in their last wave just what was measured; 0 where no number does."""
+    threads = summary.point.threads
+    for tasks in (metrics.widest_stage, summary.items or 0):
+        unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf
+        idle = (summary.share(*WITHOUT_TASKS), 1 - summary.share(*WORKING))
+        if any(abs(lost - unused) <= WAVE_TOLERANCE for lost in idle):
+            return tasks
+    return 0
+
+
+def points_of(found: Sequence[Measured]) -> list[PointSummary]:
+    return [summary for summary, _ in found]
+
+
+def idle_seconds(case: SweepCase, found: Sequence[Measured]) -> float:
+    return sum(case.idle_s(summary) for summary, _ in found)
+
+
+def structure_evidence(summary: PointSummary, metrics: Metrics) -> tuple[Evidence, ...]:
+    """The numbers that every finding about idle threads rests on."""
+    point = summary.point
+    source = "the point's parameters" if summary.origin is None else summary.origin.where
+    items = () if summary.items is None else (Evidence("items", summary.items, source),)
+    return (
+        Evidence("threads asked for", point.threads, "the point"),
+        *items,
+        Evidence("workers used", metrics.workers_used, "table tasks"),
+        Evidence("most tasks running or runnable at once", metrics.peak_runnable, "table tasks"),
+        Evidence("tasks of the widest stage", metrics.widest_stage, "table tasks, by task group"),
+        Evidence("tasks", metrics.tasks, "table tasks"),
+        Evidence("share of worker time busy", round(summary.share(*WORKING), 4), "worker time"),
+        Evidence("share without a runnable task", round(summary.share("no_runnable_task"), 4), "worker time"),
+    )
+
+
+def asked_and_used(summary: PointSummary, metrics: Metrics) -> str:
+    point = summary.point
+    threads = f" of {plural(point.threads_per_worker, 'thread')}" if point.threads_per_worker > 1 else ""
+    return f"{plural(point.workers, 'worker')}{threads} asked for, {metrics.workers_used:,} used"

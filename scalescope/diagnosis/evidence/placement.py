@@ -1,0 +1,261 @@
+"""Tasks that wait on some workers while others are idle: restricted, near their data, or sent before workers came."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.diagnosis.evidence.task_table import task_column, task_prefixes, task_rows
+from scalescope.diagnosis.evidence.timeline import free_threads, occupied_from, timeline
+from scalescope.diagnosis.observation import Observation, once
+from scalescope.model import words
+
+LOOKED_AT = 10
+"""Prefixes that are looked at, those first whose tasks waited longest."""
+
+
+FEW_WORKERS = 0.5
+"""Share of the workers on which tasks may wait for their data before that is called few."""
+
+
+CERTAIN_FEW = 0.25
+"""The same where no inputs were recorded."""
+
+
+MOST = 0.9
+"""Share of a group's waiting that is meant by `most`."""
+
+
+def displaced_s(observation: Observation) -> float:
+    """Thread-seconds for which tasks waited and threads were idle because of where the tasks could or had to run."""
+    restricted = sum(each.lost_s for each in restricted_prefixes(observation))
+    return restricted + late_workers_of(observation).idle_s + tasks_near_data(observation).lost_s
+
+
+def kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Floats, *, alone: bool) -> Floats:
+    """Idle threads, over the timeline, that could have run these tasks, had they been allowed to.
+
+    Args:
+        observation: The trial.
+        tasks: Attempts.
+        workers: Those that may run them (indices into `Attempts.addresses`).
+        idle: Threads to count, over the timeline.
+        alone: Whether threads that are idle on `workers` themselves count against it: then it is not the place that
+            the tasks wait for.
+    """
+    attempts, line = observation.measured, timeline(observation)
+    waiting = line.level(attempts.runnable[tasks], occupied_from(observation)[tasks])
+    if not alone:
+        free = free_threads(observation, np.isin(attempts.members.worker, workers))
+        waiting, idle = np.maximum(waiting - free, 0.0), np.maximum(idle - free, 0.0)
+    return np.minimum(idle, waiting)
+
+
+@dataclass(frozen=True)
+class RestrictedPrefix:
+    """A task prefix that may not run everywhere.
+
+    Attributes:
+        prefix: Its name.
+        tasks: Its restricted attempts.
+        workers: Workers that ran them (indices into `Attempts.addresses`).
+        allowed: Workers that may run one of them, by the median.
+        by: What restricts it: `workers`, `hosts` or `resources`.
+        names: What was asked for, as it was recorded.
+        lost_s: Thread-seconds that others were idle while they waited.
+    """
+
+    prefix: str
+    tasks: Ints
+    workers: Ints
+    allowed: int
+    by: str
+    names: str
+    lost_s: float
+
+
+@once
+def restricted_prefixes(observation: Observation) -> tuple[RestrictedPrefix, ...]:
+    """Restricted prefixes that kept tasks waiting, worst first; each idle thread counts for one of them only."""
+    attempts = observation.measured
+    allowed = task_column(observation, "allowed")
+    said = restrictions_said(observation)
+    names, place = task_prefixes(observation)
+    by_resource = np.isin(place, [i for i, name in enumerate(names) if said.get(name, ("", ""))[0] == "resources"])
+    bound = ((allowed > 0) & (allowed < len(attempts.addresses))) | by_resource
+    if not observation.noteworthy("not_assigned") or not bound.any():
+        return ()
+    waited = np.where(bound, occupied_from(observation) - attempts.runnable, 0.0)
+    by_prefix = np.bincount(place, weights=waited, minlength=len(names))
+    line = timeline(observation)
+    idle, found = line.idle, []
+    for prefix in np.argsort(-by_prefix, kind="stable")[:LOOKED_AT]:
+        tasks = np.flatnonzero(bound & (place == prefix))
+        if not len(tasks):
+            continue
+        workers = np.unique(attempts.worker[tasks])
+        by, asked = said.get(names[prefix], ("workers", ""))
+        kept = kept_waiting(observation, tasks, workers, idle, alone=by == "resources")
+        idle = idle - kept
+        median = int(np.median(allowed[tasks]))
+        found.append(RestrictedPrefix(names[prefix], tasks, workers, median, by, asked, line.integral(kept)))
+    return tuple(sorted(found, key=lambda each: -each.lost_s))
+
+
+def restrictions_said(observation: Observation) -> dict[str, tuple[str, str]]:
+    """By prefix: what restricts it, and to what, as the scheduler was told."""
+    found = {}
+    for _, message in observation.events("restriction"):
+        for by in ("resources", "workers", "hosts"):
+            if message.get(by):
+                found[str(message.get("prefix"))] = (by, _shown(message[by]))
+                break
+    return found
+
+
+def _shown(asked: object) -> str:
+    if isinstance(asked, dict):
+        text = ", ".join(f"{name}={amount:g}" for name, amount in asked.items() if isinstance(amount, int | float))
+    elif isinstance(asked, list):
+        text = ", ".join(map(str, asked))
+    else:
+        text = str(asked)
+    return words.cut(text)
+
+
+@dataclass(frozen=True)
+class LateWorkers:
+    """Workers that joined after the first task was known.
+
+    Attributes:
+        members: Rows of `Attempts.members`.
+        missing_s: Thread-seconds before they joined for which tasks waited.
+        idle_s: Thread-seconds that they were idle afterwards, while tasks assigned before they joined waited elsewhere.
+    """
+
+    members: Ints
+    missing_s: float
+    idle_s: float
+
+
+@once
+def late_workers_of(observation: Observation) -> LateWorkers:
+    attempts = observation.measured
+    late = _newcomers(attempts.members.joined, attempts.members.left, attempts.makespan)
+    if not late.any() or not observation.noteworthy("late_start", "not_assigned"):
+        return LateWorkers(np.flatnonzero(late), 0.0, 0.0)
+    line, members = timeline(observation), attempts.members
+    threads = members.nthreads[late]
+    coming = line.level(np.zeros(int(threads.sum())), np.repeat(members.joined[late], threads))
+    absent = np.minimum(coming, np.maximum(observation.threads - line.capacity, 0.0))
+    missing = np.minimum(absent, np.maximum(line.waiting - line.idle, 0.0))
+
+    own = np.isin(attempts.worker, members.worker[late])
+    begin = occupied_from(observation)
+    before = ~own & (_assigned(observation) < members.joined[late].max()) & ~confined(observation)
+    waiting = line.level(attempts.runnable[before], begin[before])
+    idle = np.minimum(np.minimum(free_threads(observation, late), waiting), line.idle)
+    return LateWorkers(np.flatnonzero(late), line.integral(missing), line.integral(idle))
+
+
+def _newcomers(joined: Floats, left: Floats, makespan: float) -> Bools:
+    """Members that joined late and not in the place of one that had left."""
+    late = joined > 0
+    gone = sorted(left[left < makespan].tolist())
+    for member in np.argsort(joined, kind="stable"):
+        if late[member] and gone and gone[0] <= joined[member]:
+            gone.pop(0)
+            late[member] = False
+    return late
+
+
+def _assigned(observation: Observation) -> Floats:
+    return task_column(observation, "assigned") - observation.measured.epoch
+
+
+def confined(observation: Observation) -> Bools:
+    """Attempts that might not run on every worker."""
+    allowed = task_column(observation, "allowed")
+    return (allowed > 0) & (allowed < len(observation.measured.addresses))
+
+
+@dataclass(frozen=True)
+class TasksNearData:
+    """Unrestricted tasks that waited on few workers.
+
+    Attributes:
+        tasks: Those attempts.
+        workers: Workers on which most of the waiting was (indices into `Attempts.addresses`).
+        recorded: Whether their inputs are known to lie there.
+        source: The attempt whose result most of them need, or -1.
+        lost_s: Thread-seconds that other workers, there from the first, were idle meanwhile.
+    """
+
+    tasks: Ints
+    workers: Ints
+    recorded: bool
+    source: int
+    lost_s: float
+
+
+NOWHERE = TasksNearData(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
+
+
+@once
+def tasks_near_data(observation: Observation) -> TasksNearData:
+    attempts = observation.measured
+    if not observation.noteworthy("not_assigned") or len(attempts.addresses) < 2:
+        return NOWHERE
+    recorded, local, source = _held_inputs(observation)
+    begin = occupied_from(observation)
+    waits = ~confined(observation) & (begin > attempts.prepared_from)
+    tasks = np.flatnonzero(waits & local if recorded else waits)
+    waited = np.bincount(
+        attempts.worker[tasks], weights=(begin - attempts.prepared_from)[tasks], minlength=len(attempts.addresses)
+    )
+    order = np.argsort(-waited, kind="stable")
+    if waited.sum() <= 0:
+        return NOWHERE
+    count = int(np.searchsorted(np.cumsum(waited[order]), MOST * waited.sum())) + 1
+    workers = order[:count]
+    if count > max(1, (FEW_WORKERS if recorded else CERTAIN_FEW) * len(attempts.addresses)):
+        return NOWHERE
+    tasks = tasks[np.isin(attempts.worker[tasks], workers)]
+    line, own = timeline(observation), np.isin(attempts.members.worker, workers)
+    idle = free_threads(observation, (attempts.members.joined <= 0) & ~own)
+    free = free_threads(observation, own)
+    waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free, 0.0)
+    lost = np.minimum(np.minimum(idle, line.idle), waiting)
+    return TasksNearData(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
+
+
+def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
+    """Whether inputs were recorded; the attempts that had one where they ran; and which (an attempt, or -1)."""
+    attempts = observation.measured
+    count = len(attempts.start)
+    local, source = np.zeros(count, dtype=bool), np.full(count, -1)
+    task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
+    if not len(task):
+        return False, local, source
+    of_row = np.full(len(observation.column("tasks", "key")), -1)
+    of_row[task_rows(observation)] = np.arange(count)
+    task, needs = of_row[task], of_row[needs]
+    known = (task >= 0) & (needs >= 0)
+    task, needs = task[known], needs[known]
+    there = attempts.worker[task] == attempts.worker[needs]
+    task, needs = task[there], needs[there]
+    order = np.argsort(task_column(observation, "nbytes")[needs], kind="stable")  # the largest is written last
+    source[task[order]] = needs[order]
+    local[task] = True
+    return True, local, source
+
+
+def _most_needed(source: Ints, tasks: Ints) -> int:
+    needed = Counter(source[tasks][source[tasks] >= 0].tolist())
+    if not needed:
+        return -1
+    attempt, count = needed.most_common(1)[0]
+    return int(attempt) if count > len(tasks) / 2 else -1

@@ -1,0 +1,121 @@
+"""How the processes of workers ended, in words, and where to look."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
+from scalescope.diagnosis.evidence.departures import Departure
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Evidence, Severity
+from scalescope.model.records import KUBERNETES
+from scalescope.model.trial import TrialState
+
+KILLED_LINK = "https://distributed.dask.org/en/stable/killed.html"
+
+
+MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html#kill-worker"
+
+
+MORE_MEMORY = (
+    "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions smaller"
+)
+
+
+def severity_of_loss(observation: Observation, share: float) -> Severity:
+    """By the share of the worker time lost; severe in any case where the trial is no measurement for it."""
+    return Severity.HIGH if observation.trial.state is TrialState.INVALID else severity_of(max(share, NOTEWORTHY))
+
+
+def lost_with_workers(observation: Observation) -> float:
+    if observation.attempts is not None:
+        return observation.seconds("lost")
+    assigned = observation.numbers("tasks", "assigned")
+    done = observation.numbers("tasks", "done")
+    known = assigned > 0
+    return observation.threads * float(done[known].max() - assigned[known].min()) if known.any() else 0.0
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How processes ended, where to look, and where to read more."""
+
+    text: str
+    look: str
+    link: str = KILLED_LINK
+
+
+ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "leave the axis out; recovery_s says what it cost")
+
+
+def how_ended(dead: Sequence[Departure]) -> ProcessEnd:
+    """What the last one shows, if most of them show the same."""
+    crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
+    if crash:
+        where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
+        return ProcessEnd(f" ({crash})", f"fix or upgrade the native code {where}")
+    if sum(death.over_memory for death in dead) * 2 > len(dead):
+        return ProcessEnd(
+            ", each ended by its nanny because its memory was over the limit",
+            MORE_MEMORY,
+            MEMORY_LINK,
+        )
+    code = Counter(death.exit_code for death in dead).most_common(1)[0][0]
+    if any("MemoryError" in death.words for death in dead):
+        return ProcessEnd(
+            " (MemoryError in its log)", "give it more memory, or make its partition smaller", MEMORY_LINK
+        )
+    if told := next((death.words for death in dead if death.words.startswith(KUBERNETES)), ""):
+        if "OOMKilled" in told:
+            return ProcessEnd(f" ({told})", MORE_MEMORY, MEMORY_LINK)
+        return ProcessEnd(f" ({told})", "see table logs for its last words and the events of its pod")
+    if code is None:
+        timed_out = any(death.reason.startswith("check-worker-ttl") for death in dead)
+        if timed_out:
+            return ProcessEnd(
+                " after sending no heartbeat for `distributed.scheduler.worker-ttl`",
+                "look for code that holds the interpreter lock for minutes, or raise that option",
+            )
+        return ProcessEnd(
+            "", "look into the logs of the platform (pod, job, kernel): no nanny saw how its process ended"
+        )
+    if code >= 0:
+        return ProcessEnd(
+            f" (exit code {code})", "look for code that ends the process itself: `os._exit`, `sys.exit`, an abort"
+        )
+    name = signal_name(-code)
+    if name == "SIGKILL":
+        return ProcessEnd(
+            f" (killed by {name})",
+            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, which is what "
+            "it usually means; then give each worker more memory, or make the partition smaller",
+            MEMORY_LINK,
+        )
+    if name == "SIGTERM":
+        return ProcessEnd(
+            f" (ended by {name})",
+            "ask the resource manager why: walltime, preemption, or a memory limit; with a walltime, start workers "
+            "with a `--lifetime` below it",
+        )
+    return ProcessEnd(f" (crashed with {name})", "look for the native code in which it crashed")
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def traces_of(dead: Sequence[Departure]) -> tuple[Evidence, ...]:
+    """Where to read of each death; three at most."""
+    found = []
+    for death in dead[:3]:
+        code = "unknown" if death.exit_code is None else death.exit_code
+        found.append(Evidence(f"exit code of worker {death.name} ({death.worker})", code, "event worker-exit"))
+        if death.words:
+            found.append(Evidence(f"log of worker {death.name}", death.words, "table logs"))
+    return tuple(found)

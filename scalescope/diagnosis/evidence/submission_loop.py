@@ -1,0 +1,233 @@
+"""Loops in which a client sends many small graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats, Ints
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.actor_calls import ActorCalls, actor_calls
+from scalescope.diagnosis.evidence.client_time import SENDING
+from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, submissions
+from scalescope.diagnosis.evidence.task_table import task_column
+from scalescope.diagnosis.evidence.timeline import timeline
+from scalescope.diagnosis.observation import Observation, once
+from scalescope.model.finding import Evidence
+from scalescope.model.words import number
+
+MIN_GRAPHS = 3
+"""Graphs from which on sending them is a loop."""
+
+
+PROMPT = 0.2
+"""How soon after the end of a task a client sends if it does so because of it, as a share of the time between ends."""
+
+
+ALWAYS = 0.9
+"""Share of the graphs of a loop that must have been sent with nothing left to do."""
+
+
+SLOPE_ERROR = 0.15
+"""Standard error up to which it is clear whether the time from graph to graph follows the tasks between."""
+
+
+SHORT_GAP, LONG_GAP = 0.25, 0.5
+"""Share of that time that may pass without a task where the client waits for results: if unclear, and if clear."""
+
+
+BANDWIDTH = 100e6
+"""Bytes per second that Dask expects of a connection (`distributed.scheduler.bandwidth`)."""
+
+
+@dataclass(frozen=True)
+class SubmissionLoop:
+    """Graphs sent one after another.
+
+    Attributes:
+        begin: When the first arrived, in seconds since the first task was known.
+        end: When the last arrived.
+        graphs: How many.
+        tasks: Tasks in all of them.
+        awaited: Share of those after the first that arrived when all earlier tasks had ended.
+        gap_s: Seconds from the end of all earlier tasks to such an arrival, median.
+        round_s: Seconds from one arrival to the next, median.
+        waits: Whether the client waits for results before it sends more, rather than being slow.
+        window: Tasks that it keeps in flight, if it sends one whenever one has ended; else 0.
+        width: Most tasks in flight from one graph to the next, median.
+    """
+
+    begin: float
+    end: float
+    graphs: int
+    tasks: int
+    awaited: float
+    gap_s: float
+    round_s: float
+    waits: bool
+    window: int
+    width: float
+
+
+@once
+def loop(observation: Observation) -> SubmissionLoop | None:
+    """The loop in which the client sent small graphs, or None.
+
+    Small: by the median, fewer tasks than there are threads are in flight from one graph to the next. The client waits
+    for results when (nearly) every graph arrives with nothing left to do, soon after the last task, and later where
+    that took longer: a client that is slow by itself keeps its own pace. None, too, where the client mostly waited for
+    calls of actors meanwhile.
+    """
+    sent, called = submissions(observation), actor_calls(observation)
+    count = len(sent.time)
+    if count < MIN_GRAPHS or (width := float(np.median(_in_flight(observation, sent.time)))) >= observation.threads:
+        return None
+    if called is not None and called.lost_s > unwanted_s(observation, sent.time[0], sent.time[-1]) / 2:
+        return None
+    left, last_end = _left(observation, sent.time[1:])
+    rounds = np.diff(sent.time)
+    empty = left == 0
+    gaps = (sent.time[1:] - last_end)[empty]
+    waits = empty.mean() >= ALWAYS and _follows(rounds[empty], gaps)
+    return SubmissionLoop(
+        begin=float(sent.time[0]),
+        end=float(sent.time[-1]),
+        graphs=count,
+        tasks=int(sent.tasks.sum()),
+        awaited=float(empty.mean()),
+        gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
+        round_s=float(np.median(rounds)),
+        waits=bool(waits),
+        window=0 if waits else _window(observation, sent),
+        width=width,
+    )
+
+
+def _in_flight(observation: Observation, moments: Floats) -> Floats:
+    """Most tasks that ran or waited for a thread at once, from each moment to the next and from the last to the end."""
+    line = timeline(observation)
+    cells = np.searchsorted(line.edges, moments, side="right") - 1
+    most: Floats = np.maximum.reduceat(line.occupied + line.waiting, np.clip(cells, 0, len(line.occupied) - 1))
+    return most
+
+
+def _window(observation: Observation, sent: Submissions) -> int:
+    """Tasks in flight after each graph, if nearly all are sent just after a task has ended; else 0."""
+    done = _ends(observation)
+    later = sent.time[sent.time > done[0]]
+    between = np.diff(done[done <= sent.time[-1]])
+    if len(later) < len(sent.time) / 2 or not len(between):
+        return 0
+    ended = done[np.searchsorted(done, later, side="right") - 1]
+    if np.quantile(later - ended, ALWAYS) > PROMPT * float(between.mean()):
+        return 0
+    left, _ = _left(observation, later)
+    return int(np.median(left)) + int(np.median(sent.tasks))
+
+
+@once
+def _ends(observation: Observation) -> Floats:
+    """When the scheduler knew each end of an attempt, rising."""
+    ends: Floats = np.sort(task_column(observation, "done") - observation.measured.epoch)
+    return ends
+
+
+def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
+    """Tasks known and not ended at each moment, and when the last before it had ended, by the scheduler's own clock."""
+    attempts = observation.measured
+    done = _ends(observation)
+    # A task is known from the moment at which it is runnable; one that is not yet runnable waits for one that is left.
+    known = np.sort(attempts.runnable)
+    ended = np.searchsorted(done, moments, side="right")
+    left = np.searchsorted(known, moments, side="left") - ended
+    return left, done[np.maximum(ended - 1, 0)]
+
+
+def _follows(rounds: Floats, gaps: Floats) -> bool:
+    """Whether rounds follow the work in them, rather than a pace of their own.
+
+    The slope of rounds over work is 1 for a client that waits and 0 for one that does not. Where the work varies too
+    little to tell (its standard error exceeds `SLOPE_ERROR`), the client waits if the gaps are short.
+    """
+    if rounds.sum() <= 0:
+        return False
+    worked, share = rounds - gaps, float(gaps.sum() / rounds.sum())
+    spread = float(worked.std())
+    if spread <= 0.01 * worked.mean() or gaps.std() > SLOPE_ERROR * spread * np.sqrt(len(worked)):
+        return share <= SHORT_GAP
+    slope = float(np.mean((rounds - rounds.mean()) * (worked - worked.mean()))) / spread**2
+    return slope > 0.5 and share <= LONG_GAP
+
+
+def unwanted_s(observation: Observation, begin: float, end: float) -> float:
+    """Thread-seconds idle with no task waiting, in a window."""
+    line = timeline(observation)
+    return line.integral(line.within(begin, end) * line.unwanted)
+
+
+@dataclass(frozen=True)
+class GraphPacking:
+    """Calls of a loop that carry data, and take the client longer than the tasks need.
+
+    Attributes:
+        nbytes: Of a graph, median.
+        each_s: Seconds from one arrival to the next, median.
+        idle_s: Thread-seconds idle with no task waiting, from the first arrival to the last.
+    """
+
+    nbytes: float
+    each_s: float
+    idle_s: float
+
+
+@once
+def packing(observation: Observation) -> GraphPacking | None:
+    """What a loop of heavy graphs costs while the client packs and sends them, or None where it mostly does not.
+
+    The main thread packs some, and is seen in the call; others are packed by the thread that sends them, and show by
+    the time that so many bytes need.
+    """
+    found, nbytes = loop(observation), submissions(observation).nbytes
+    if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
+        return None
+    begin = observation.numbers("client", "time") - observation.measured.epoch
+    end = begin + observation.numbers("client", "seconds")
+    sends = [str(what).rpartition(".")[2] in SENDING for what in observation.column("client", "what")]
+    packed = np.clip(np.minimum(end, found.end) - np.maximum(begin, found.begin), 0, None)[sends].sum()
+    if max(packed, nbytes[1:].sum() / BANDWIDTH) < (found.end - found.begin) / 2:
+        return None
+    return GraphPacking(median, found.round_s, unwanted_s(observation, found.begin, found.end))
+
+
+def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:
+    return (
+        Evidence("graphs sent one after another", found.graphs, "table graphs"),
+        Evidence("tasks in them", found.tasks, "table graphs"),
+        Evidence("share sent when all earlier tasks had ended", round(found.awaited, 4), "tables graphs and tasks"),
+        Evidence("from one graph to the next, median, s", round(found.round_s, 4), "table graphs"),
+        Evidence("of that with no task left, median, s", round(found.gap_s, 4), "tables graphs and tasks"),
+        Evidence("thread-seconds idle meanwhile, no task waiting", round(lost_s, 3), "tasks and worker time"),
+    )
+
+
+def tasks_per_graph(found: SubmissionLoop) -> str:
+    each = found.tasks / found.graphs
+    return "1 task" if each == 1 else f"{number(each)} tasks on average"
+
+
+SHORT_S = 0.1
+"""Seconds of the client that are not worth a change, however short the trial."""
+
+
+ONE_AT_A_TIME = 1.1
+"""Calls of actors that run at a time, on average, up to which each waits for the one before."""
+
+
+def one_by_one(observation: Observation) -> ActorCalls | None:
+    """Calls of actors on several workers, each of which waited for the one before; None where that costs little."""
+    called = actor_calls(observation)
+    if called is None or called.workers < 2 or called.calls < MIN_GRAPHS or called.at_once > ONE_AT_A_TIME:
+        return None
+    costs = observation.share_of(called.lost_s) >= NOTEWORTHY and called.lost_s >= SHORT_S * observation.threads
+    return called if costs else None

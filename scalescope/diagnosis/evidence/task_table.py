@@ -1,0 +1,62 @@
+"""Columns of the table `tasks`, and workers and prefixes of its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats, Ints, codes
+from scalescope.diagnosis.observation import Observation, once
+from scalescope.model import words
+
+
+@once
+def task_rows(observation: Observation) -> Ints:
+    """The row in the table `tasks` of each attempt."""
+    return np.flatnonzero(observation.numbers("tasks", "start") > 0)
+
+
+def task_column(observation: Observation, name: str) -> Floats:
+    """A column of the table `tasks` for each attempt; zeros where it was not recorded."""
+    values = observation.numbers("tasks", name)
+    chosen = task_rows(observation)
+    return values[chosen] if len(values) else np.zeros(len(chosen))
+
+
+def short_key(observation: Observation, attempt: int) -> str:
+    """The key of an attempt, shortened."""
+    return words.cut(str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])]))
+
+
+@once
+def task_prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
+    """The task prefixes, and the place of each attempt's among them."""
+    return codes(observation.measured.prefix)
+
+
+def most_common_prefix(observation: Observation, attempts: Ints | Bools | slice = slice(None)) -> str:
+    """The prefix of most of these attempts."""
+    names, place = task_prefixes(observation)
+    return names[int(np.bincount(place[attempts]).argmax())]
+
+
+def worker_of_rows(observation: Observation, table: str, column: str = "worker") -> Ints:
+    """The worker of each row of a table: an index into `Attempts.addresses`, -1 for the scheduler, -2 for any other."""
+    index = {address: i for i, address in enumerate(observation.measured.addresses)} | {"scheduler": -1}
+    names = observation.column(table, column)
+    return np.fromiter((index.get(name, -2) for name in names), np.int64, len(names))
+
+
+def threads_of_workers(observation: Observation) -> Ints:
+    """Threads of each worker in `Attempts.addresses`."""
+    attempts = observation.measured
+    threads = np.ones(len(attempts.addresses), np.int64)
+    threads[attempts.members.worker] = attempts.members.nthreads
+    return threads
+
+
+def largest_prefix(seconds: Floats, observation: Observation) -> tuple[str, float]:
+    """The task prefix with most of these seconds, and its share of them."""
+    names, code = task_prefixes(observation)
+    sums = np.bincount(code, weights=seconds, minlength=len(names))
+    first = int(sums.argmax())
+    return names[first], float(sums[first] / max(sums.sum(), 1e-12))

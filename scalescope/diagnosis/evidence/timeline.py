@@ -1,0 +1,125 @@
+"""How many threads were there, occupied and waited for, over the makespan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats
+from scalescope.diagnosis.observation import Observation, once
+
+MAX_CELLS = 20_000
+"""Most cells of a timeline. Up to so many boundaries levels are exact; beyond, they are means over a cell."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the threads did, over the makespan, in cells between rising edges.
+
+    Attributes:
+        edges: Seconds since the first task was known; one more than there are cells.
+        capacity: Threads there, at most those asked for.
+        occupied: Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of
+            actors that run.
+        waiting: Attempts that are runnable and neither of these.
+    """
+
+    edges: Floats
+    capacity: Floats
+    occupied: Floats
+    waiting: Floats
+
+    @property
+    def seconds(self) -> Floats:
+        """Length of each cell."""
+        return np.diff(self.edges)
+
+    @property
+    def idle(self) -> Floats:
+        """Threads with nothing to do."""
+        return np.maximum(self.capacity - self.occupied, 0.0)
+
+    @property
+    def unwanted(self) -> Floats:
+        """Idle threads for which no task waits."""
+        return np.maximum(self.idle - self.waiting, 0.0)
+
+    def level(self, begin: Floats, end: Floats) -> Floats:
+        """How many of the intervals [begin, end) hold, as a mean over each cell."""
+        return interval_seconds(begin, end, self.edges) / self.seconds
+
+    def within(self, begin: float, end: float) -> Floats:
+        """The share of each cell that lies in [begin, end)."""
+        inside = np.clip(np.minimum(self.edges[1:], end) - np.maximum(self.edges[:-1], begin), 0.0, None)
+        share: Floats = inside / self.seconds
+        return share
+
+    def integral(self, level: Floats) -> float:
+        """Thread-seconds of a level."""
+        return float((level * self.seconds).sum())
+
+    def between(self, level: Floats, begin: Floats, end: Floats) -> Floats:
+        """Thread-seconds of a level within each interval [begin, end)."""
+        total = np.concatenate([[0.0], np.cumsum(level * self.seconds)])
+        integral: Floats = np.interp(end, self.edges, total) - np.interp(begin, self.edges, total)
+        return integral
+
+
+def interval_seconds(begin: Floats, end: Floats, edges: Floats) -> Floats:
+    """Seconds of all the intervals [begin, end) together between each two edges."""
+    inside = covered(begin, edges) - covered(np.maximum(end, begin), edges)
+    seconds: Floats = np.maximum(np.diff(inside), 0.0)
+    return seconds
+
+
+def covered(moments: Floats, until: Floats) -> Floats:
+    """Sum over moments of the seconds from each to each later time."""
+    rising = np.sort(moments)
+    sums = np.concatenate([[0.0], np.cumsum(rising)])
+    count = np.searchsorted(rising, until)
+    total: Floats = count * until - sums[count]
+    return total
+
+
+@once
+def occupied_from(observation: Observation) -> Floats:
+    """When the worker of each attempt began to do something for it: fetch, deserialise, read or compute."""
+    attempts = observation.measured
+    before = attempts.transfer + attempts.deserialize + attempts.disk_read
+    return np.maximum(attempts.start - before, attempts.prepared_from)
+
+
+@once
+def timeline(observation: Observation) -> Timeline:
+    """The timeline of a trial that has attempts."""
+    attempts = observation.measured
+    begin, members, calls = occupied_from(observation), attempts.members, attempts.calls
+    moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left, calls.begin, calls.end)
+    edges = np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]])
+    edges = np.unique(np.clip(edges, 0.0, attempts.makespan))
+    empty = Timeline(edges, *[np.zeros(len(edges) - 1)] * 3)
+    threads = np.repeat(members.joined, members.nthreads), np.repeat(members.left, members.nthreads)
+    return Timeline(
+        edges,
+        np.minimum(empty.level(*threads), observation.threads),
+        empty.level(np.append(begin, calls.begin), np.append(attempts.stop, calls.end)),
+        empty.level(attempts.runnable, begin),
+    )
+
+
+def _sampled(moments: Floats) -> Floats:
+    limit = MAX_CELLS // 4
+    if len(moments) <= limit:
+        return moments
+    rising = np.sort(moments)
+    return rising[np.linspace(0, len(rising) - 1, limit).astype(np.int64)]
+
+
+def free_threads(observation: Observation, members: Bools) -> Floats:
+    """Idle threads of some of the rows of `Attempts.members`, over the timeline."""
+    attempts, line = observation.measured, timeline(observation)
+    rows, count = attempts.members, attempts.members.nthreads[members]
+    capacity = line.level(np.repeat(rows.joined[members], count), np.repeat(rows.left[members], count))
+    own = np.isin(attempts.worker, rows.worker[members])
+    return np.maximum(capacity - line.level(occupied_from(observation)[own], attempts.stop[own]), 0.0)
