@@ -1,4 +1,4 @@
-"""Alerts: one for each confirmed cause, told once, and what becomes of them."""
+"""Alerts: one for each confirmed cause, reported once, and kept with what became of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import Point, digest
 from scalescope.nightly import night_record, regression_script
-from scalescope.nightly.history import AlertState
-from scalescope.nightly.night_record import Alert, Culprit, Judged, Night, NightRecord, SoftwareLock
+from scalescope.nightly.night_record import Alert, AlertState, Culprit, Judged, Night, NightRecord, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.series import back
 from scalescope.report.table import markdown_list, markdown_text
@@ -26,19 +25,19 @@ CONFIRMED = "scalescope.regression.confirmed"
 """Name of the event; automations match it."""
 
 WHOLE = 20_000
-"""Characters up to which a script is part of the text for a bug tracker; a longer one is a file to attach."""
+"""Longest script, in characters, that is part of the text for a bug tracker. A longer one is a file to attach."""
 
 ONGOING = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
 
 
-def cause(history: str, found: Culprit) -> str:
-    """Identity of a cause: the release that brought it, or where none was found all that changed."""
+def alert_id(history: str, found: Culprit) -> str:
+    """Identity of a cause: the release that brought it, or all that changed where none was found."""
     which = [found.package, found.bad] if found.package else [found.changed]
     return digest([history, *which])
 
 
 def known(past: Sequence[Night], alert: str) -> Alert | None:
-    """The alert of this id that an earlier night raised, unless it was resolved: what comes again is told again."""
+    """The alert with this id of an earlier night, unless it was resolved: then the cause is reported again."""
     found = (each for night in reversed(past) for each in night.record.alerts if each.id == alert)
     return next((each for each in found if each.state is not AlertState.RESOLVED), None)
 
@@ -50,23 +49,14 @@ def new(
     changes: Sequence[Judged],
     locks: tuple[SoftwareLock, SoftwareLock],
 ) -> Alert:
-    """An alert of a cause; command and script show its largest change again.
-
-    Args:
-        asked: Of the night.
-        night: Its id.
-        found: What brought it.
-        changes: Of the series that it concerns.
-        locks: The last good night's software, and tonight's.
-    """
+    """An alert whose command and script reproduce the largest change; `locks` are the good night's, then tonight's."""
     ordered = tuple(sorted(changes, key=lambda each: -each.size))
-    alert = Alert(cause(asked.history, found), night, found, ordered, command(ordered[0], locks))
+    alert = Alert(alert_id(asked.history, found), night, found, ordered, _command(ordered[0], locks))
     text, problem = regression_script.write(line(alert), ordered[0].series, *locks)
     return replace(alert, script=text, shown=problem)
 
 
-def command(worst: Judged, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
-    """What shows a change again, on a command line."""
+def _command(worst: Judged, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
     series = worst.series
     words = ["scalescope", "compare", "-w", series.workload, "-m", series.metric, "-c", str(series.cluster["kind"])]
     for name, value in Point.from_mapping(series.point).values.items():
@@ -81,7 +71,7 @@ def command(worst: Judged, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
 
 
 def line(alert: Alert) -> str:
-    """It in one sentence."""
+    """The alert in one sentence."""
     worst, more = alert.changes[0], len(alert.changes) - 1
     others = f" and {more} more" if more else ""
     size = change(worst.ratio) if worst.ratio else "worse"
@@ -89,7 +79,7 @@ def line(alert: Alert) -> str:
 
 
 def event(alert: Alert, history: str) -> Event:
-    """What an orchestrator sends: everything that is needed to act."""
+    """The event for an orchestrator, with everything that is needed to act."""
     payload = {
         "line": line(alert),
         "history": history,
@@ -122,7 +112,7 @@ def event(alert: Alert, history: str) -> Event:
 
 
 def issue(alert: Alert) -> str:
-    """A text for a bug tracker, in Markdown: what got worse, since what, and how to see it."""
+    """A text for a bug tracker, in Markdown: what got worse, since what, and how to reproduce it."""
     culprit = alert.culprit
     rows = [
         f"{each.series.words}: {each.series.metric} {each.before:.4g} → {each.after:.4g} over the nights; rerun in "
@@ -137,23 +127,23 @@ def issue(alert: Alert) -> str:
                 markdown_list("What got worse", rows).strip(),
                 f"**Brought by** {markdown_text(culprit.line)}",
                 f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
-                f"All that changed between the two environments: {markdown_text(culprit.changed)}",
-                f"**To see it again**\n\n```sh\n{alert.command}\n```",
-                *_script(alert),
+                f"All changes between the two environments: {markdown_text(culprit.changed)}",
+                f"**To reproduce**\n\n```sh\n{alert.command}\n```",
+                _script(alert),
             ],
         )
     )
 
 
-def _script(alert: Alert) -> list[str]:
-    if not alert.script:
-        return [f"There is no script without Scalescope: {markdown_text(alert.shown)}"]
-    if len(alert.script) > WHOLE:
-        where = f"`scalescope alerts {alert.id} --script > slower.py` writes it: attach that."
-        return [f"**Without Scalescope**, by a script of its own: {where} {markdown_text(alert.shown)}"]
-    fence = "`" * (1 + max([2, *map(len, re.findall("`+", alert.script))]))
+def _script(alert: Alert) -> str:
     shown = markdown_text(alert.shown)
-    return [f"**Without Scalescope**: {shown}\n\n{fence}python\n{alert.script}{fence}"]
+    if not alert.script:
+        return f"There is no script without Scalescope: {shown}"
+    if len(alert.script) > WHOLE:
+        where = f"`scalescope alerts {alert.id} --script > slower.py` writes it; attach the file."
+        return f"**Without Scalescope**, by a script of its own: {where} {shown}"
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", alert.script))]))
+    return f"**Without Scalescope**: {shown}\n\n{fence}python\n{alert.script}{fence}"
 
 
 def _interval(each: Judged) -> str:
@@ -171,38 +161,30 @@ def publication(alert: Alert) -> Publication:
 
 
 def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: NightlyParameters) -> list[Alert]:
-    """Mark alerts as resolved whose series are all as good as before again; return these.
-
-    Raises:
-        StoreError: The store refuses.
-    """
+    """Mark and return alerts whose series are all as good as before again."""
     found = []
     for night in past:
         for alert in night.record.alerts:
             before = {each.series.id: each.before for each in alert.changes}
-            if alert.state in ONGOING and back(tonight, alert.series, before, asked.smallest_effect, asked.metric):
+            if alert.state in ONGOING and back(tonight, before, asked.smallest_effect, asked.metric):
                 found.append(replace(alert, state=AlertState.RESOLVED))
                 night_record.amend(store, night.id, alerts=found[-1:])
     return found
 
 
 def set_state(store: Store, reference: str, state: str) -> Alert:
-    """Say what became of an alert.
+    """Say what became of the alert with this id, or whose id starts with this.
 
-    Args:
-        store: Where it is kept.
-        reference: Its id, or the beginning of it.
-        state: One of `AlertState`. `accepted`: the new level is the one that later nights are compared with. `false`:
-            it was no regression; the same cause is not told again.
+    `accepted`: later nights are compared with the new level. `false`: it was no regression, and the same cause is not
+    reported again.
 
     Raises:
         InvalidField: There is no such state.
         UsageError: There is no such alert, or there are several.
-        StoreError: The store refuses.
     """
-    wanted = AlertState(fields.choice("state", str(state), [str(each) for each in AlertState]))
+    wanted = AlertState(fields.choice("state", state, [str(each) for each in AlertState]))
     found = [each for each in every(store) if each.id.startswith(reference)]
-    if not found or len({each.id for each in found}) > 1:
+    if len({each.id for each in found}) != 1:
         ids = ", ".join(dict.fromkeys(each.id for each in found or every(store))) or "none"
         what = "Several alerts begin" if found else "No alert begins"
         raise UsageError(f"{what} with {reference!r}", where=store.where, next_step=f"There are: {ids}.")
@@ -211,10 +193,6 @@ def set_state(store: Store, reference: str, state: str) -> Alert:
     return alert
 
 
-def every(store: Store, history: str = "") -> list[Alert]:
-    """All alerts, oldest first.
-
-    Raises:
-        StoreError: The store refuses.
-    """
-    return [alert for night in night_record.nights(store, history) for alert in night.record.alerts]
+def every(store: Store) -> list[Alert]:
+    """All alerts of all histories, oldest first."""
+    return [alert for night in night_record.nights(store) for alert in night.record.alerts]

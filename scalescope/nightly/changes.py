@@ -1,14 +1,14 @@
-"""Change points in the series of one workload: nights on which its level changed, and stayed.
+"""Change points in a series of nights: nights on which its level changed, and stayed.
 
-A series holds one number per night: of one version of a workload, at one size, on one cluster and one kind of hardware.
+1. Outliers are replaced (Hampel 1974).
+2. The night with the largest t between the nights before and after it is a candidate; each side is then searched in the
+   same way (binary segmentation, Scott and Knott 1974). Neighbouring nights are correlated, so the standard error is
+   widened (Bartlett 1946).
+3. A candidate must also be large compared with the scatter of single nights, and show in the ranks of the unchanged
+   values (Mann and Whitney 1947). The newest nights have no successors that would show which of them are outliers, so
+   t alone takes two or three outliers for a new level.
 
-Outliers are replaced first (Hampel 1974). The plainest change point is then the night with the largest t between the
-nights on either side of it, and those on either side of it are found in the same way (binary segmentation, Scott and
-Knott 1974). Noise of series follows itself, so that t is widened for its correlation from one night to the next
-(Bartlett 1946). What t finds must also be plain beside the scatter of single nights, and be seen in the ranks of the
-nights as they were measured (Mann and Whitney 1947): the newest nights have no successors yet that would show which of
-them are outliers, while those among the older nights are replaced already, so that t alone takes two or three of them
-for a new level. `tests/benchmarks/bench_changes.py` shows how often it is right, and other rules beside it.
+`tests/benchmarks/bench_changes.py` measures how often this is right, and compares other rules.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 EFFECT = 0.05
-"""Changes of less are not reported; an improvement by the same factor counts as much."""
+"""Smallest change that is reported, as a share; an improvement by the same factor counts as much."""
 WINDOW = 40
-"""Nights on either side that a change is judged by: a level wanders over months."""
+"""Most nights on either side that a change is judged by: a level wanders over months."""
 BASELINE = 14
-"""Nights that a series needs before anything in it can be a change: fewer say little about its scatter."""
+"""Nights before the first possible change: fewer say little about the scatter."""
 LEAST = 4
-"""Nights that a level must have lasted to be one."""
+"""Shortest level, in nights."""
 LEVEL = 2.8
-"""Normal deviate from which on a difference is a change. Low: whatever is found is measured again, in pairs, before
-anyone hears of it, and on real series a higher one loses more changes than false alarms."""
+"""Smallest normal deviate of a change. It is low, because every change is measured again in pairs before it is
+reported, and on real series a higher limit loses more changes than false alarms."""
 CLEAR = 1.5
-"""Standard deviations of single nights that a change must come to: over many nights, t finds less in all that wanders.
-In the first six nights of a change, when a rerun is asked for, t asks for 1.2 to 1.5 anyway."""
+"""Smallest change in standard deviations of single nights: over many nights, t alone finds every wandering level.
+In the first six nights of a change, t requires 1.2 to 1.5 anyway."""
 RANKS = 2.576
-"""Normal deviate of the rank test from which on a difference is a change: 1 % of series without one reach it."""
+"""Smallest normal deviate of the rank test: 1 % of series without a change reach it."""
 CORRELATION = 0.5
-"""Share of the measured correlation that counts: measured on so few nights, all of it hides changes."""
+"""Share of the measured correlation that is used: measured on few nights, all of it would hide changes."""
 HAMPEL_NIGHTS, HAMPEL = 5, 5.0
-"""A night is an outlier when it is farther than five scaled median absolute deviations from the median of the five
-nights before, and from that of the five after: the first nights of a new level are none."""
+"""An outlier is farther than five scaled median absolute deviations from the median of the five nights before, and from
+that of the five nights after. The first nights of a new level are therefore no outliers."""
 DRIFT_NIGHTS = 28
-"""Nights over which a drift is looked for."""
+"""Nights that are searched for a drift."""
 _MAD = 1.4826
 _ROUNDING = 1e-9  # relative noise of a series that has none
 _SMALLEST = 0.01  # what stands for 0 on the log scale, as a share of the largest value
@@ -61,10 +61,8 @@ class Change:
 
     Attributes:
         index: The first night of the new level.
-        before: The level of the nights before, in the unit of the series.
-        after: The level since.
+        before: Level of the nights before, in the unit of the series.
         low: Lower end of the 95 % interval of `relative`.
-        high: Upper end.
     """
 
     index: int
@@ -75,11 +73,11 @@ class Change:
 
     @property
     def relative(self) -> float:
-        """The change as a share: 0.1 is 10 % more, infinity is more than nothing."""
+        """The change as a share: 0.1 is 10 % more; infinity if the level before was 0."""
         return self.after / self.before - 1 if self.before else math.inf
 
     def worse(self, *, larger_is_better: bool = False) -> bool:
-        """Whether it is a regression; otherwise it is an improvement."""
+        """Whether it is a regression."""
         return (self.after > self.before) != larger_is_better
 
 
@@ -87,7 +85,7 @@ def find_changes(values: Sequence[float]) -> list[Change]:
     """All change points of a series, in their order.
 
     Args:
-        values: One number from 0 on per night, in order; nights without a result are left out.
+        values: One number >= 0 per night with a result, in order.
 
     Raises:
         InvalidField: A number is negative, infinite or not a number.
@@ -97,13 +95,10 @@ def find_changes(values: Sequence[float]) -> list[Change]:
 
 
 def find_drift(values: Sequence[float]) -> Change | None:
-    """A slow change over the last four weeks that is no step, or None.
+    """A slow change over the last four weeks without a step, or None.
 
-    The median slope (Theil 1950, Sen 1968) since the last change point, where it comes to `EFFECT` and its 95 %
-    interval excludes 0. The index of the result is its first night; `before` and `after` are the ends of the line.
-
-    Raises:
-        InvalidField: As `find_changes`.
+    It is the median slope (Theil 1950, Sen 1968) since the last change point, if it amounts to `EFFECT` and its 95 %
+    interval excludes 0. `index` is then the first night, and `before` and `after` are the ends of the line.
     """
     from scipy.stats import theilslopes
 
@@ -122,12 +117,9 @@ def find_drift(values: Sequence[float]) -> Change | None:
 
 
 def smallest_change(values: Sequence[float]) -> float:
-    """The smallest change that a series would show within five nights four times in five, as a share.
+    """The smallest change that a series would show within five nights in 80 % of cases, as a share.
 
-    Judged by the nights since its last change point; infinity where there are fewer than `BASELINE`.
-
-    Raises:
-        InvalidField: As `find_changes`.
+    Infinity if there are fewer than `BASELINE` nights since the last change point.
     """
     series = _Series(_checked(values))
     end = len(series.logs)
@@ -137,15 +129,14 @@ def smallest_change(values: Sequence[float]) -> float:
     length, _, squares, products = series.part(np.array([begin]), np.array([end]))
     error = _error(length, np.array([5.0]), squares, products, length - 1)[0]
     nights, scatter = float(length[0]), math.sqrt(squares[0] / (length[0] - 1))
-    larger = 0.5 + RANKS * math.sqrt(
-        (nights + 6) / (60 * nights)
-    )  # share of pairs of an old and one of five new nights
+    # share of pairs of an old night and one of five new nights in which the new one is larger
+    larger = 0.5 + RANKS * math.sqrt((nights + 6) / (60 * nights))
     limit = max(LEVEL * float(error[0]), math.sqrt(2) * NormalDist().inv_cdf(larger) * scatter)
     return max(EFFECT, math.expm1(limit + 0.84 * float(error[0])))
 
 
 def hampel(values: Floats) -> Floats:
-    """The series with each outlier replaced by the nearer of the medians of the nights before and after it."""
+    """The series with each outlier replaced by the nearer median: of the nights before it, or after it."""
     if len(values) < 3:
         return values.copy()
     gap = np.full(HAMPEL_NIGHTS, np.nan)
@@ -161,7 +152,7 @@ def hampel(values: Floats) -> Floats:
 
 
 class _Series:
-    """A series on the log scale without outliers, and sums over any of its stretches."""
+    """A series on the log scale without outliers, with sums over any stretch of it."""
 
     def __init__(self, raw: Floats) -> None:
         self.raw = raw
@@ -177,12 +168,12 @@ class _Series:
         self.changes = self._strong(self._split(0, len(logs)))
 
     def triples(self, changes: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Each change point between the ends of the levels on either side."""
+        """Each change point with the ends of the levels on either side."""
         edges = [0, *changes, len(self.logs)]
         return list(zip(edges, edges[1:], edges[2:], strict=False))
 
     def part(self, begin: Ints, end: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-        """Length, mean, squares around it, and products of neighbours around it, of some stretches."""
+        """Length, mean, and sums of squares and of neighbours' products around the mean, of stretches."""
         length = (end - begin).astype(float)
         total = self.sums[end] - self.sums[begin]
         mean = total / length
@@ -192,7 +183,7 @@ class _Series:
         return length, mean, squares, products
 
     def difference(self, begin: int, at: Ints, end: int) -> tuple[Floats, Floats, Floats]:
-        """By how much nights differ from some night on: the difference, its error, and its normal deviate."""
+        """How the nights from `at` on differ from those before: difference, standard error, normal deviate."""
         low, high = np.maximum(begin, at - WINDOW), np.minimum(end, at + WINDOW)
         first, one, squares, products = self.part(low, at)
         second, other, squares_after, products_after = self.part(at, high)
@@ -205,7 +196,7 @@ class _Series:
         return other - one, error, np.where(np.abs(other - one) >= smallest, deviate, 0.0)
 
     def _strength(self, begin: int, at: int, end: int) -> float:
-        """The normal deviate of `difference`, or 0 where ranks do not differ: some odd nights in a row move a mean."""
+        """The normal deviate of `difference`, or 0 if ranks do not differ: a few odd nights in a row move a mean."""
         before, after = self.raw[max(begin, at - WINDOW) : at], self.raw[at : min(end, at + WINDOW)]
         return float(self.difference(begin, np.array([at]), end)[2][0]) * (_rank_deviate(before, after) >= RANKS)
 
@@ -219,7 +210,7 @@ class _Series:
         return [*self._split(begin, found), found, *self._split(found, end)] if deviate[best] >= LEVEL else []
 
     def _strong(self, changes: list[int]) -> list[int]:
-        """Without those that are none any more once their neighbours are known."""
+        """Remove change points that are too weak between their neighbours, the weakest first."""
         while changes:
             deviates = [self._strength(begin, at, end) for begin, at, end in self.triples(changes)]
             weakest = int(np.argmin(deviates))
@@ -230,7 +221,7 @@ class _Series:
 
 
 def _rank_deviate(one: Floats, other: Floats) -> float:
-    """Normal deviate of Mann and Whitney's U, with its correction for equal values."""
+    """Normal deviate of Mann and Whitney's U, corrected for ties."""
     length, ties = len(one) + len(other), np.unique(np.concatenate([one, other]), return_counts=True)[1].astype(float)
     spread = length + 1 - float((ties**3 - ties).sum()) / (length * (length - 1))
     larger = float(np.sign(other[:, None] - one).sum())
@@ -238,12 +229,12 @@ def _rank_deviate(one: Floats, other: Floats) -> float:
 
 
 def _error(first: Floats, second: Floats, squares: Floats, products: Floats, freedom: Floats) -> tuple[Floats, Floats]:
-    """Standard error of the difference of two means of so many nights, and its degrees of freedom."""
+    """Standard error of the difference of two means, and its degrees of freedom."""
     variance = np.maximum(squares / freedom, _ROUNDING**2)
     own = CORRELATION * np.clip(products / np.maximum(squares, _ROUNDING**2), 0, 0.9)
 
     def widened(length: Floats) -> Floats:
-        """The variance of a mean of so many nights, each of which follows the one before (Bartlett 1946)."""
+        """Relative variance of a mean of nights that depend on the night before (Bartlett 1946)."""
         return ((1 + own) / (1 - own) - 2 * own * (1 - own**length) / (length * (1 - own) ** 2)) / length
 
     error = np.sqrt(variance * np.maximum(widened(first) + widened(second), 0))

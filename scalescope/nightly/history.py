@@ -1,133 +1,68 @@
-"""What the history site shows: nights, series and alerts. The site's pages are made of these alone.
-
-Whoever reads a store fills them in.
-"""
+"""The history of a suite: all its nights, and the series that they measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from scalescope.nightly.changes import Change
-
-
-class AlertState(StrEnum):
-    """What became of an alert."""
-
-    OPEN = "open"
-    ACKNOWLEDGED = "acknowledged"
-    ACCEPTED = "accepted"
-    FALSE = "false"
-    RESOLVED = "resolved"
+from scalescope.nightly.changes import Change, find_changes, find_drift, smallest_change
+from scalescope.nightly.night_record import Alert, Measured, Night, NightlySeries, nights
+from scalescope.store.store import Store
+from scalescope.studies.symptom import LARGER_IS_BETTER
 
 
 @dataclass(frozen=True)
-class Night:
-    """One night of the suite.
+class SeriesHistory:
+    """A series over all nights that measured it.
 
     Attributes:
-        id: As the store knows it.
-        began: ISO 8601 time in UTC.
-        elapsed_s: How long it took, in seconds.
-        planned: Trials that were planned.
-        valid: Those that count.
-        failed: Those whose workload raised.
-        invalid: Those that the machine spoilt.
-        complete: Whether all that was planned ran within the budget.
-        note: What went wrong or was left out, in a sentence; empty where nothing.
-        facts: What else there is to say, by name: what changed of the packages.
+        values: Each with its night; nights without a result are left out.
+        changes: Change points of the values.
+        drift: Slow change over the last weeks.
+        smallest: Smallest change that the series could show, as a share.
     """
 
-    id: str
-    began: str
-    elapsed_s: float
-    planned: int
-    valid: int
-    failed: int = 0
-    invalid: int = 0
-    complete: bool = True
-    note: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
+    series: NightlySeries
+    values: tuple[tuple[Night, Measured], ...]
+    changes: tuple[Change, ...]
+    drift: Change | None
+    smallest: float
 
+    @classmethod
+    def of(cls, values: Sequence[tuple[Night, Measured]]) -> SeriesHistory:
+        """A series from its values, of which there is at least one."""
+        numbers = [measured.value for _, measured in values]
+        changes, drift = tuple(find_changes(numbers)), find_drift(numbers)
+        return cls(values[-1][1].series, tuple(values), changes, drift, smallest_change(numbers))
 
-@dataclass(frozen=True)
-class Value:
-    """What one night says of one series.
-
-    Attributes:
-        night: Id of the night.
-        value: In the unit of the series.
-        runs: Ids of the runs that measured it.
-    """
-
-    night: str
-    value: float
-    runs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Alert:
-    """A confirmed change of one or more series, from one cause.
-
-    Attributes:
-        id: As the store knows it.
-        night: Id of the night that raised it.
-        state: What became of it.
-        series: Ids of the series concerned.
-        line: What changed, in one sentence.
-        culprit: Package and release, or why there is none, in one sentence.
-        script: Text of the script that shows it; empty where there is none.
-    """
-
-    id: str
-    night: str
-    state: AlertState
-    series: tuple[str, ...]
-    line: str
-    culprit: str = ""
-    script: str = ""
-
-
-@dataclass(frozen=True)
-class Series:
-    """One metric of one version of a workload, at one size, on one cluster and one kind of hardware.
-
-    Attributes:
-        id: Unique, as the store knows it.
-        workload: Its name.
-        settings: What tells it from the workload's other series: version, size, cluster, hardware, in their order.
-        metric: Name of a metric (`scalescope.model.metrics.METRICS`).
-        values: In the order of the nights; nights without a result are left out.
-        changes: Its change points: `find_changes` of the values.
-        drift: Its slow change over the last weeks (`find_drift`).
-        smallest: The smallest change that it could show (`smallest_change`).
-        stresses: What the workload stresses, in one line.
-    """
-
-    id: str
-    workload: str
-    settings: Mapping[str, str]
-    metric: str
-    values: tuple[Value, ...]
-    changes: tuple[Change, ...] = ()
-    drift: Change | None = None
-    smallest: float = float("inf")
-    stresses: str = ""
+    def is_worse(self, change: Change) -> bool:
+        """Whether a change of this series is a regression."""
+        return change.worse(larger_is_better=self.series.metric in LARGER_IS_BETTER)
 
 
 @dataclass(frozen=True)
 class History:
-    """All that the site shows.
+    """What the pages of a history show: finished nights, oldest first, and their series."""
 
-    Attributes:
-        suite: Name of the suite.
-        nights: In their order.
-        series: In the order in which they are shown.
-        alerts: In the order in which they were raised.
-    """
-
-    suite: str
+    name: str
     nights: tuple[Night, ...]
-    series: tuple[Series, ...]
-    alerts: tuple[Alert, ...] = ()
+    series: tuple[SeriesHistory, ...]
+
+    @classmethod
+    def of(cls, name: str, nights: Sequence[Night]) -> History:
+        """A history from its finished nights, oldest first."""
+        values: dict[str, list[tuple[Night, Measured]]] = {}
+        for night in nights:
+            for each in night.record.measured:
+                values.setdefault(each.series.id, []).append((night, each))
+        return cls(name, tuple(nights), tuple(map(SeriesHistory.of, values.values())))
+
+    @classmethod
+    def read(cls, store: Store, name: str) -> History:
+        """A history from the store."""
+        return cls.of(name, [night for night in nights(store, name) if night.study.finished_at])
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """All alerts, in the order in which they were raised."""
+        return [alert for night in self.nights for alert in night.record.alerts]

@@ -1,4 +1,4 @@
-"""What the store keeps of a night: its lock, what each series measured, which changes were looked into, its alerts.
+"""What the store keeps of a night: its software, what each series measured, changes looked into, and alerts.
 
 It is the result of a study of kind `nightly`, and grows while the night runs.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from math import log
@@ -16,25 +17,41 @@ from scalescope.analysis.summary import label
 from scalescope.model.mapping import Mapped
 from scalescope.model.study import Study, StudyKind
 from scalescope.model.sweep import Point, digest
-from scalescope.nightly.history import AlertState
 from scalescope.run import run_names
 from scalescope.store.store import Store
 
 MANY = 10_000
-"""Nights that are read at most: 27 years."""
+"""Most nights that are read: 27 years."""
+
+
+class AlertState(StrEnum):
+    """What a person, or a later night, said about an alert."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    ACCEPTED = "accepted"
+    FALSE = "false"
+    RESOLVED = "resolved"
+
+
+class ChangeOutcome(StrEnum):
+    """What looking into a change showed."""
+
+    CONFIRMED = "confirmed"  # slower in the rerun, too
+    REFUTED = "refuted"  # not in the rerun: the machine was different that night
+    MACHINE = "machine"  # both nights had the same software, so only the machine can have changed
+    UNDECIDED = "undecided"
+    UNTESTABLE = "untestable"  # the rerun could not be made
+    FASTER = "faster"  # an improvement, and faster in the rerun, too
+    WAITING = "waiting"  # the time for reruns was used up; the next night goes on
 
 
 @dataclass(frozen=True)
 class SoftwareLock(Mapped):
-    """The software of a night.
+    """The software of a night."""
 
-    Attributes:
-        text: What its trials ran with, as an environment; empty for the present one.
-        pins: Version of every package in it, and of Python, by normalised name.
-    """
-
-    text: str = ""
-    pins: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""  # the environment of its trials; empty: the present one
+    pins: Mapping[str, str] = field(default_factory=dict)  # version of Python and of each package, by normalised name
 
     @property
     def pinned(self) -> str:
@@ -44,15 +61,11 @@ class SoftwareLock(Mapped):
 
 @dataclass(frozen=True)
 class NightlySeries(Mapped):
-    """What is never compared across: one version of a workload, at one size, on one cluster and kind of hardware.
+    """The identity of a series. Values of different series are never compared.
 
     Attributes:
-        workload: Its name or reference.
-        version: Of the workload.
-        point: All values of axes, but for the environment.
-        cluster: Its specification.
-        hardware: Of the machine that the scheduler ran on, and the kinds of nodes of its workers where known.
-        metric: What is measured.
+        point: All values of axes except the environment.
+        hardware: Of the scheduler's machine, and the node types of the workers where known.
     """
 
     workload: str
@@ -68,14 +81,19 @@ class NightlySeries(Mapped):
         return digest(self.to_mapping())
 
     @property
+    def name(self) -> str:
+        """The workload's name for people."""
+        return run_names.workload(self.workload)
+
+    @property
     def size(self) -> str:
         """`4 workers, 64 items`."""
         return label(Point.from_mapping(self.point))
 
     @property
     def words(self) -> str:
-        """It in a few words."""
-        return f"{run_names.workload(self.workload)} ({self.size}, {self.cluster['kind']})"
+        """`bag-map (4 workers, 64 items, local)`."""
+        return f"{self.name} ({self.size}, {self.cluster['kind']})"
 
 
 @dataclass(frozen=True)
@@ -83,10 +101,9 @@ class Measured(Mapped):
     """What a night measured of a series.
 
     Attributes:
-        series: Which.
-        value: Median of its valid trials, in the unit of the metric.
-        trials: How many these are.
-        host: What is known of the machine: facts of the last trial, and the share of it that others had at most.
+        value: Median of the valid trials, in the unit of the metric.
+        trials: Number of valid trials.
+        host: Facts of the machine, of the last trial, and the largest share of it that other processes had.
         runs: Ids of the runs.
     """
 
@@ -97,40 +114,18 @@ class Measured(Mapped):
     runs: tuple[str, ...] = ()
 
 
-class ChangeOutcome(StrEnum):
-    """What came of a change that was looked into.
-
-    `confirmed`: the rerun is slower, too. `faster`: an improvement, and the rerun is faster, too. `refuted`: the rerun
-    does not show it: the machine was different that night. `machine`: the environments are equal, so that nothing but
-    the machine can have changed. `undecided`: the pairs do not tell. `untestable`: the rerun could not be made.
-    `waiting`: the time for reruns was used up; the next night goes on.
-    """
-
-    CONFIRMED = "confirmed"
-    REFUTED = "refuted"
-    MACHINE = "machine"
-    UNDECIDED = "undecided"
-    UNTESTABLE = "untestable"
-    FASTER = "faster"
-    WAITING = "waiting"
-
-
 @dataclass(frozen=True)
 class Judged(Mapped):
-    """A change of a series, and what came of looking into it.
+    """A change of a series that was looked into.
 
     Attributes:
-        series: Of which.
         good: Id of the last night before it.
-        before: Level until then.
-        after: Level since.
-        outcome: What it is.
-        reason: That in a sentence.
-        ratio: Tonight's environment against the good night's, as rerun; None where there was no rerun.
-        low: Lower end of its interval.
+        before: Level until then, in the unit of the series.
+        ratio: Tonight's environment against the good night's, as rerun; None without a rerun.
+        low: Lower end of the interval of `ratio`.
         high: Upper end.
         study: Id of the comparison; may be empty.
-        since: What brought an improvement, in words; an alert says what brought a regression.
+        since: What brought an improvement. Alerts say what brought a regression.
     """
 
     series: NightlySeries
@@ -147,21 +142,18 @@ class Judged(Mapped):
 
     @property
     def size(self) -> float:
-        """How large the rerun shows it, whichever way; 0 where there was none."""
+        """How large it is in the rerun, in either direction; 0 without a rerun."""
         return abs(log(self.ratio)) if self.ratio else 0.0
 
 
 @dataclass(frozen=True)
 class Drift(Mapped):
-    """A slow change of a series over its last nights that is no step; it is told, and not rerun.
+    """A slow change of a series over its last nights, without a step. It is reported, and not rerun.
 
     Attributes:
-        series: Of which.
-        nights: Over how many.
-        before: Begin of the line through them, in the unit of the series.
-        after: Its end.
+        nights: Number of nights it spans.
+        before: Start of the line through them, in the unit of the series.
         low: Lower end of the 95 % interval of the change, as a share.
-        high: Upper end.
     """
 
     series: NightlySeries
@@ -177,12 +169,12 @@ class Culprit(Mapped):
     """What brought a change.
 
     Attributes:
-        line: It in a sentence, or why there is none.
+        line: One sentence: what it was, or why it was not found.
         package: Normalised name; empty where none was found.
-        good: Its last release that is good.
-        bad: Its first release that is not.
-        changed: All that differs between the two environments, in words.
-        changelog: Address where the project tells of it; may be empty.
+        good: Its last good release.
+        bad: Its first bad release.
+        changed: All differences between the two environments, in words.
+        changelog: Address of the project's changelog; may be empty.
         studies: Ids of the searches.
     """
 
@@ -197,18 +189,16 @@ class Culprit(Mapped):
 
 @dataclass(frozen=True)
 class Alert(Mapped):
-    """One confirmed cause, with all series that it concerns.
+    """One confirmed cause, with all series that it affects.
 
     Attributes:
-        id: Of the cause, in this history: the same cause has the same alert.
+        id: Of the cause: the same cause has the same id in all nights of a history.
         night: Id of the night that raised it.
-        culprit: What brought it.
-        changes: Of the series, the largest first.
-        command: Shows the largest of them again.
-        state: What became of it.
+        changes: The largest first.
+        command: Shows the largest change again.
         told: Whether the orchestrator was told.
-        script: Text of a script that shows it without Scalescope; empty where there is none.
-        shown: What came of running the script, or why there is none.
+        script: Text of a script that shows it without Scalescope; may be empty.
+        shown: What running the script showed, or why there is none.
     """
 
     id: str
@@ -229,17 +219,13 @@ class Alert(Mapped):
 
 @dataclass(frozen=True)
 class NightRecord(Mapped):
-    """All of it.
+    """The result of a night.
 
     Attributes:
-        lock: The software.
-        measured: In the order in which they ran.
-        judged: Changes that were looked into.
-        drifts: Of the series that were measured.
         alerts: Those that this night raised.
-        trials: How many were planned, and how many of each state there are; without warm-ups.
+        trials: Number of planned trials, and of trials by state, without warm-ups.
         problems: What could not be measured, and why.
-        ended_early: Why the budget ended it early; empty where it did not.
+        ended_early: Why the budget ended it; empty where it did not.
     """
 
     lock: SoftwareLock = field(default_factory=SoftwareLock)
@@ -254,12 +240,7 @@ class NightRecord(Mapped):
 
 @dataclass(frozen=True)
 class Night:
-    """A night as the store has it.
-
-    Attributes:
-        study: With its id, question and times.
-        record: Its result, read.
-    """
+    """A night as the store has it: the study, and its result."""
 
     study: Study
     record: NightRecord
@@ -269,24 +250,22 @@ class Night:
         """Of the study."""
         return self.study.id
 
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from its beginning to its end; it must have ended."""
+        began, ended = map(datetime.fromisoformat, (self.study.created_at, self.study.finished_at))
+        return (ended - began).total_seconds()
+
 
 def nights(store: Store, history: str = "") -> list[Night]:
-    """The nights of a history, or of all, oldest first.
-
-    Raises:
-        StoreError: The store refuses.
-    """
+    """The nights of a history, or of all histories, oldest first."""
     found = store.studies.newest(limit=MANY, kind=StudyKind.NIGHTLY)
-    of_it = [study for study in reversed(found) if history in ("", study.question["history"])]
-    return [Night(study, NightRecord.from_mapping(study.result)) for study in of_it]
+    wanted = [study for study in reversed(found) if history in ("", study.question["history"])]
+    return [Night(study, NightRecord.from_mapping(study.result)) for study in wanted]
 
 
 def amend(store: Store, night: str, **parts: Any) -> NightRecord:
-    """Replace parts of what is kept of a night; alerts are added to those that are there, or replace them by id.
-
-    Raises:
-        StoreError: The store refuses.
-    """
+    """Replace parts of a stored night. Alerts are added to those that are there, or replace them by id."""
 
     def change(result: Mapping[str, Any]) -> dict[str, Any]:
         before = NightRecord.from_mapping(result)

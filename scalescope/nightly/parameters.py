@@ -19,24 +19,24 @@ class NightlyParameters:
 
     history: Annotated[
         str,
-        Parameter("Name of the history that this night belongs to: nights are compared with others of the same name."),
+        Parameter("Name of the history. Nights are compared with earlier nights of the same history."),
     ] = "nightly"
     workloads: Annotated[
         list[str],
         replace(
             WORKLOAD,
-            help="What to run, by name or as for a sweep. Empty: the whole suite.",
+            help="Workloads, by name or as for a sweep. Empty: the whole suite.",
             names="",
             syntax="names",
             examples=(["bag-map", "my_job.py:run"],),
         ),
     ] = field(default_factory=list)
-    small: Annotated[bool, Parameter("Run the suite at the sizes for two cores: seconds for each workload.")] = False
+    small: Annotated[bool, Parameter("Run the suite at sizes for two cores: seconds for each workload.")] = False
     clusters: Annotated[
         list[Any],
         Parameter(
-            "Where to run it: kinds of clusters, saved blocks, or mappings with kind and fields. Workloads of the "
-            "suite run where their measurements mean something.",
+            "Clusters to run on: kinds, saved blocks, or mappings with kind and fields. Each workload of the suite "
+            "runs only on the kinds that suit it.",
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="names",
@@ -54,7 +54,7 @@ class NightlyParameters:
     axes: Annotated[
         Mapping[str, Any],
         Parameter(
-            "Sizes at which every workload runs: values per axis, as for a sweep.",
+            "Sizes of every workload: values for each axis, as for a sweep.",
             title="Sizes",
             schema=AXES_SCHEMA,
             option=("--axis", "-a"),
@@ -65,33 +65,32 @@ class NightlyParameters:
     environment: Annotated[
         str,
         Parameter(
-            "Software to run it with, as for a sweep. Requirements are resolved afresh each night, and what they are "
-            "resolved to is kept. Empty: the present environment.",
+            "Software environment, as for a sweep. Requirements are resolved anew each night, and the result is kept. "
+            "Empty: the present environment.",
             option=("--environment", "-e"),
             metavar="REQUIREMENTS",
             examples=("dask[distributed] xarray",),
         ),
     ] = ""
     pinned: Annotated[
-        bool, Parameter("Run with the same releases as the last night, in place of resolving requirements afresh.")
+        bool, Parameter("Run with the same releases as the last night, instead of resolving requirements anew.")
     ] = False
     rounds: Annotated[
         int,
         Parameter(
-            "Times that the suite is run through, each time on new clusters. Once where nothing is measured in real "
-            "time.",
+            "Number of times the suite is run, each time on new clusters. Clusters in virtual time run once.",
             minimum=1,
             maximum=100,
         ),
     ] = 3
-    metric: Annotated[str, replace(METRIC, help="The metric that is compared: makespan_s, work_s, efficiency, ...")] = (
+    metric: Annotated[str, replace(METRIC, help="Metric to compare: makespan_s, work_s, efficiency, ...")] = (
         "makespan_s"
     )
     smallest_effect: Annotated[
         float,
         replace(
             SMALLEST_EFFECT,
-            help="Changes up to it are not looked into, as a share: 0.05 is 5 %.",
+            help="Ignore changes up to this share: 0.05 is 5 %.",
         ),
     ] = 0.05
     max_pairs: MaxPairs = 20
@@ -99,7 +98,7 @@ class NightlyParameters:
         float,
         replace(
             MINUTES,
-            help="Minutes after which no further change is rerun and no cause is searched; the next night goes on.",
+            help="Minutes after which no further rerun begins. The next night goes on.",
             title="Time limit of reruns, minutes",
         ),
     ] = 60.0
@@ -107,15 +106,15 @@ class NightlyParameters:
         Mapping[str, Any],
         replace(
             BUDGET,
-            help="What measuring may cost: any of core_hours, hours, and money, which needs a price table (the "
-            "environment variable SCALESCOPE_PRICES names it). What does not fit comes first in the next night.",
+            help="Limits of what the night may cost: core_hours, hours, or money, which needs a price table (the "
+            "environment variable SCALESCOPE_PRICES names it). What does not fit runs first in the next night.",
         ),
     ] = field(default_factory=dict)
     site: Annotated[
         str,
         Parameter(
-            "Folder or address where the pages of the history are written. Empty: nowhere. In a deployment a relative "
-            "path is one beside the records of the runs.",
+            "Folder or address to write the pages of the history to. Empty: none are written. In a deployment, a "
+            "relative path is a folder beside the records of the runs.",
             title="Pages of the history",
             metavar="FOLDER",
             examples=("s3://bucket/history",),

@@ -23,13 +23,7 @@ from scalescope.workloads.suite import SUITE, SuiteEntry
 
 @dataclass(frozen=True)
 class SuiteJob:
-    """A workload of the suite on one cluster, at all sizes.
-
-    Attributes:
-        entry: The workload.
-        cluster: Where it runs.
-        asked: Of the night.
-    """
+    """A workload of the suite on one cluster, at all sizes."""
 
     entry: SuiteEntry
     cluster: ClusterSpec
@@ -38,17 +32,9 @@ class SuiteJob:
     def request(
         self, lock: SoftwareLock, turn: int, budget: Mapping[str, float], store: str, records: str
     ) -> RunRequest:
-        """The run of one round: every size once, after a warm-up where time is real.
+        """The run of one round, counted from 0: every size once, in the round's own order.
 
-        Args:
-            lock: The software.
-            turn: Which round, from 0: each has an order of its own, and is a run of its own.
-            budget: What it may cost.
-            store: Address of the store.
-            records: Address of the raw records.
-
-        Raises:
-            ScalescopeError: The first thing that is wrong.
+        `store` and `records` are addresses.
         """
         return request.check(
             {
@@ -68,22 +54,14 @@ class SuiteJob:
 
 
 def check(given: Mapping[str, Any], store: str = "") -> None:
-    """Check what can be checked without saved clusters, the store and the package index.
-
-    Raises:
-        ScalescopeError: The first thing that is wrong.
-    """
+    """Check what can be checked without saved clusters, the store and the package index."""
     asked = read(given)
     if not any(names_block(each) for each in asked.clusters):
         jobs(asked, store)
 
 
 def read(given: Mapping[str, Any]) -> NightlyParameters:
-    """The parameters of a night.
-
-    Raises:
-        ScalescopeError: The first that is wrong by itself.
-    """
+    """The parameters of a night, each checked by itself."""
     asked = parameters.check(NightlyParameters, given)
     fields.text("history", asked.history)
     if asked.metric not in METRICS:
@@ -93,11 +71,7 @@ def read(given: Mapping[str, Any]) -> NightlyParameters:
 
 
 def jobs(asked: NightlyParameters, store: str = "") -> list[SuiteJob]:
-    """All of the suite on all clusters; what means nothing on a kind of cluster is left out, unless it is asked for.
-
-    Args:
-        asked: Of the night.
-        store: Address of the store.
+    """The suite on all clusters. Workloads that are not asked for by name run only on suitable kinds of clusters.
 
     Raises:
         ScalescopeError: A cluster or a workload is not known, has no such sizes, or there is nothing to run.
@@ -113,14 +87,14 @@ def jobs(asked: NightlyParameters, store: str = "") -> list[SuiteJob]:
                 with_fields = cluster_spec({**spec.to_mapping(), **entry.cluster}) if entry.cluster else spec
                 found.append(SuiteJob(entry, with_fields, asked))
     if not found:
-        raise InvalidField("clusters", asked.clusters, "a cluster on which a workload of the suite means something")
+        raise InvalidField("clusters", asked.clusters, "a cluster on which a workload of the suite can be measured")
     for job in found:
         job.request(SoftwareLock(), 0, {}, store, "")
     return found
 
 
 def left_out(asked: NightlyParameters) -> list[str]:
-    """Workloads of the whole suite for which the present environment lacks packages, each with what installs them."""
+    """Workloads of the suite for which the present environment lacks packages, and how to install these."""
     entries = [] if asked.workloads or asked.environment else SUITE
     return [f"{entry.workload}: {why}" for entry in entries if (why := _lacks(entry))]
 
@@ -139,11 +113,7 @@ def _lacks(entry: SuiteEntry) -> str:
 
 
 def ordered(found: Sequence[SuiteJob], past: Sequence[Night]) -> list[SuiteJob]:
-    """The most informative first, since the budget may end before all have run.
-
-    A job tells the more, the longer it was not measured: those that were never, then those that the last nights had to
-    leave out; among equals as they were given.
-    """
+    """Jobs by the nights since they were last measured, the longest first: the budget may end before all have run."""
 
     def nights_ago(job: SuiteJob) -> int:
         for ago, night in enumerate(reversed(past)):
@@ -156,5 +126,5 @@ def ordered(found: Sequence[SuiteJob], past: Sequence[Night]) -> list[SuiteJob]:
 
 
 def rounds(job: SuiteJob) -> int:
-    """How often it is run in a night."""
+    """How often a job runs in a night."""
     return job.asked.rounds if job.cluster.real_time else 1

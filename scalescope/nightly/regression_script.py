@@ -1,7 +1,7 @@
-"""A script that shows a regression without Scalescope: the workload in pairs, under the packages of two nights.
+"""A script that shows a regression without Scalescope: it runs the workload in pairs, with the packages of two nights.
 
-`isolate` does not make it. It reduces a trial by asking of each reduced one whether it shows the symptom; that
-something is slower than it was is no property of one trial, and every step would be a comparison of two environments.
+`isolate` cannot make it: `isolate` reduces a trial that shows a symptom, and "slower than before" is a property of two
+environments, not of one trial.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from scalescope.studies.scripts import run_alone
 from scalescope.workloads import references
 
 MEASURED = ("makespan_s", "elapsed_s")
-"""Metrics of which a script can show that they became worse: it measures the time of the call."""
+"""Metrics whose regressions a script can show: it measures the time of the call."""
 SHOWN = 1
-"""Exit status of a script that shows it: a regression is an error."""
+"""Exit status of a script that shows the regression."""
 LONGEST_S = 600.0
-"""Seconds after which a script that is tried out is stopped."""
+"""Seconds after which a script is stopped."""
 MOST_WORKERS = 32
-"""Workers of a cluster other than `local` up to which a script starts as many on one machine, for each side."""
+"""Most workers of a cluster other than `local` that a script starts on one machine, for each side."""
 
 _PACKAGE = Path(scalescope.__file__).parent
 _REGISTRY = _PACKAGE / "workloads" / "__init__.py"
@@ -137,14 +137,7 @@ if __name__ == "__main__":
 
 
 def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: SoftwareLock) -> tuple[str, str]:
-    """The script that shows a change again, or an empty text and why there is none.
-
-    Args:
-        title: What changed, in one sentence.
-        series: Of which.
-        good: Software of the last good night.
-        tonight: That of the night that was slower.
-    """
+    """The script that shows a change, or an empty text and the reason why there is none; `title` is one sentence."""
     workload = workloads.load(series.workload)
     if series.metric not in MEASURED:
         return "", f"a script measures time, and this is about {series.metric}"
@@ -152,7 +145,7 @@ def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: Softwa
     if point.workers > MOST_WORKERS and series.cluster["kind"] != "local":
         return "", f"a script runs all workers on one machine, and {point.workers:,} are too many for that"
     if workload.changes_workers:
-        return "", "the workload changes its workers, so that it cannot run twice on one cluster"
+        return "", "the workload changes its workers, and cannot run twice on one cluster"
     before, after = good.pins, tonight.pins
     both = {name: version for name, version in after.items() if before.get(name) == version}
     module = sys.modules[workload.run.__module__]
@@ -181,7 +174,7 @@ def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: Softwa
 
 
 def show(text: str, seconds: float) -> tuple[bool, str]:
-    """Run a script for at most so long: whether it shows the regression, and its last line, or why it does not."""
+    """Run a script for at most `seconds`: whether it shows the regression, and its last line or the reason why not."""
     limit = min(seconds, LONGEST_S)
     try:
         found = f"{Path(uv.executable()).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -196,12 +189,10 @@ def show(text: str, seconds: float) -> tuple[bool, str]:
 
 
 def _pins(pins: Mapping[str, str], without: Iterable[str]) -> str:
-    """Requirements of packages, in one text."""
     return " ".join(f"{name}=={version}" for name, version in pins.items() if name not in without)
 
 
 def _quoted(text: str) -> str:
-    """A text as Python that people can read."""
     text = text.encode(errors="surrogateescape").decode(errors="replace")
     body = text.replace("\\", "\\\\").replace("'''", "\\'\\'\\'")
     return f"'''\\\n{body}'''" if not body.endswith("'") else repr(text)

@@ -1,4 +1,4 @@
-"""A night for people: its series and what changed, its alerts, and what could not be measured."""
+"""A night for people: its series, what changed, its alerts, and what could not be measured."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.nightly import alerts
-from scalescope.nightly.history import AlertState
 from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
 from scalescope.report.table import MISSING, ReportTable, Row, Tone
-from scalescope.run import run_names
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import change
 from scalescope.studies.report import common
@@ -32,7 +30,7 @@ TONES = {
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    """The night for people."""
+    """The night as tables and sentences."""
     record = NightRecord.from_mapping(study.result)
     return Sheet(
         table=_table(record) if record.measured else None,
@@ -41,8 +39,8 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         sure=(
             (
                 "Changes",
-                f"change points of series of {SETTLED} nights and more; on younger ones nights that differ from "
-                f"the median of the earlier by more than {share(study.question['smallest_effect'])}",
+                f"change points of series with {SETTLED} nights or more; in younger series, nights that differ from "
+                f"the median of the earlier ones by more than {share(study.question['smallest_effect'])}",
             ),
             (
                 "Confirmed",
@@ -54,7 +52,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
 
 
 def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
-    """Nothing besides the table: the pages of the history have charts."""
+    """No charts: the pages of the history have them."""
     return Picture()
 
 
@@ -67,7 +65,7 @@ def _table(record: NightRecord) -> ReportTable:
 
 def _row(each: Measured, judged: Judged | None) -> Row:
     series = each.series
-    cells = (run_names.workload(series.workload), series.size, str(series.cluster["kind"]), number(each.value))
+    cells = (series.name, series.size, str(series.cluster["kind"]), number(each.value))
     if judged is None:
         return Row((*cells, MISSING, MISSING, MISSING), Tone.PLAIN)
     ratio = judged.after / judged.before if judged.before else float("inf")
@@ -76,10 +74,10 @@ def _row(each: Measured, judged: Judged | None) -> Row:
 
 
 def _notes(record: NightRecord) -> list[Note]:
-    notes = [Note(f"{_state(each.state)} {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
-    notes += [Note(f"To see it again: {each.command}") for each in record.alerts]
+    notes = [Note(f"Alert ({each.state}) {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
+    notes += [Note(f"To reproduce: {each.command}") for each in record.alerts]
     notes += [
-        Note(f"Without Scalescope, by a script: scalescope alerts {each.id} --script. {each.shown}")
+        Note(f"Script without Scalescope: scalescope alerts {each.id} --script. {each.shown}")
         for each in record.alerts
         if each.script
     ]
@@ -97,12 +95,8 @@ def _drift(each: Drift) -> str:
     low, high = (change(1 + end) for end in (each.low, each.high))
     return (
         f"{each.series.metric} drifts: {number(each.before)} → {number(each.after)} over {each.nights} nights, without "
-        f"a step ({change(each.after / each.before)}; from {low} to {high}). Drifts are told, and not rerun."
+        f"a step ({change(each.after / each.before)}; from {low} to {high}). Drifts are reported, and not rerun."
     )
-
-
-def _state(state: AlertState) -> str:
-    return f"Alert ({state})"
 
 
 def _asked(study: Study, record: NightRecord) -> list[tuple[str, str]]:

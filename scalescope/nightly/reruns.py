@@ -1,6 +1,6 @@
 """Whether a change is real, and what brought it: reruns of tonight's environment against the last good night's.
 
-All of it are studies of their own (`compare`, `find-release`), made here and now, one after the other on this machine.
+Each rerun is a study of its own (`compare`, `find-release`). They run one after the other on this machine.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"
-"""What the two environments are called."""
+"""Names of the two environments."""
 
 _CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
-"""What a rerun makes of a change in the same direction."""
+"""Outcome of a change whose rerun shows the same direction."""
+
+SHOW = RunStep(
+    "script", regression_script.show, timeout_s=lambda text, seconds: min(seconds, regression_script.LONGEST_S) + 60
+)
 
 
 @dataclass(frozen=True)
 class Reruns:
-    """What reruns need.
+    """Makes the reruns of a night.
 
     Attributes:
-        asked: Of the night.
-        night: Id of tonight's study, which they follow.
+        night: Id of tonight's study, which the reruns follow.
         lock: Tonight's software.
         store: As the user gave it.
-        runner: Carries them out.
-        until: When no further one begins, by `time.monotonic`.
+        until: When no further rerun begins, by `time.monotonic`.
     """
 
     asked: NightlyParameters
@@ -53,80 +55,159 @@ class Reruns:
     runner: Runner
     until: float
 
+    @classmethod
+    def begin(cls, asked: NightlyParameters, night: str, lock: SoftwareLock, store: str, runner: Runner) -> Reruns:
+        """Reruns whose time begins now."""
+        return cls(asked, night, lock, store, runner, time.monotonic() + 60 * asked.minutes)
+
     @property
     def minutes(self) -> float:
-        """That are left."""
+        """Minutes left."""
         return max(self.until - time.monotonic(), 0.0) / 60
 
-    @property
-    def tonight(self) -> str:
-        """Tonight's environment."""
-        return f"{TONIGHT} = {self.lock.text or 'present'}"
+    def _study(self, kind: StudyKind, of: Judged | ChangeCandidate, **given: Any) -> StudyResult:
+        """Carry out a study of one series, within the time that is left."""
+        series = of.series
+        common = {
+            "values": Point.from_mapping(series.point).values,
+            "cluster": series.cluster,
+            "metric": series.metric,
+            "max_pairs": self.asked.max_pairs,
+            "minutes": max(self.minutes, 0.01),
+            "trial_timeout_s": self.asked.trial_timeout_s,
+            "seed": self.asked.seed,
+            "store": self.store,
+        }
+        return run_study(kind, {**common, **given}, self.runner, follows=self.night)
 
-    def study(self, kind: StudyKind, of: Judged | ChangeCandidate, **given: Any) -> StudyResult:
-        """Carry out a study of one series, within the time that is left.
+    def _compare(self, of: Judged | ChangeCandidate, good: str) -> StudyResult:
+        """Compare tonight's environment with another one."""
+        tonight = f"{TONIGHT} = {self.lock.text or 'present'}"
+        sides = {"a": {"environment": f"{GOOD} = {good}"}, "b": {"environment": tonight}}
+        return self._study(StudyKind.COMPARISON, of, workloads=[of.series.workload], **sides)
 
-        Raises:
-            ScalescopeError: It could not be carried out.
+    def judge(self, found: ChangeCandidate) -> Judged:
+        """Look into a change: rerun it, unless the two nights had the same software."""
+        good = found.good.record.lock
+        differs = f"Differences of the machine: {machine(found.tonight.host, found.good_measured.host)}."
+        if good.pins == self.lock.pins:
+            return _judged(found, ChangeOutcome.MACHINE, f"The environment is equal: look at the machine. {differs}")
+        if not self.minutes:
+            return _judged(found, ChangeOutcome.WAITING, "The time for reruns is used up; the next night goes on.")
+        try:
+            result = self._compare(found, good.pinned)
+        except StoreError:
+            raise
+        except ScalescopeError as error:
+            return _judged(found, ChangeOutcome.UNTESTABLE, f"The rerun could not be made: {error.line}")
+        decision = ComparisonDecision(result.result["decision"])
+        expected = ComparisonDecision.SLOWER if found.worse else ComparisonDecision.FASTER
+        if decision is expected:
+            return _judged(found, _CONFIRMED[decision], result.line, result)
+        if decision is ComparisonDecision.UNDECIDED:
+            return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
+        reason = f"Rerun now, tonight's environment is not {expected}: the machine was. {differs} {result.line}"
+        return _judged(found, ChangeOutcome.REFUTED, reason, result)
+
+    def culprit(self, change: Judged, good: Night) -> Culprit:
+        """The package that brought a confirmed change, and its first bad release.
+
+        If several packages differ, `find-release` changes them one by one. If the package has releases between the good
+        and the bad one, it is searched again among these.
         """
-        point, series = Point.from_mapping(of.series.point), of.series
-        return run_study(
-            kind,
-            {
-                "values": point.values,
-                "cluster": series.cluster,
-                "metric": series.metric,
-                "max_pairs": self.asked.max_pairs,
-                "minutes": max(self.minutes, 0.01),
-                "trial_timeout_s": self.asked.trial_timeout_s,
-                "seed": self.asked.seed,
-                "store": self.store,
-                **given,
-            },
-            self.runner,
-            follows=self.night,
+        before, after = good.record.lock.pins, self.lock.pins
+        changed = difference(before, after)
+        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        studies: list[str] = []
+        try:
+            if len(names) > 1:
+                if not self.minutes:
+                    return Culprit("Not searched: the time for reruns was used up.", changed=changed)
+                found = self._among_packages(change, before, after)
+                studies.append(found.study_id)
+                if found.alarm:
+                    return Culprit(f"Not found among {len(names)} packages: {found.line}", changed=changed)
+                names = [found.result["first_bad"]["label"].split()[0]]
+            [package] = names
+            culprit = self._release(change, package, before, after, studies)
+            return replace(culprit, changed=changed, studies=tuple(studies))
+        except StoreError:
+            raise
+        except ScalescopeError as error:
+            return Culprit(f"Not found: {error.line}", changed=changed, studies=tuple(studies))
+
+    def _among_packages(self, change: Judged, before: Mapping[str, str], after: Mapping[str, str]) -> StudyResult:
+        with tempfile.TemporaryDirectory() as folder:
+            files = {}
+            for name, pins in (("before", before), ("after", after)):
+                path = Path(folder) / f"{name}.txt"
+                path.write_text("".join(f"{package}=={version}\n" for package, version in pins.items()))
+                files[name] = str(path)
+            return self._study(StudyKind.RELEASE, change, workload=change.series.workload, **files)
+
+    def _release(
+        self, change: Judged, package: str, before: Mapping[str, str], after: Mapping[str, str], studies: list[str]
+    ) -> Culprit:
+        """Narrow a package down to its first bad release; the study that does so is added to `studies`."""
+        good, bad = before.get(package, ""), after.get(package, "")
+        line = (
+            f"{package} {good} → {bad}" if good and bad else f"{package} {bad} added" if bad else f"{package} removed"
         )
+        whole = Culprit(line, package, good, bad)
+        if not (good and bad) or package == "python":
+            return whole
+        rest = {name: version for name, version in after.items() if name != package}
+        try:
+            between = environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))
+            if len(between) <= 2:
+                return whole
+            given = {"package": package, "good": good, "bad": bad, "environment": SoftwareLock(pins=rest).pinned}
+            found = self._study(StudyKind.RELEASE, change, workload=change.series.workload, **given)
+        except StoreError:
+            raise
+        except ScalescopeError as error:
+            return replace(whole, line=f"{line} (its releases could not be searched: {error.line})")
+        studies.append(found.study_id)
+        if found.alarm:
+            return replace(whole, line=f"{line} (which of its releases is not clear: {found.line})")
+        last_good, first_bad = (found.result[end]["label"] for end in ("last_good", "first_bad"))
+        news = str(found.result.get("changelog") or "")
+        return Culprit(f"{package} {last_good} → {first_bad}", package, last_good, first_bad, changelog=news)
 
-    def compare(self, of: Judged | ChangeCandidate, good: str) -> StudyResult:
-        """Tonight's environment against another one.
+    def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
+        """Whether the culprit of one change explains another: tonight's environment without it does not show that.
 
-        Raises:
-            ScalescopeError: It could not be carried out.
+        If nothing but that package differs, no rerun is needed.
         """
-        sides = {"a": {"environment": f"{GOOD} = {good}"}, "b": {"environment": self.tonight}}
-        return self.study(StudyKind.COMPARISON, of, workloads=[of.series.workload], **sides)
+        if not found.package:
+            return False
+        without, good_without = (
+            {name: version for name, version in pins.items() if name != found.package}
+            for pins in (self.lock.pins, good.record.lock.pins)
+        )
+        if without == good_without:
+            return True
+        if not found.good or not self.minutes:
+            return False
+        try:
+            result = self._compare(change, SoftwareLock(pins={**without, found.package: found.good}).pinned).result
+            return _CONFIRMED.get(ComparisonDecision(result["decision"])) is change.outcome
+        except StoreError:
+            raise
+        except ScalescopeError:  # there can be no such environment: each change is searched by itself
+            return False
 
-
-def judge(bench: Reruns, found: ChangeCandidate) -> Judged:
-    """Look into a change.
-
-    Raises:
-        StoreError: The store refuses.
-    """
-    good = found.good.record.lock
-    if good.pins == bench.lock.pins:
-        text = "The environment is equal: look at the machine. " + _machine(found)
-        return _judged(found, ChangeOutcome.MACHINE, text)
-    if not bench.minutes:
-        return _judged(found, ChangeOutcome.WAITING, "The time for reruns is used up; the next night goes on.")
-    try:
-        result = bench.compare(found, good.pinned)
-    except StoreError:
-        raise
-    except ScalescopeError as error:
-        return _judged(found, ChangeOutcome.UNTESTABLE, f"The rerun could not be made: {error.line}")
-    decision = ComparisonDecision(result.result["decision"])
-    expected = ComparisonDecision.SLOWER if found.worse else ComparisonDecision.FASTER
-    if decision is expected:
-        return _judged(found, _CONFIRMED[decision], result.line, result)
-    if decision is ComparisonDecision.UNDECIDED:
-        return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
-    said = f"Rerun now, tonight's environment is not {expected}: the machine was. {_machine(found)} {result.line}"
-    return _judged(found, ChangeOutcome.REFUTED, said, result)
-
-
-def _machine(found: ChangeCandidate) -> str:
-    return f"Of it, {machine(found.tonight.host, found.good_measured.host)}."
+    def try_script(self, alert: Alert) -> Alert:
+        """The alert with what running its script showed, if there is time."""
+        if not alert.script:
+            return alert
+        if not self.minutes:
+            return replace(alert, shown="Not run: the time for reruns was used up.")
+        self.runner.tell(Progress(0, 0, "Running the script that shows the regression", notable=True))
+        shows, words = self.runner.do(SHOW, alert.script, 60 * self.minutes)
+        shown = f"{'It was run, and shows it' if shows else 'It was run, and does not show it'}: {words}"
+        self.runner.tell(Progress(0, 0, shown, notable=True))
+        return replace(alert, shown=shown)
 
 
 def _judged(found: ChangeCandidate, outcome: ChangeOutcome, reason: str, result: StudyResult | None = None) -> Judged:
@@ -143,137 +224,3 @@ def _judged(found: ChangeCandidate, outcome: ChangeOutcome, reason: str, result:
         high=measured.get("high"),
         study=result.study_id if result else "",
     )
-
-
-# ------------------------------------------------------------------ the culprit
-
-
-def culprit(bench: Reruns, change: Judged, good: Night) -> Culprit:
-    """Which package brought a confirmed change, and which of its releases.
-
-    Where one package differs, it is that one; where several do, `find-release` changes them one by one. Where there
-    are releases between the two, it is searched again among these.
-
-    Raises:
-        StoreError: The store refuses.
-    """
-    before, after = good.record.lock.pins, bench.lock.pins
-    changed = difference(before, after)
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    studies: list[str] = []
-    try:
-        if len(names) > 1:
-            if not bench.minutes:
-                return Culprit("Not searched: the time for reruns was used up.", changed=changed)
-            found = _among_packages(bench, change, before, after)
-            studies.append(found.study_id)
-            if found.alarm:
-                return Culprit(f"Not found among {len(names)} packages: {found.line}", changed=changed)
-            names = [found.result["first_bad"]["label"].split()[0]]
-        [package] = names
-        return _release(bench, change, package, before, after, changed, studies)
-    except StoreError:
-        raise
-    except ScalescopeError as error:
-        return Culprit(f"Not found: {error.line}", changed=changed, studies=tuple(studies))
-
-
-def _among_packages(bench: Reruns, change: Judged, before: Mapping[str, str], after: Mapping[str, str]) -> StudyResult:
-    with tempfile.TemporaryDirectory() as folder:
-        files = {}
-        for name, pins in (("before", before), ("after", after)):
-            path = Path(folder) / f"{name}.txt"
-            path.write_text("".join(f"{package}=={version}\n" for package, version in pins.items()))
-            files[name] = str(path)
-        return bench.study(StudyKind.RELEASE, change, workload=change.series.workload, **files)
-
-
-def _release(
-    bench: Reruns,
-    change: Judged,
-    package: str,
-    before: Mapping[str, str],
-    after: Mapping[str, str],
-    changed: str,
-    studies: list[str],
-) -> Culprit:
-    """Down to the first release that is worse.
-
-    Raises:
-        ScalescopeError: The releases cannot be listed.
-    """
-    good, bad = before.get(package, ""), after.get(package, "")
-    line = f"{package} {good} → {bad}" if good and bad else f"{package} {bad} added" if bad else f"{package} removed"
-    whole = Culprit(line, package, good, bad, changed, studies=tuple(studies))
-    if not (good and bad) or package == "python":
-        return whole
-    rest = {name: version for name, version in after.items() if name != package}
-    try:
-        between = environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))
-        if len(between) <= 2:
-            return whole
-        given = {"package": package, "good": good, "bad": bad, "environment": SoftwareLock(pins=rest).pinned}
-        found = bench.study(StudyKind.RELEASE, change, workload=change.series.workload, **given)
-    except StoreError:
-        raise
-    except ScalescopeError as error:
-        return Culprit(f"{line} (its releases could not be searched: {error.line})", package, good, bad, changed)
-    studies.append(found.study_id)
-    if found.alarm:
-        return Culprit(
-            f"{line} (which of its releases is not clear: {found.line})",
-            package,
-            good,
-            bad,
-            changed,
-            "",
-            tuple(studies),
-        )
-    [last_good, first_bad] = [found.result[end]["label"] for end in ("last_good", "first_bad")]
-    news = str(found.result.get("changelog") or "")
-    return Culprit(f"{package} {last_good} → {first_bad}", package, last_good, first_bad, changed, news, tuple(studies))
-
-
-def explains(bench: Reruns, found: Culprit, change: Judged, good: Night) -> bool:
-    """Whether a culprit that one change has explains another, too: without it, tonight's environment is not slower.
-
-    Where nothing but that package differs, it does without a rerun.
-
-    Raises:
-        StoreError: The store refuses.
-    """
-    if not found.package:
-        return False
-    without = {name: version for name, version in bench.lock.pins.items() if name != found.package}
-    if without == {name: version for name, version in good.record.lock.pins.items() if name != found.package}:
-        return True
-    if not found.good or not bench.minutes:
-        return False
-    try:
-        result = bench.compare(change, SoftwareLock(pins={**without, found.package: found.good}).pinned).result
-        return _CONFIRMED.get(ComparisonDecision(result["decision"])) is change.outcome
-    except StoreError:
-        raise
-    except ScalescopeError:  # such an environment cannot be: each is searched for itself
-        return False
-
-
-# ------------------------------------------------------------------ the script
-
-
-def tried(bench: Reruns, alert: Alert) -> Alert:
-    """An alert whose script was run, where the time for reruns is not used up."""
-    if not alert.script:
-        return alert
-    if not bench.minutes:
-        return replace(alert, shown="Not run: the time for reruns was used up.")
-    bench.runner.tell(Progress(0, 0, "Running the script that shows it", notable=True))
-    shows, words = bench.runner.do(SHOW, alert.script, 60 * bench.minutes)
-    said = f"{'It was run, and shows it' if shows else 'It was run, and does not show it'}: {words}"
-    bench.runner.tell(Progress(0, 0, said, notable=True))
-    return replace(alert, shown=said)
-
-
-SHOW = RunStep(
-    "script", regression_script.show, timeout_s=lambda text, seconds: min(seconds, regression_script.LONGEST_S) + 60
-)

@@ -1,15 +1,18 @@
-"""Series: what nights measured of the same thing, and which changes of it deserve a rerun. Pure functions.
+"""Which changes of a series deserve a rerun. Pure functions.
 
-A change is a change point of the series (`changes.find_changes`) that began within the last nights. That needs some
-nights on either side. On a series that has too few of them, every difference of the newest night from the median of
-the earlier ones (of two in the middle, the better) that exceeds the smallest effect is one; as soon as these show
-their scatter, only once, and if tonight lies beyond all of the nights before the change. The rerun decides, which costs
-minutes and no nights. Good is then the last night that was nearer to that median than to tonight.
+- From `SETTLED` nights on, a change is a change point of the series (`changes.find_changes`) that began in the last
+  `RECENT` nights.
+- A younger series has too few nights for that. A change is then a difference of tonight from the median of the earlier
+  nights (of the two in the middle, the better one) that exceeds the smallest effect. From `YOUNG` nights on, tonight
+  must also lie beyond all nights before the change, and each change is rerun once.
+
+The last good night is the night before the change point, or the last night that was nearer to the median than to
+tonight. The rerun decides whether the change is real: it costs minutes, and no further nights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log
 from statistics import median, median_high, median_low
@@ -17,37 +20,41 @@ from typing import Any
 
 from scalescope.model.trial import Trial
 from scalescope.nightly.changes import BASELINE, LEAST, find_changes, find_drift
-from scalescope.nightly.history import AlertState
-from scalescope.nightly.night_record import ChangeOutcome, Drift, Measured, Night, NightlySeries, NightRecord
+from scalescope.nightly.night_record import (
+    AlertState,
+    ChangeOutcome,
+    Drift,
+    Measured,
+    Night,
+    NightlySeries,
+    NightRecord,
+)
 from scalescope.store.store import SweepRun
 from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
 
 SETTLED = BASELINE + LEAST
-"""Nights from which on a series can have change points."""
+"""Nights that a series needs to have change points."""
 YOUNG = SETTLED // 2
-"""Nights below which too few are known to show its scatter."""
+"""Nights that a series needs to show its scatter."""
 RECENT = LEAST + 2
-"""Nights in which a change point can still be asked about; found in the fifth night, it leaves one for a bad one."""
+"""Nights in which a change point is still rerun: found in the fifth night, it leaves one spare."""
 
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
-"""Facts of a machine that are kept of each night."""
+"""Facts of the machine that are kept of each night."""
 OTHERS = "taken by others"
-"""Share of the machine that other processes and other machines on its hardware had."""
+"""Name of the fact: the share of the machine that other processes, and other machines on its hardware, had."""
 
 OVER = (AlertState.FALSE, AlertState.RESOLVED)
-"""States of alerts after which the level of before is again what is expected."""
+"""States of alerts after which the earlier level is expected again."""
 
 
 @dataclass(frozen=True)
 class ChangeCandidate:
-    """A change that deserves to be looked into.
+    """A change that deserves a rerun.
 
     Attributes:
-        tonight: The series, as it was measured.
-        good: The last night before it, and what that measured.
-        before: Level until then.
-        after: Level since.
-        worse: Whether it is a regression.
+        good: The last night before the change.
+        before: Level until then, in the unit of the series.
     """
 
     tonight: Measured
@@ -59,17 +66,17 @@ class ChangeCandidate:
 
     @property
     def series(self) -> NightlySeries:
-        """Of which."""
+        """The series that changed."""
         return self.tonight.series
 
     @property
     def size(self) -> float:
-        """How large it is, whichever way."""
+        """How large it is, in either direction."""
         return abs(log(self.after / self.before)) if self.after > 0 and self.before > 0 else inf
 
 
 def measured(runs: Iterable[SweepRun], metric: str) -> list[Measured]:
-    """What the runs of a night say of each series; a series without valid trials says nothing."""
+    """What the runs of a night measured of each series that has valid trials."""
     number = quantity(metric)
     values: dict[str, tuple[NightlySeries, list[float], list[Trial], dict[str, None]]] = {}
     for run in runs:
@@ -111,13 +118,7 @@ def _host(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
-    """Changes to look into, the largest first; regressions and improvements.
-
-    Args:
-        tonight: With what was measured.
-        past: The nights before, oldest first.
-        smallest: Smallest effect, as a share.
-    """
+    """Regressions and improvements to rerun, the largest first; `past` is oldest first, `smallest` effect a share."""
     found = [_candidate(each, past, smallest) for each in tonight.measured]
     return sorted((each for each in found if each is not None), key=lambda each: -each.size)
 
@@ -146,12 +147,7 @@ def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Cha
 
 
 def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
-    """Slow changes of the series that a night measured, over the last weeks.
-
-    Args:
-        tonight: With what was measured.
-        past: The nights before, oldest first.
-    """
+    """Slow changes, over the last weeks, of the series that a night measured."""
     values: dict[str, list[float]] = {each.series.id: [] for each in tonight.measured}
     for kept in (*(night.record for night in past), tonight):
         for each in kept.measured:
@@ -166,7 +162,7 @@ def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
 
 
 def _since_baseline(series: NightlySeries, past: Sequence[Night]) -> list[tuple[Night, Measured]]:
-    """The nights that measured a series, since its newest level that a rerun has confirmed and no person denied."""
+    """The nights that measured a series since its last change that a rerun confirmed and no person denied."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
@@ -178,33 +174,23 @@ def _since_baseline(series: NightlySeries, past: Sequence[Night]) -> list[tuple[
 
 
 def _asked(series: NightlySeries, since: Sequence[Night]) -> bool:
-    """Whether a rerun has answered after the change began: it is asked about once."""
+    """Whether a rerun has judged the series since the change began."""
     answers = (each for night in since for each in night.record.judged if each.series.id == series.id)
     return any(each.outcome is not ChangeOutcome.WAITING for each in answers)
 
 
-def back(
-    tonight: NightRecord, series: Collection[str], before: Mapping[str, float], smallest: float, metric: str
-) -> bool:
-    """Whether all these series are again as good as they were before a change.
-
-    Args:
-        tonight: What was measured.
-        series: Their ids.
-        before: Their levels before the change.
-        smallest: Smallest effect, as a share.
-        metric: What is measured.
-    """
+def back(tonight: NightRecord, before: Mapping[str, float], smallest: float, metric: str) -> bool:
+    """Whether series are as good again as before a change; `before` has their levels by id."""
     values = {each.series.id: each.value for each in tonight.measured}
-    if not all(each in values for each in series):
+    if not all(each in values for each in before):
         return False
     if metric in LARGER_IS_BETTER:
-        return all(values[each] >= before[each] * (1 - smallest) for each in series)
-    return all(values[each] <= before[each] * (1 + smallest) for each in series)
+        return all(values[each] >= before[each] * (1 - smallest) for each in before)
+    return all(values[each] <= before[each] * (1 + smallest) for each in before)
 
 
 def machine(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
-    """What of the machine differs between two nights, in words."""
+    """Differences of the machine between two nights, in words."""
     parts = []
     for name in (*HOST, OTHERS):
         left, right = then.get(name), now.get(name)

@@ -1,7 +1,7 @@
 """The history of a suite as a folder of pages: no server, and each page complete in itself.
 
-`index.html` says what changed, and how the nights themselves went; each series has a page with its change points and
-the runs of its nights; `compare.html` puts any two nights side by side; each alert has the script that shows it.
+`index.html` says what changed, and how the nights themselves went. Each series has a page with its change points and
+the runs of its nights. `compare.html` puts any two nights side by side. Each alert has the script that shows it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scalescope.errors import UsageError
+from scalescope import workloads
 from scalescope.model.metrics import METRICS
+from scalescope.model.trial import TrialState
+from scalescope.model.words import plural
+from scalescope.nightly import alerts
 from scalescope.nightly.changes import Change
-from scalescope.nightly.history import Alert, AlertState, History, Series
+from scalescope.nightly.history import History, SeriesHistory
+from scalescope.nightly.night_record import Alert, AlertState, Night
 from scalescope.report import files
 from scalescope.report.html import build, embed
 from scalescope.report.html.page import moment
 from scalescope.report.rows import WRITTEN, count
 from scalescope.report.table import MISSING, ReportTable, Row, Tone
+from scalescope.studies.release.mixtures import difference
+from scalescope.workloads.suite import SUITE
 
 SPARK_NIGHTS = 60
 """Nights in a line of the overview."""
@@ -30,32 +36,25 @@ HEALTH_NIGHTS = 30
 """Nights in the overview's table of nights."""
 RECENT_NIGHTS = 14
 """Nights for which a change point is new."""
-UNSETTLED = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
 WIDTH, HEIGHT = 150, 26
-"""Of a line of the overview."""
+"""Size of a line of the overview, in units of its picture."""
 
 
 def write_site(folder: str | Path, history: History) -> str:
-    """Write all pages of a history into a folder; those of a former night are replaced one by one.
-
-    Args:
-        folder: A folder, which may not exist yet, or the address of one.
-        history: What the pages show.
+    """Write all pages of a history into a folder, or to an address. Pages of a former night are replaced one by one.
 
     Returns:
         The path or address of the overview.
 
     Raises:
-        UsageError: The extra for reports is missing, two series have one id, or a night of a series is unknown or twice
-            in it.
+        UsageError: The extra for reports is missing.
         StoreError: A file cannot be written.
     """
     build.check_packages()
-    _check(history)
     place = str(folder).rstrip("/")
     files.make_folder(place, "history")
     for name, text in {
-        **{page_name(series): _series_page(history, series) for series in history.series},
+        **{page_name(each): _series_page(history, each) for each in history.series},
         "compare.html": _compare_page(history),
         "index.html": _overview(history),
         **{script_name(alert): alert.script for alert in history.alerts if alert.script},
@@ -64,24 +63,24 @@ def write_site(folder: str | Path, history: History) -> str:
     return f"{place}/index.html"
 
 
-def page_name(series: Series) -> str:
+def page_name(history: SeriesHistory) -> str:
     """The file of a series: the same every night."""
-    readable = re.sub(r"[^a-z0-9]+", "-", series.workload.lower()).strip("-")[:40]
-    return f"{readable}-{hashlib.sha256(series.id.encode()).hexdigest()[:10]}.html"
+    readable = re.sub(r"[^a-z0-9]+", "-", history.series.name.lower()).strip("-")[:40]
+    return f"{readable}-{history.series.id}.html"
 
 
 def script_name(alert: Alert) -> str:
-    """The file of the script of an alert."""
+    """The file of the script of an alert; its id is hashed, since the name must be safe whatever the store holds."""
     return f"slower-{hashlib.sha256(alert.id.encode()).hexdigest()[:10]}.py"
 
 
-def title(series: Series) -> str:
+def title(history: SeriesHistory) -> str:
     """What a series is called among others."""
-    return ", ".join([series.workload, *series.settings.values(), series.metric])
+    return ", ".join([history.series.name, *_settings(history).values(), history.series.metric])
 
 
 def spark(values: Sequence[float], changes: Sequence[int] = ()) -> Any:
-    """A small line of the last nights, with a mark at each change point; nothing from outside is in it."""
+    """A small line of the last nights as SVG, with a mark at each change point."""
     from markupsafe import Markup
 
     first = max(0, len(values) - SPARK_NIGHTS)
@@ -114,14 +113,16 @@ def share(value: float) -> str:
 
 def _overview(history: History) -> str:
     last = history.nights[-1] if history.nights else None
-    unsettled = [alert for alert in history.alerts if alert.state in UNSETTLED]
+    shown = [(alert.state in alerts.ONGOING, _alert(history, alert)) for alert in reversed(history.alerts)]
     return _page(
         "overview.html.j2",
         history,
         last=last,
-        began=moment(last.began) if last else "",
-        unsettled=[_alert(history, alert) for alert in reversed(unsettled)],
-        settled=[_alert(history, alert) for alert in reversed(history.alerts) if alert.state not in UNSETTLED],
+        began=moment(last.study.created_at) if last else "",
+        counts=_counts(last) if last else None,
+        note=_note(last) if last else "",
+        unsettled=[alert for ongoing, alert in shown if ongoing],
+        settled=[alert for ongoing, alert in shown if not ongoing],
         recent=_recent(history),
         drifting=_drifting(history),
         series=_series_table(history),
@@ -130,48 +131,43 @@ def _overview(history: History) -> str:
     )
 
 
-def _series_page(history: History, series: Series) -> str:
+def _series_page(history: History, found: SeriesHistory) -> str:
     from scalescope.report.html import charts
 
     canvas = charts.Canvas()
-    if series.values:
-        places = [(change.index, change.before, change.after) for change in series.changes]
-        unit = METRICS[series.metric].unit if series.metric in METRICS else series.metric
-        charts.nights(canvas, "nights", [each.value for each in series.values], places, str(unit))
-    cells = [
+    metric = METRICS[found.series.metric]
+    places = [(change.index, change.before, change.after) for change in found.changes]
+    charts.nights(canvas, "nights", [each.value for _, each in found.values], places, str(metric.unit))
+    changes = [
         (
-            series.values[change.index].night,
-            _written(series, change.before),
-            _written(series, change.after),
+            found.values[change.index][0].id,
+            _written(found, change.before),
+            _written(found, change.after),
             share(change.relative),
             f"{share(change.low)} to {share(change.high)}",
-            _word(series, change),
+            _word(found, change),
         )
-        for change in reversed(series.changes)
+        for change in reversed(found.changes)
+    ]
+    values = [
+        (night.id, moment(night.study.created_at), ", ".join(each.runs) or MISSING, _written(found, each.value))
+        for night, each in reversed(found.values)
     ]
     heads = ("first night", "before", "after", "change", "95 % interval", "")
-    nights = {night.id: night for night in history.nights}
-    values = [
-        (
-            each.night,
-            moment(nights[each.night].began),
-            ", ".join(each.runs) or MISSING,
-            _written(series, each.value),
-        )
-        for each in reversed(series.values)
-    ]
     return _page(
         "series.html.j2",
         history,
         canvas,
-        series=series,
-        title=title(series),
-        help=METRICS[series.metric].help if series.metric in METRICS else "",
-        drift=_drift(series),
-        smallest=_smallest(series),
-        changes=ReportTable.of("Change points, the last first", heads, cells),
+        title=title(found),
+        stresses=_stresses(found.series.workload),
+        settings=_settings(found),
+        metric=found.series.metric,
+        help=metric.help,
+        drift=_drift(found),
+        smallest=_smallest(found),
+        changes=ReportTable.of("Change points, the last first", heads, changes),
         values=ReportTable.of("All nights, the last first", ("night", "began", "runs", "value"), values, 3),
-        alerts=[_alert(history, alert) for alert in reversed(history.alerts) if series.id in alert.series],
+        alerts=[_alert(history, alert) for alert in reversed(history.alerts) if found.series.id in alert.series],
     )
 
 
@@ -179,18 +175,18 @@ def _compare_page(history: History) -> str:
     place = {night.id: i for i, night in enumerate(history.nights)}
     data = [
         {
-            "name": title(series),
-            "page": page_name(series),
-            "values": {place[each.night]: (each.value, _written(series, each.value)) for each in series.values},
+            "name": title(found),
+            "page": page_name(found),
+            "values": {place[night.id]: (each.value, _written(found, each.value)) for night, each in found.values},
         }
-        for series in history.series
+        for found in history.series
     ]
     return _page(
         "compare.html.j2",
         history,
         script="compare.js",
         compared=embed.script_json(json.dumps(data, allow_nan=False)),
-        options=[(i, f"{night.id}, {moment(night.began)}") for i, night in enumerate(history.nights)],
+        options=[(i, f"{night.id}, {moment(night.study.created_at)}") for i, night in enumerate(history.nights)],
     )
 
 
@@ -198,145 +194,133 @@ def _page(template: str, history: History, canvas: Any = None, *, script: str = 
     from scalescope.report.html import charts
 
     canvas = canvas or charts.Canvas()
-    return build.fill(template, canvas, package=__package__, script=script, suite=history.suite, **given)
+    return build.fill(template, canvas, package=__package__, script=script, suite=history.name, **given)
 
 
 # ------------------------------------------------------------------ what is on them
 
 
 def _alert(history: History, alert: Alert) -> dict[str, Any]:
-    by_id = {series.id: series for series in history.series}
     return {
         "level": {AlertState.OPEN: "high", AlertState.ACKNOWLEDGED: "medium"}.get(alert.state, "info"),
         "state": str(alert.state),
         "id": alert.id,
         "night": alert.night,
-        "line": alert.line,
-        "culprit": alert.culprit,
-        "series": [(page_name(by_id[each]), title(by_id[each])) for each in alert.series if each in by_id],
+        "line": alerts.line(alert),
+        "culprit": alert.culprit.line,
+        "series": [(page_name(each), title(each)) for each in history.series if each.series.id in alert.series],
         "script": script_name(alert) if alert.script else "",
     }
 
 
 def _recent(history: History) -> ReportTable:
-    """Change points of the last nights, alerted or not."""
+    """Change points of the last nights, whether there is an alert or not; regressions and large changes first."""
     nights = {night.id for night in history.nights[-RECENT_NIGHTS:]}
     found = [
-        (series, change)
-        for series in history.series
-        for change in series.changes
-        if series.values[change.index].night in nights
+        (each, change)
+        for each in history.series
+        for change in each.changes
+        if each.values[change.index][0].id in nights
     ]
-    found.sort(key=lambda each: (not each[1].worse(larger_is_better=_larger(each[0])), -abs(each[1].relative)))
-    rows = tuple(
-        Row(
-            (
-                _link(page_name(series), title(series)),
-                series.values[change.index].night,
-                share(change.relative),
-                _word(series, change),
-            ),
-            Tone.DOUBT if change.worse(larger_is_better=_larger(series)) else Tone.GOOD,
-        )
-        for series, change in found
-    )
+    found.sort(key=lambda pair: (not pair[0].is_worse(pair[1]), -abs(pair[1].relative)))
+    rows = [_change_row(each, change, each.values[change.index][0].id) for each, change in found]
     heads = ("series", "since", "change", "")
-    return ReportTable(f"Change points of the last {RECENT_NIGHTS} nights", heads, rows, frozenset({2}))
+    return ReportTable(f"Change points of the last {RECENT_NIGHTS} nights", heads, tuple(rows), frozenset({2}))
 
 
 def _drifting(history: History) -> ReportTable:
-    """Series that change slowly, without a step."""
-    rows = tuple(
-        Row(
-            (_link(page_name(series), title(series)), share(series.drift.relative), _word(series, series.drift)),
-            Tone.DOUBT if series.drift.worse(larger_is_better=_larger(series)) else Tone.GOOD,
-        )
-        for series in history.series
-        if series.drift
-    )
+    rows = tuple(_change_row(each, each.drift) for each in history.series if each.drift)
     return ReportTable("Slow drifts of the last four weeks", ("series", "change", ""), rows, frozenset({1}))
+
+
+def _change_row(found: SeriesHistory, change: Change, *since: str) -> Row:
+    cells = (_link(found), *since, share(change.relative), _word(found, change))
+    return Row(cells, Tone.DOUBT if found.is_worse(change) else Tone.GOOD)
 
 
 def _series_table(history: History) -> ReportTable:
     cells = [
         (
-            _link(page_name(series), title(series)),
-            spark([each.value for each in series.values], [change.index for change in series.changes]),
-            _written(series, series.values[-1].value) if series.values else MISSING,
-            share(series.changes[-1].relative) if series.changes else MISSING,
-            series.values[series.changes[-1].index].night if series.changes else MISSING,
-            _smallest(series),
+            _link(found),
+            spark([each.value for _, each in found.values], [change.index for change in found.changes]),
+            _written(found, found.values[-1][1].value),
+            share(found.changes[-1].relative) if found.changes else MISSING,
+            found.values[found.changes[-1].index][0].id if found.changes else MISSING,
+            _smallest(found),
         )
-        for series in history.series
+        for found in history.series
     ]
     heads = ("series", f"last {SPARK_NIGHTS} nights", "last value", "last change", "since", "smallest change")
     return ReportTable.of("Last values and changes", heads, cells, 2)
 
 
 def _health(history: History) -> ReportTable:
-    rows = tuple(
-        Row(
-            (
-                night.id,
-                moment(night.began),
-                f"{night.elapsed_s / 60:,.0f}",
-                f"{night.valid:,} of {night.planned:,}",
-                f"{night.failed:,}",
-                f"{night.invalid:,}",
-                " ".join([night.note, *(f"{name}: {text}." for name, text in night.facts.items())]).strip(),
-            ),
-            Tone.PLAIN if night.complete and not night.failed else Tone.DOUBT,
-        )
-        for night in reversed(history.nights[-HEALTH_NIGHTS:])
-    )
+    rows = []
+    for night, before in list(zip(history.nights, [None, *history.nights], strict=False))[-HEALTH_NIGHTS:]:
+        planned, valid, failed, invalid = _counts(night)
+        counts = (f"{night.elapsed_s / 60:,.0f}", f"{valid:,} of {planned:,}", f"{failed:,}", f"{invalid:,}")
+        note = f"{_note(night)} packages: {_packages(night, before)}.".strip()
+        tone = Tone.DOUBT if night.record.ended_early or failed else Tone.PLAIN
+        rows.append(Row((night.id, moment(night.study.created_at), *counts, note), tone))
     heads = ("night", "began", "minutes", "valid trials", "failed", "invalid", "")
-    return ReportTable("The last nights, the newest first", heads, rows, frozenset({2, 3, 4, 5}))
+    return ReportTable("The last nights, the newest first", heads, tuple(rows[::-1]), frozenset({2, 3, 4, 5}))
 
 
-def _larger(series: Series) -> bool:
-    return series.metric in METRICS and METRICS[series.metric].larger_is_better
+def _counts(night: Night) -> tuple[int, int, int, int]:
+    """Trials that were planned, and how many were valid, failed and invalid."""
+    planned, valid, failed, invalid = (
+        night.record.trials.get(name, 0)
+        for name in ("planned", TrialState.VALID, TrialState.FAILED, TrialState.INVALID)
+    )
+    return planned, valid, failed, invalid
 
 
-def _word(series: Series, change: Change) -> str:
-    return "worse" if change.worse(larger_is_better=_larger(series)) else "better"
+def _note(night: Night) -> str:
+    return " ".join(filter(None, [night.study.line, *night.record.problems]))
 
 
-def _written(series: Series, value: float) -> str:
-    metric = METRICS.get(series.metric)
-    return WRITTEN.get(metric.unit, count)(value) if metric else f"{value:,.4g}"
+def _packages(night: Night, before: Night | None) -> str:
+    pins = night.record.lock.pins
+    if before is None:
+        return plural(len(pins), "package")
+    return difference(before.record.lock.pins, pins) or "as the night before"
 
 
-def _drift(series: Series) -> str:
-    found = series.drift
-    if found is None:
+def _settings(found: SeriesHistory) -> dict[str, str]:
+    """What distinguishes a series from the workload's other series."""
+    series = found.series
+    kind = str(series.cluster["kind"])
+    return {"version": f"version {series.version}", "size": series.size, "cluster": kind, "hardware": series.hardware}
+
+
+def _stresses(workload: str) -> str:
+    """What a workload of the suite is for, in one line."""
+    if workload not in {entry.workload for entry in SUITE}:
         return ""
-    since = f"since {series.values[found.index].night}, without a step"
-    return f"{share(found.relative)} {since}; 95 % interval {share(found.low)} to {share(found.high)}"
+    return workloads.load(workload).summary
 
 
-def _smallest(series: Series) -> str:
-    return "too few nights" if math.isinf(series.smallest) else f"{100 * series.smallest:.2g} %"
+def _word(found: SeriesHistory, change: Change) -> str:
+    return "worse" if found.is_worse(change) else "better"
 
 
-def _link(page: str, text: str) -> Any:
-    """A link to another page."""
+def _written(found: SeriesHistory, value: float) -> str:
+    return WRITTEN.get(METRICS[found.series.metric].unit, count)(value)
+
+
+def _drift(found: SeriesHistory) -> str:
+    drift = found.drift
+    if drift is None:
+        return ""
+    since = f"since {found.values[drift.index][0].id}, without a step"
+    return f"{share(drift.relative)} {since}; 95 % interval {share(drift.low)} to {share(drift.high)}"
+
+
+def _smallest(found: SeriesHistory) -> str:
+    return "too few nights" if math.isinf(found.smallest) else f"{100 * found.smallest:.2g} %"
+
+
+def _link(found: SeriesHistory) -> Any:
     from markupsafe import Markup
 
-    return Markup('<a href="{}">{}</a>').format(page, text)
-
-
-def _check(history: History) -> None:
-    names = [page_name(series) for series in history.series]
-    nights = {night.id for night in history.nights}
-    twice = next((series.id for series, name in zip(history.series, names, strict=True) if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"Two series of the history have the id {twice!r}", next_step="Give each an id of its own.")
-    for series in history.series:
-        unknown = next((each.night for each in series.values if each.night not in nights), None)
-        if unknown is not None:
-            raise UsageError(
-                f"A value of series {series.id!r} is of night {unknown!r}, which the history does not have",
-                next_step="Add the night, or leave out its value.",
-            )
-        if len({each.night for each in series.values}) < len(series.values):
-            raise UsageError(f"Series {series.id!r} has two values of one night", next_step="Leave one of them out.")
+    return Markup('<a href="{}">{}</a>').format(page_name(found), title(found))

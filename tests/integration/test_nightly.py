@@ -21,8 +21,7 @@ from support.wheels import write_wheel
 
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.nightly import alerts
-from scalescope.nightly.history import AlertState
-from scalescope.nightly.night_record import ChangeOutcome, nights
+from scalescope.nightly.night_record import AlertState, ChangeOutcome, nights
 from scalescope.nightly.running import run_nightly
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner

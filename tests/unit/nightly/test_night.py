@@ -18,8 +18,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
 from scalescope.nightly import alerts, night_record, reruns
-from scalescope.nightly.history import AlertState
-from scalescope.nightly.night_record import ChangeOutcome, NightRecord
+from scalescope.nightly.night_record import AlertState, ChangeOutcome, NightRecord
 from scalescope.nightly.running import run_nightly
 from scalescope.run.runner import Event, Runner, RunStep
 from scalescope.store.store import Store

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from scalescope.model.study import Study, StudyKind
-from scalescope.nightly.history import AlertState
 from scalescope.nightly.night_record import (
     Alert,
+    AlertState,
     ChangeOutcome,
     Culprit,
     Judged,
