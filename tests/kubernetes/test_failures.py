@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, resite
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -113,7 +113,7 @@ def _with_a_cluster(site: FailureSite, rows: tuple[FailureRow, ...]) -> Iterator
     cluster.open()
     try:
         for row in rows:
-            cluster.spec = resite(spec, **row.spec)
+            cluster.spec = replace(spec, **row.spec)
             yield row.done, _seen(_scaling if row.workers else _trial, site, row)
     finally:
         cluster.close()
@@ -294,7 +294,7 @@ def test_no_operator(new_site: Callable[[], FailureSite], kubernetes: Kubernetes
     site, crds = new_site(), "daskclusters daskworkergroups daskjobs daskautoscalers"
 
     def serve(served: bool) -> None:
-        patch = json.dumps([{"op": "resite", "path": "/spec/versions/0/served", "value": served}])
+        patch = json.dumps([{"op": "replace", "path": "/spec/versions/0/served", "value": served}])
         names = [f"{each}.kubernetes.dask.org" for each in crds.split()]
         kubernetes.kubectl("patch", "crds", *names, "--type=json", "-p", patch)
 

@@ -104,7 +104,7 @@ spec:
 
 def _policy(site: FailureSite) -> None:
     """What a validating webhook is without a server."""
-    site.apply(_POLICY.resite("NAMESPACE", site.namespace))
+    site.apply(_POLICY.replace("NAMESPACE", site.namespace))
     run = ("run", "p", "--image=i", "--dry-run=server", f"--namespace={site.namespace}")
     until(lambda: "registry.example" in site.kubernetes.kubectl(*run, check=False))
 
@@ -152,7 +152,7 @@ spec:
 
 
 def _preempt(site: FailureSite) -> None:
-    site.apply(_IMPORTANT.resite("IMAGE", site.kubernetes.image))
+    site.apply(_IMPORTANT.replace("IMAGE", site.kubernetes.image))
 
 
 def _taint(site: FailureSite, sign: str = "") -> None:

@@ -33,17 +33,15 @@ FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
 _METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # never secrets' data
-_CLUSTER = "dask.org/cluster-name"
-"""Label that the operator gives. A copy of our cluster may have all our labels, but it has its own name here."""
+_CLUSTER = "dask.org/cluster-name"  # the operator's label: a copy of our cluster, labels and all, has another name
 _CLEARED_AWAY = ("unable to retrieve container logs", "failed to try resolving symlinks")
-"""What a kubelet answers in place of the log of a container that it has removed."""
+"""A kubelet's answer in place of the log of a container that it has removed."""
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
 
 T = TypeVar("T")
-Raw = dict[str, Any]
-"""An object of Kubernetes, as its API writes it."""
+Raw = dict[str, Any]  # an object of Kubernetes, as its API writes it
 
 
 class Api:
@@ -88,7 +86,6 @@ class Api:
         self.close()
 
     def close(self) -> None:
-        """Disconnect; may be called again."""
         self._open.close()
 
     @property
@@ -124,10 +121,7 @@ class Api:
         return self._found("v1", f"nodes/{name}", namespaced=False) or {}
 
     def log(self, pod: str, lines: int, *, previous: bool = False, timestamps: bool = False) -> str:
-        """The end of the log of a pod, or of the container before; empty where there is none.
-
-        With `timestamps`, each line begins with its time as in RFC 3339, and a space.
-        """
+        """The end of the log of a pod, or of its `previous` container; empty where there is none."""
         options = {"previous": previous, "timestamps": timestamps}
         params = {"tailLines": str(lines), **{name: "true" for name, given in options.items() if given}}
         try:
@@ -144,7 +138,6 @@ class Api:
         return [each for each in found if each["spec"]["cluster"] == label]
 
     def clusters(self) -> list[Raw]:
-        """All our clusters in the namespace."""
         return self._list(GROUP, "daskclusters", labelSelector=f"{MANAGED_BY}={OURS}")
 
     def parts(self, label: str = "") -> list[tuple[str, str, Raw]]:
@@ -186,10 +179,7 @@ class Api:
         return bool(found["status"]["allowed"])
 
     def objection(self, pod: Raw) -> str:
-        """What the server would say against a pod, in its words; empty where nothing.
-
-        A quota that is used up is no objection, for that may be so for the moment alone.
-        """
+        """What the server would say against a pod, in its words. A quota may be used up just now, and is not said."""
         try:
             self._ask("POST", "v1", "pods", {**_STRICT, "dryRun": "All"}, body=pod)
         except RequestRefused as error:
@@ -206,22 +196,16 @@ class Api:
         return dict(self._ask("POST", manifest["apiVersion"], f"{manifest['kind'].lower()}s", _STRICT, body=manifest))
 
     def annotate(self, label: str, annotations: Mapping[str, str]) -> None:
-        """Set annotations of the custom resource of a cluster."""
         self._patch(f"daskclusters/{label}", {"metadata": {"annotations": dict(annotations)}})
 
     def resize(self, group: str, number: int) -> None:
-        """Have a worker group have so many workers."""
         self._patch(f"daskworkergroups/{group}", {"spec": {"worker": {"replicas": number}}})
 
     def delete_workers(self, group: str) -> None:
-        """Have a worker group deleted, with its workers; it may be gone already."""
         self.delete(GROUP, f"daskworkergroups/{group}")
 
     def delete_cluster(self, label: str, version: str = "") -> None:
-        """Have a cluster deleted, with all that belongs to it; it may be gone already.
-
-        Where `version` is given and the cluster has another resource version, it is refused with status 409.
-        """
+        """Have a cluster deleted with all its parts; status 409 if it is not of this resource version."""
         body = {"preconditions": {"resourceVersion": version}} if version else None
         self.delete(GROUP, f"daskclusters/{label}", body)
 

@@ -1,11 +1,7 @@
-"""What Prometheus would know of a trial and its records do not: how far counters went from its begin to its end.
+"""Counters of Dask's processes that the records of a trial lack, read before and after it.
 
-Tasks, transfers, memory, CPU and stalls of event loops are in the records, finer than any scrape. What is left only
-grows, so that two readings say all of a trial: garbage collection, waiting for the interpreter lock, spilling, bytes
-between workers, and how long a container was throttled by its CPU limit. They are taken before and after the trial,
-through Dask's own connections.
-
-The source of this module is sent to schedulers and workers: the standard library and `distributed` alone.
+Garbage collection, waiting for the interpreter lock, spilling, bytes between workers, and how long its CPU limit
+throttled a container. This module is sent to schedulers and workers: it imports the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
-"""As cAdvisor calls it; all others have the names of Dask's own metrics."""
+"""cAdvisor's name; all others are Dask's own."""
 
 NAMES = (
     "gc_collection_seconds_total",
@@ -25,14 +21,13 @@ NAMES = (
     "spill_time_seconds_total",
 )
 _CPU_STAT = (("cpu.stat", "throttled_usec", 1e-6), ("cpu/cpu.stat", "throttled_time", 1e-9))
-"""Of version 2 and 1 of control groups: file, field, seconds in its unit."""
+"""File, field and its unit in seconds, of versions 2 and 1 of control groups."""
 
 
 def read(dask_worker: Any = None) -> dict[str, float]:
-    """The counters of this process, by name and labels; without Dask's own where prometheus_client is not installed.
+    """The counters of this process by name and labels; `distributed` fills in the worker or the scheduler.
 
-    Args:
-        dask_worker: The worker or the scheduler, which `distributed` fills in.
+    Dask's own are missing where prometheus_client is not installed.
     """
     return {**_of_dask(dask_worker), **_of_container(Path("/sys/fs/cgroup"))}
 
@@ -67,11 +62,9 @@ def _of_container(root: Path) -> dict[str, float]:
 
 
 def grown(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """By how much counters grew, of the scheduler, of all workers together, and of the worker where it was most.
+    """By how much counters grew: of the scheduler, of all workers, and of the worker where it was most.
 
-    Args:
-        before: Counters by process: `scheduler` and addresses.
-        after: The same, later; a process counts that is in both.
+    Both arguments are counters by process (`scheduler` or an address); a process counts that is in both.
     """
     by_name: dict[str, list[float]] = {}
     scheduler = {}

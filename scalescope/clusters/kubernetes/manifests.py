@@ -1,8 +1,7 @@
 """What is asked of Kubernetes for a cluster, from its specification: pure functions.
 
-The operator makes of a `DaskCluster` a Deployment and a Service for the scheduler, and of a `DaskWorkerGroup` a
-Deployment for each worker. The cluster's own group stays empty: workers of so many threads, and of one of our groups,
-are a group of their own, so that they can be replaced as a whole. All of it carries the labels that stand here.
+The operator makes a Deployment and a Service for the scheduler of a `DaskCluster`, and a Deployment for each worker of
+a `DaskWorkerGroup`. The cluster's own group stays empty: ours are replaced as a whole when their threads change.
 """
 
 from __future__ import annotations
@@ -23,64 +22,47 @@ import yaml
 import scalescope
 from scalescope.clusters.kubernetes.spec import TOLERATION, KubernetesSpec
 
-GROUP = "kubernetes.dask.org/v1"
-"""API group and version of the operator's resources."""
+GROUP = "kubernetes.dask.org/v1"  # of the operator's resources
 
 INSTANCE, MANAGED_BY, OURS = "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "scalescope"
 """Labels of everything that belongs to a cluster: the label of its lease, and this package."""
 
-RUN = "scalescope/run"
-"""A further one, where it is known: the id of the run."""
+RUN = "scalescope/run"  # label: the id of the run, where it is known
 
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""Annotations of all pods: autoscaling must not empty their nodes to save money, for then the trial is lost."""
+"""Annotations of all pods: an autoscaler that empties their nodes to save money would end the trial."""
 
 COMPONENT, WORKER_GROUP = "dask.org/component", "dask.org/workergroup-name"
-"""Labels that the operator gives: `scheduler` or `worker`, and the name of a worker's custom resource."""
+"""Labels that the operator gives: `scheduler` or `worker`, and the name of a worker's group."""
 
 COMM_PORT, HTTP_PORT = 8786, 8787
-USER = 1000
-"""User and group of all processes: never root, whatever the image says."""
-
-GRACE_S = 5
-"""Seconds that processes have to end by themselves."""
-
+USER = 1000  # and group, of all processes: never root, whatever the image says
+GRACE_S = 5  # for processes to end by themselves
 DEATH_TIMEOUT_S = 60
 
 _FOLDER = "/etc/scalescope"
 _CONFIG, _PACKAGE = "dask.config", "scalescope.zip"
 _SHIPPED = ("workloads", "model", "__init__.py", "errors.py", "redaction.py")
 """Parts of this package that tasks of the built-in workloads need: pods import them from the secret."""
-_LOCAL = ("jobqueue", "kubernetes", "temporary-directory")
-"""Parts of Dask's configuration that hold on this machine only."""
-
+_LOCAL = ("jobqueue", "kubernetes", "temporary-directory")  # Dask's configuration for this machine only
 _API = "distributed.http.scheduler.api"
-"""Routes of the scheduler by which the operator learns that it is idle and retires workers; with TLS, its only way."""
+"""Routes by which the operator retires workers and learns that the scheduler is idle; with TLS, its only way."""
 
 
 def labels(label: str) -> dict[str, str]:
-    """What everything of a cluster is found by."""
     return {INSTANCE: label, MANAGED_BY: OURS}
 
 
 def scheduler_address(spec: KubernetesSpec, label: str, namespace: str) -> str:
-    """Of the scheduler, inside Kubernetes."""
     return f"{'tls' if spec.tls else 'tcp'}://{label}-scheduler.{namespace}.svc:{COMM_PORT}"
 
 
 def group_name(label: str, serial: int, group: str = "") -> str:
-    """Name of the custom resource of a worker group."""
     return "-".join(filter(None, (label, group, str(serial))))
 
 
 def cluster(spec: KubernetesSpec, label: str, namespace: str) -> dict[str, Any]:
-    """The custom resource of a cluster, which has no workers: they are `workers`.
-
-    Args:
-        spec: Of the cluster.
-        label: Its name, and that of its lease.
-        namespace: Where it is to run.
-    """
+    """The custom resource of a cluster, without workers; `label` is its name, and that of its lease."""
     ports = {"tcp-comm": COMM_PORT, "http-dashboard": HTTP_PORT}
     return {
         "apiVersion": GROUP,
@@ -119,13 +101,13 @@ def workers(
 
     Args:
         spec: Of the cluster.
-        label: Its name.
+        label: Name of the cluster.
         namespace: Where it runs.
         number: Of the workers.
         threads: Of each worker.
-        group: Its name; the main one has none.
-        serial: Of the group within the cluster.
-        owner: UID of the cluster's custom resource; the group goes with it.
+        group: Name of the group; the main one has none.
+        serial: Number of the group within the cluster.
+        owner: UID of the cluster's custom resource; the group is deleted with it.
     """
     name = group_name(label, serial, group)
     metadata = {"name": name, "namespace": namespace, "labels": labels(label), "annotations": STAYS}
@@ -141,14 +123,7 @@ def workers(
 
 
 def secret(spec: KubernetesSpec, label: str, owner: str, security: distributed.Security | None) -> dict[str, Any]:
-    """Certificates, Dask's configuration and the built-in workloads, for all pods; it goes with the cluster.
-
-    Args:
-        spec: Of the cluster.
-        label: Its name.
-        owner: UID of its custom resource.
-        security: The certificates, as text; None without TLS.
-    """
+    """Certificates, Dask's configuration and the built-in workloads, for all pods; deleted with the cluster `owner`."""
     entries = {_CONFIG: dask.config.serialize(_config(spec)).encode(), _PACKAGE: _package()}
     if security is not None:
         proof = {"ca": security.tls_ca_file, "cert": security.tls_worker_cert, "key": security.tls_worker_key}
@@ -167,7 +142,6 @@ def secret(spec: KubernetesSpec, label: str, owner: str, security: distributed.S
 
 
 def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
-    """The scheduler's pod."""
     command = ["scheduler", "--port", str(COMM_PORT), "--protocol", "tls" if spec.tls else "tcp"]
     command += ["--no-dashboard", "--dashboard-address", f":{HTTP_PORT}"]
     pod = _pod(spec, label, "scheduler", command, {}, _resources(spec.scheduler_cpu, 0, spec.scheduler_memory_mb))
@@ -185,9 +159,9 @@ def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
 
 
 def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, group: str = "") -> dict[str, Any]:
-    """The pod of a worker, without a nanny: a process that dies is the container's end, and Kubernetes tells why.
+    """The pod of a worker; workers of a group have its name as a resource, one for each thread.
 
-    That of dask-cuda has one always. Workers of a group have its name as a resource, one for each thread.
+    Without a nanny (dask-cuda always has one) a dead process ends the container, and Kubernetes tells why.
     """
     spec = spec.group(group)
     command = ["cuda", "worker"] if spec.cuda else ["worker", "--no-nanny"]
@@ -219,7 +193,7 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
 
 
 def image(spec: KubernetesSpec) -> str:
-    """The image, or Dask's own, where dask-kubernetes says that it is, with the versions of this process."""
+    """The image asked for, or Dask's own image with the versions of this process."""
     if spec.image:
         return spec.image
     from dask_kubernetes.operator import make_cluster_spec
@@ -231,10 +205,7 @@ def image(spec: KubernetesSpec) -> str:
 def text(spec: KubernetesSpec, sizes: Mapping[str, int], threads: int) -> str:
     """The custom resources of a cluster as YAML, with placeholders for what is known only later.
 
-    Args:
-        spec: Of the cluster.
-        sizes: Workers of each group, by its name.
-        threads: Of each worker.
+    `sizes` are the workers of each group by its name.
     """
     label, namespace = "scalescope-LABEL", spec.namespace or "NAMESPACE"
     shown = [cluster(spec, label, namespace)]
@@ -244,7 +215,7 @@ def text(spec: KubernetesSpec, sizes: Mapping[str, int], threads: int) -> str:
 
 
 def trial_pod(pod: dict[str, Any], label: str) -> dict[str, Any]:
-    """A pod that is to be asked about, not made: as a Deployment would have it, for some clusters refuse others."""
+    """A pod to ask about, not to make: with the owner of a Deployment's pods, for some clusters refuse others."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": label, "uid": label}
     metadata = {"generateName": f"{label}-", "labels": labels(label), "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
@@ -265,7 +236,7 @@ def _pod(
     own: Mapping[str, str],
     resources: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What the pods of scheduler and workers have in common; the variables of the user win over our own."""
+    """What all pods have in common; the variables `own` are overridden by the user's."""
     own = {"HOME": "/tmp", "PYTHONPATH": f"{_FOLDER}/{_PACKAGE}", "PYTHONFAULTHANDLER": "1", **own}  # noqa: S108
     variables = {**own, **dict(each.split("=", 1) for each in spec.environment)}
     config = {"secretKeyRef": {"name": label, "key": _CONFIG}}
@@ -314,7 +285,7 @@ def _pod(
 
 
 def _resources(cpu: float, most_cpu: float, memory_mb: int, gpus: int = 0) -> dict[str, Any]:
-    """Requests and limits. All quantities are text: the operator's schema refuses numbers."""
+    """Requests and limits, as text: the operator's schema refuses numbers."""
     hard = {"memory": f"{memory_mb}Mi"} if memory_mb else {}
     hard |= {"nvidia.com/gpu": str(gpus)} if gpus else {}
     return {"requests": {"cpu": _cpus(cpu), **hard}, "limits": {"cpu": _cpus(max(cpu, most_cpu, 1)), **hard}}
@@ -326,7 +297,6 @@ def _cpus(number: float) -> str:
 
 
 def _placed(selector: Iterable[str], tolerations: Iterable[str]) -> dict[str, Any]:
-    """Where a pod may go."""
     chosen = dict(each.split("=", 1) for each in selector)
     tolerated = [_toleration(each) for each in dict.fromkeys(tolerations)]
     return {name: value for name, value in (("nodeSelector", chosen), ("tolerations", tolerated)) if value}
@@ -340,7 +310,6 @@ def _toleration(given: str) -> dict[str, str]:
 
 
 def _package() -> bytes:
-    """What tasks of the built-in workloads need, as a file that Python imports from."""
     root, packed = Path(scalescope.__file__).parent, io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(root.rglob("*.py")):
@@ -350,7 +319,7 @@ def _package() -> bytes:
 
 
 def _config(spec: KubernetesSpec) -> dict[str, Any]:
-    """Dask's configuration for the pods: this process' own, the routes for the operator, and the certificates."""
+    """This process' configuration of Dask, with the routes for the operator and the certificates."""
     mine = {name: value for name, value in dask.config.config.items() if name not in _LOCAL}
     routes = dask.config.get("distributed.scheduler.http.routes")
     more: dict[str, Any] = {"distributed": {"scheduler": {"http": {"routes": [*routes, _API]}}}}

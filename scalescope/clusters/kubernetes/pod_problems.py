@@ -9,13 +9,11 @@ from typing import Any, TypeVar
 
 from scalescope.clusters.kubernetes.failures import Outlook, matching
 
-Raw = Mapping[str, Any]
-"""An object of Kubernetes, as its API writes it."""
-
+Raw = Mapping[str, Any]  # an object of Kubernetes, as its API writes it
 R = TypeVar("R", bound=Raw)
 
 DELETED, UNREADY = "Deleted", "Unready"
-"""Reasons of our own: a pod that is gone, or going, and does not say why; one that does not answer its probe."""
+"""Reasons of our own: a pod is gone, or going, without a reason; its container does not answer its probe."""
 
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _ENDED_BY_ITSELF = {"Error", "Completed"}
@@ -129,13 +127,7 @@ def problem_of_pod(pod: Raw) -> PodProblem | None:
 
 
 def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | None:
-    """Why a pod that ran does so no more; None where it still does.
-
-    Args:
-        pod: As it is now; None where it is gone.
-        name: Of the pod.
-        count: How often its containers had been started again while it ran.
-    """
+    """Why a pod that ran, with `count` restarts, does so no more; None where it still does. `pod` is None if gone."""
     if pod is None:
         return PodProblem(DELETED, "the pod is not there any more", name)
     if "deletionTimestamp" in pod["metadata"]:
@@ -157,12 +149,7 @@ def problem_of_deployment(deployment: Raw) -> PodProblem | None:
 
 
 def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
-    """Add what only events say: of volumes, networks and autoscalers, and what took a pod away.
-
-    Args:
-        problem: Of a pod.
-        events: Of the same pod, the oldest first.
-    """
+    """Add what only events of the pod (the oldest first) say: of volumes, networks, autoscalers, and what took it."""
     if problem.reason == DELETED:
         took = [each for each in events if each["reason"] in _TOOK_IT_AWAY]
         return _by_event(problem, took[-1]) if took else problem

@@ -20,36 +20,27 @@ from scalescope.model.records import KUBERNETES
 from scalescope.model.spool import Columns
 
 LOGS_BYTES, POD_BYTES, LEAST_BYTES = 4 * 2**20, 256 * 1024, 4096
-"""Most that is kept of all logs of a trial, of one pod, and what each pod may have however many there are."""
+"""At most kept of all logs of a trial; of one pod; and what each pod may have however many there are."""
 
-READERS = 8
-"""Logs that are read at a time."""
-
-_LINE = 80
-"""Bytes of a usual line."""
+READERS = 8  # of logs at a time
+_LINE = 80  # bytes of a usual line
 
 _RECORD = re.compile(r"\S+ \S+ - (?P<name>\S+) - (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?P<text>.*)")
-"""How Dask writes log records."""
+"""A log record as Dask writes it."""
 
 _TIMED = re.compile(r"\d{4}-\d\d-\d\dT\S+ ")
-"""How each line of a log begins. What does not, the kubelet says itself, of a log that it no longer has."""
+"""Each line of a log begins so; the kubelet's own words about a log that it no longer has do not."""
 
 _GPU = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
 
 _POWERS = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _POWERS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGT", 1)}
 
-_Row = tuple[float, str, str, str]
-"""Time, worker, level, text."""
+_Row = tuple[float, str, str, str]  # time, worker, level, text
 
 
 class PodRecord:
-    """The pods of one cluster, from trial to trial: each line of a log is kept with one trial.
-
-    Args:
-        api: Where they are.
-        label: Of the cluster.
-    """
+    """The pods of one cluster, from trial to trial; each line of a log is kept with one trial."""
 
     def __init__(self, api: Api, label: str) -> None:
         self._api, self._label = api, label
@@ -62,11 +53,7 @@ class PodRecord:
         self._restarts: dict[str, int] = {}
 
     def place(self, pods: Sequence[Raw], addresses: Sequence[str]) -> list[dict[str, Any]]:
-        """Take note of the pods of the workers that are there now; returns where they run, as JSON.
-
-        That is `pod`, `worker` (its address), `node`, `spot`, and, as far as the pod's own selector or its node says
-        it, `instance_type`, `zone`, `gpu`, `kernel`, `architecture` and `node_share`, from 0 to 1.
-        """
+        """Take note of the pods of the workers that are there now; returns where they run: `facts_of_pod` of each."""
         by_host = {urlsplit(address).hostname: address for address in addresses}
         self._workers |= {each["metadata"]["name"]: by_host.get(each["status"].get("podIP"), "") for each in pods}
         self._restarts = {each["metadata"]["name"]: restarts(each) for each in pods}
@@ -83,19 +70,15 @@ class PodRecord:
         ]
 
     def read_ending(self, pods: Sequence[Raw]) -> None:
-        """Take in what those of these pods have logged that are being deleted: their logs go with them."""
+        """Read the logs of those pods that are being deleted: they go with the pods."""
         ending = [each for each in pods if "deletionTimestamp" in each["metadata"]]
         self._read([each for each in ending if each["metadata"]["name"] not in self._ending])
         self._ending |= {each["metadata"]["name"] for each in ending}
 
     def of_trial(self) -> Columns:
-        """Rows of `records.LOGS`, in order of time: all that was logged since the last call, and why containers ended.
+        """Rows of `records.LOGS` by time: all that was logged since the last call, events, and why containers ended.
 
-        What Kubernetes says begins so, and is of the worker that it is about. Pods without a Dask worker stand by their
-        names.
-
-        Raises:
-            ClusterError: Kubernetes does not answer.
+        Events and ends begin with `Kubernetes`. `worker` is an address, or the name of a pod without a Dask worker.
         """
         pods = {each["metadata"]["name"]: each for each in self._api.pods(self._label)}
         schedulers = (name for name, each in pods.items() if each["metadata"]["labels"].get(COMPONENT) == "scheduler")
@@ -169,12 +152,7 @@ class PodRecord:
 
 
 def facts_of_pod(pod: Raw, node: Raw) -> dict[str, Any]:
-    """Where a pod runs; of a node that this user may not look at, what the pod's own selector says of it. JSON.
-
-    Args:
-        pod: As its API writes it.
-        node: Of the pod, or empty.
-    """
+    """Where a pod runs, as JSON: from its node, or where that is empty (not allowed) from the pod's own selector."""
     labels = {**pod["spec"].get("nodeSelector", {}), **node.get("metadata", {}).get("labels", {})}
     info, allocatable = (node.get("status", {}).get(name, {}) for name in ("nodeInfo", "allocatable"))
     spot = is_spot(labels)
@@ -192,10 +170,9 @@ def facts_of_pod(pod: Raw, node: Raw) -> dict[str, Any]:
 
 
 def node_share(pod: Raw, allocatable: Mapping[str, str]) -> float:
-    """The share of a node that a pod takes: the largest of its shares of CPU, memory and GPUs, from 0 to 1.
+    """The largest share of what a node has for pods that a pod requests of CPU, memory or GPUs, from 0 to 1.
 
-    It is the dominant share of Ghodsi et al. (Dominant Resource Fairness, NSDI 2011): what keeps further such pods off
-    the node. It is of what the pod requests, not of what it uses, and of what the node has for pods.
+    The dominant share of Ghodsi et al. (Dominant Resource Fairness, NSDI 2011): it keeps more such pods off a node.
     """
     asked: dict[str, float] = {}
     for each in pod["spec"]["containers"]:
@@ -209,13 +186,12 @@ def node_share(pod: Raw, allocatable: Mapping[str, str]) -> float:
 
 
 def amount(quantity: str) -> float:
-    """What Kubernetes writes as `500m`, `4Gi` or `2`; 0 for what is written otherwise."""
+    """A quantity such as `500m`, `4Gi` or `2` as a number; 0 for what is written otherwise."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", quantity)
     return float(found[1]) * _POWERS.get(found[2], 0.0) if found else 0.0
 
 
 def _row(who: str, line: str) -> _Row:
-    """A line of a log, which begins with its time."""
     when, _, text = line.partition(" ")
     if found := _RECORD.fullmatch(text):
         return _seconds(when), who, found["level"], f"{found['name']} {found['text']}"
@@ -223,11 +199,11 @@ def _row(who: str, line: str) -> _Row:
 
 
 def _cut(most: int) -> str:
-    return f"(lines before this are not kept: {most // 1024} KiB of each pod are, for each trial)"
+    return f"(earlier lines are not kept: at most {most // 1024} KiB of each pod and trial)"
 
 
 def _ended_at(pod: Raw) -> float:
-    """When the last container of a pod ended, in seconds since the epoch; now, where nobody says."""
+    """When its last container ended, in seconds since the epoch; now, where nobody says."""
     states = (
         each.get(name, {}).get("terminated", {}).get("finishedAt")
         for each in pod.get("status", {}).get("containerStatuses", ())
@@ -237,5 +213,4 @@ def _ended_at(pod: Raw) -> float:
 
 
 def _seconds(when: str) -> float:
-    """Since the epoch."""
     return datetime.fromisoformat(when).timestamp()

@@ -56,8 +56,7 @@ class PodWatch:
         label: Of the cluster.
         component: Which of them; empty is all.
         spec: With the limits.
-        groups: Names of the worker groups that there should be; None is any. Pods of others are ending, though
-            Kubernetes may not have told them yet.
+        groups: Worker groups that there should be; None is any. Pods of others are ending.
         clock: Seconds that only grow.
 
     Attributes:
@@ -109,11 +108,7 @@ class PodWatch:
         return [each for each in self._pods if problem_of_pod(each) is None]
 
     def check(self, expected: int, arrived: int) -> str:
-        """What is being waited for, in a sentence.
-
-        Args:
-            expected: Pods that there should be.
-            arrived: Of them, those that Dask knows.
+        """What is being waited for, in a sentence; `arrived` of the expected pods are known to Dask.
 
         Raises:
             ClusterError: They will not come, or there is no room for them within the limits.
@@ -154,11 +149,7 @@ class PodWatch:
         return any(self._clock() - since < ENDING_S for since in self._ending.values())
 
     def ended(self, restarts: Mapping[str, int]) -> list[PodProblem]:
-        """Why some of these pods, that ran, do so no more; as of the last look.
-
-        Args:
-            restarts: How often their containers had been started again, by their names.
-        """
+        """Why some of these pods, given with the restarts that they had, run no more; as of the last look."""
         found = {pod["metadata"]["name"]: pod for pod in self.seen}
         problems = (problem_of_ended(found.get(name), name, count) for name, count in restarts.items())
         return [each for each in problems if each]
@@ -166,14 +157,7 @@ class PodWatch:
     def error(
         self, problem: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
     ) -> ClusterError:
-        """The error that tells of a pod that does not run.
-
-        Args:
-            problem: Of the pod.
-            what: What happened; by default that it does not run.
-            limit: Name of the field that says how long is waited.
-            kind: Of the error.
-        """
+        """The error for a problem; `limit` is the field that says how long such a pod may wait."""
         if problem.reason == DELETED and self._may("list", "events"):
             problem = with_events(problem, self._api.events_of(problem.pod))
         log = "" if problem.is_from_outside else self._log(problem)
@@ -199,7 +183,6 @@ class PodWatch:
     # ---------------------------------------------------------------- parts
 
     def _log(self, problem: PodProblem) -> str:
-        """The last words of the container that ended, or of the one that is there; empty where nothing ever ran."""
         for _ in range(LOG_TRIES if problem.node else 0):
             before = self._api.log(problem.pod, LOG_LINES, previous=True) if problem.restarts else ""
             if found := before or self._api.log(problem.pod, LOG_LINES):
@@ -218,7 +201,7 @@ class PodWatch:
         return sum(each.reason == problem.reason for each in self.problems)
 
     def _with_details(self, problem: PodProblem, now: float) -> PodProblem:
-        """Add what events and the node say of a pod that is started, or waits for a node; asked for now and then."""
+        """Add what events and the node say of a pod that is starting or waits for a node."""
         if problem.outlook in (Outlook.MUST_ACT, Outlook.UNLIKELY):
             return problem
         name, node = problem.pod, problem.node
@@ -289,8 +272,8 @@ class PodWatch:
 def operator_failure(resources: Sequence[Raw]) -> str:
     """Why the operator could not make the parts of a cluster, as it notes at custom resources; empty where it could.
 
-    What Kubernetes refuses comes first. Anything else may pass when it tries again, a minute later: where it is refused
-    something of another cluster, kr8s 0.20 breaks off what it asks for ours, an error without words.
+    Refusals come first. Anything else may pass a minute later: where the operator is refused something of another
+    cluster, kr8s 0.20 also breaks off its requests for ours, an error without words.
     """
     notes = [
         json.loads(value)

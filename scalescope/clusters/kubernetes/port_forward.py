@@ -1,6 +1,6 @@
-"""Reaches a port of a pod from outside of Kubernetes, through the websocket of its API server.
+"""Reaches a port of a pod from outside of Kubernetes, through a websocket of the API server.
 
-kr8s can do so too, but where the pod is gone it tries to connect again without a pause and without an end.
+kr8s 0.20 does so too, but reconnects without a pause and without end where the pod is gone.
 """
 
 from __future__ import annotations
@@ -22,14 +22,7 @@ _logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def forwarded(api: Any, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
-    """A port of this machine's loopback device that leads to one of a pod.
-
-    Args:
-        api: Of kr8s, on this event loop.
-        namespace: Of the pod.
-        pod: Its name.
-        port: Of the pod.
-    """
+    """A port of this machine's loopback device that leads to one of a pod; `api` is kr8s', on this event loop."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

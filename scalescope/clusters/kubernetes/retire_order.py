@@ -1,6 +1,6 @@
-"""Has the scheduler retire the workers that are meant, when the operator asks it for so many of no group in particular.
+"""Has the scheduler retire the workers that we choose; the operator says only how many, whatever their group.
 
-The function is sent to the scheduler, whose image need not have this package.
+This module is sent to the scheduler, whose image need not have this package.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def retire_next(hosts: Sequence[str], dask_scheduler: Scheduler) -> None:
-    """Have the workers on these hosts be those that are chosen next where somebody says only how many are to go.
-
-    Several may ask at once, each for some of them, and ask again: who was not chosen yet comes first.
-    """
+    """Make the workers on these hosts the next to go; several may ask, and again: those not yet chosen come first."""
     chosen: set[str] = set()
 
     def workers_to_close(n: int = 0, **other: Any) -> list[str]:

@@ -119,7 +119,7 @@ def test_what_is_cut_says_so(kube: Kube, kept: PodRecord, monkeypatch: pytest.Mo
     monkeypatch.setattr(pod_record, "POD_BYTES", 4096)
     kube.say(*(f"line {number}" for number in range(500)))
     said = texts(kept)
-    assert said[0] == (WORKER, "INFO", "(lines before this are not kept: 4 KiB of each pod are, for each trial)")
+    assert said[0] == (WORKER, "INFO", "(earlier lines are not kept: at most 4 KiB of each pod and trial)")
     assert said[-1] == (WORKER, "", "line 499")
     assert len(said) == 52
     kube.say("x" * 5000, "short")
