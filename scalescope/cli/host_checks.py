@@ -25,6 +25,7 @@ from scalescope.model.trial import TrialState
 from scalescope.model.workload import module_of
 from scalescope.run import orchestrator_load
 from scalescope.run.orchestrator import needed
+from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
 
 
@@ -153,7 +154,7 @@ def _schedules() -> str:
 
 
 def _slurm() -> str:
-    run = slurm_jobs.commands()
+    run = slurm_commands.commands()
     name, default = slurm_jobs.cluster_name(run=run), slurm_jobs.default_partition(run=run)
     return f"cluster {name}; default partition {default or 'none: set cluster.partition'}"
 

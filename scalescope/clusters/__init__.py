@@ -2,7 +2,7 @@
 
 A folder has the modules `spec` (what it is asked for with; see `scalescope.model.cluster`), `cluster` (its class, named
 `CLUSTER`) and, if it leaves something outside this process, `reaper` (see `scalescope.clusters.reaping`). What several
-kinds share stands beside the folders, and in `jobqueue` for those whose workers are jobs.
+kinds share stands beside the folders. `jobqueue` is the folder of all batch systems.
 
 This module imports no cluster, and nothing but the standard library, so that the simulated cluster's clock can be
 installed before anything else is loaded.

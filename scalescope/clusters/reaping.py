@@ -20,8 +20,9 @@ from scalescope import clusters, leases
 from scalescope.errors import ClusterError, ScalescopeError, StoreError
 from scalescope.leases import Lease
 from scalescope.model.cluster import kinds
+from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import Run
+from scalescope.slurm.commands import Run
 
 LOCAL = "local"
 """Backend of the leases of drivers."""
@@ -167,7 +168,7 @@ def commands(lease: Lease, run: Run | None) -> Run:
     if run is not None:
         return run
     conf = str(lease.details.get("slurm_conf", ""))
-    return slurm_jobs.commands({"SLURM_CONF": conf} if conf and os.path.exists(conf) else None)
+    return slurm_commands.commands({"SLURM_CONF": conf} if conf and os.path.exists(conf) else None)
 
 
 # ------------------------------------------------------------------ what became of it

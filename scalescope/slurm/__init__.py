@@ -1,4 +1,4 @@
-"""Slurm: its commands, its jobs, and what it means by what it says; beneath the clusters and the work pool."""
+"""Slurm: its commands, its jobs and what its answers mean. The clusters and the work pool use this package."""
 
 PATIENCE_S = 600.0
-"""Seconds for which Slurm's controller may be away, while it restarts, before that is an error."""
+"""Seconds for which Slurm's controller may be away, as during a restart, before that is an error."""

@@ -1,90 +1,309 @@
-"""What Slurm's reasons and states mean for whoever waits for workers: pure functions from text to text.
+"""What Slurm's refusals, reasons, states and exit codes mean: one table, for the clusters and for the work pool.
 
-Reasons are those of `squeue` (https://slurm.schedmd.com/job_reason_codes.html) and of what controllers from 20.11 on
-were seen to say.
+Reasons are those of `squeue` (https://slurm.schedmd.com/job_reason_codes.html) and of controllers from 20.11 on. Each
+failure has a category, which never changes; its next step names the fields that the reader can set through
+`CLUSTER_FIELDS` or `POOL_FIELDS`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import SlurmJob, is_down
+from scalescope.slurm.jobs import COMPLETING, FORGOTTEN, SlurmJob, is_down
+
+CLUSTER_FIELDS = {
+    "partition": "`cluster.partition`",
+    "time_limit": "`cluster.walltime`",
+    "memory": "`cluster.memory_mb`",
+    "gres": "`cluster.gpus` or `cluster.gres`",
+    "account": "`cluster.account` or `cluster.qos`",
+    "constraint": "`cluster.constraint`",
+    "exclude": "`cluster.exclude`",
+    "directives": "`cluster.directives_add`",
+    "prologue": "`cluster.prologue`",
+    "interface": "`cluster.interface`",
+    "logs": "`cluster.shared_directory`",
+    "spill": "`cluster.local_directory`",
+    "script": "the text that `scalescope job-script` shows",
+}
+POOL_FIELDS = CLUSTER_FIELDS | {
+    "partition": "`partition`",
+    "time_limit": "`time_limit`",
+    "memory": "`memory`",
+    "gres": "`gres`",
+    "account": "`account` or `qos`",
+    "constraint": "`constraint`",
+    "exclude": "`--exclude` in `directives`",
+    "directives": "`directives`",
+    "prologue": "`prologue`",
+    "logs": "`log_directory` and `working_dir`",
+    "script": "the job variables of the run",
+}
 
 
 @dataclass(frozen=True)
 class SlurmFailure:
-    """What a reader should know.
+    """Why a job did not start, or ended."""
 
-    Attributes:
-        cause: The likely cause; empty where Slurm's own words are all there is.
-        next_step: What to do.
-        may_return: Whether another such job can be expected to start and stay.
-    """
-
+    category: str
     cause: str
-    next_step: str
-    may_return: bool = False
+    next_step: str  # with the names of fields in braces
+    may_return: bool = False  # whether another such job can be expected to start and stay
+
+    def step(self, fields: Mapping[str, str], job_id: str = "") -> str:
+        """The next step, with the names that the reader knows."""
+        return self.next_step.format_map({**fields, "job": job_id})
 
 
-# ------------------------------------------------------------------ jobs that wait
+_NODES = "`sinfo -o '%P %D %c %m %G %f'` shows what nodes have; ask for less per job, or change {constraint}"
+_ASSOCIATIONS = "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set {account}"
+_ENVIRONMENT = "install the environment on a file system that the nodes share, or activate it in {prologue}"
+_VERSIONS = "compare the versions here and on the nodes, and look at {script}"
+_LOST_NODE = "`sinfo -R` shows since when and why; {exclude} keeps away from it"
 
-
-_NEVER: tuple[tuple[str, str, str], ...] = (
-    (
-        r"PartitionTimeLimit",
-        "its time limit is above that of the partition",
-        "`sinfo -o '%P %l'` shows the limits; lower `cluster.walltime`, or set another `cluster.partition`",
+_TABLE = (
+    # ------------------------------------------------------------------ refused, or never to start
+    SlurmFailure(
+        "unknown-partition",
+        "there is no such partition, or you may not use it",
+        "`sinfo -s` lists the partitions; set {partition}",
     ),
-    (
-        r"PartitionNodeLimit",
-        "it asks for more nodes than a job may have in the partition",
+    SlurmFailure(
+        "partition-not-allowed",
+        "your account, group or QOS may not use the partition",
+        "`scontrol show partition` shows AllowAccounts, AllowGroups and AllowQos; set {account}, or another "
+        "{partition}",
+    ),
+    SlurmFailure(
+        "partition-closed",
+        "the partition is closed and starts no jobs",
+        "`sinfo` and `scontrol show partition` show its state; set another {partition}, or ask the administrators "
+        "when it opens",
+    ),
+    SlurmFailure(
+        "too-many-nodes",
+        "the job asks for more nodes than a job may have in the partition",
         "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job",
     ),
-    (
-        r"PartitionDown|PartitionInactive",
-        "the partition is closed and starts no jobs",
-        "`sinfo` and `scontrol show partition` show its state; set another `cluster.partition`, or ask the "
-        "administrators when it opens",
+    SlurmFailure(
+        "time-limit-too-long",
+        "the job's time limit is above that of the partition or account",
+        "`sinfo -o '%P %l'` shows the limits; lower {time_limit}, or set another {partition}",
     ),
-    (
-        r"DependencyNeverSatisfied",
-        "it depends on a job that failed or was cancelled",
-        "look for --dependency in `cluster.directives_add`, and take it out",
+    SlurmFailure("account-refused", "the account or QOS does not exist, or you may not use it here", _ASSOCIATIONS),
+    SlurmFailure(
+        "unknown-gres",
+        "no node has such a GPU or other generic resource",
+        "`sinfo -o '%P %G'` lists what each partition has; set {gres}",
     ),
-    (
-        r"JobHeld|requeued held|RESV_DEL_HOLD|held state",
-        "it is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
-        "`scontrol release JOB` lets it go if you held it; else ask the administrators",
+    SlurmFailure(
+        "too-much-memory",
+        "no node has so much memory, or it is more than a job may have",
+        "`sinfo -o '%P %m'` shows the memory of the nodes in MB; lower {memory}",
     ),
-    (
-        r"InvalidAccount|InvalidQOS|QOSNotAllowed|AssociationNotFound",
-        "the account or QOS does not exist, or you may not use it here",
-        "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set `cluster.account` "
-        "and `cluster.qos`",
+    SlurmFailure("unknown-licence", "there is no such licence", "`scontrol show licenses` lists them"),
+    SlurmFailure(
+        "unknown-feature", "no node has this feature", "`sinfo -o '%P %f'` lists the features; set {constraint}"
     ),
-    (
-        r"not permitted to use this partition|can't use this partition",
-        "your account, group or QOS may not use the partition",
-        "`scontrol show partition` shows AllowAccounts, AllowGroups and AllowQos; set `cluster.account` or another "
-        "`cluster.partition`",
+    SlurmFailure(
+        "no-such-node",
+        "no node of the partition has what the job asks for, or all that have it are drained (`sinfo -R`)",
+        _NODES,
     ),
-    (
-        r"BadConstraints",
-        "no node has what it asks for",
-        "`sinfo -o '%P %f %G %m %c'` shows what nodes have; change `cluster.constraint` and what a job asks for",
-    ),
-    (
-        r"PerJobLimit|Max(Cpu|GRES|Mem|Node|TRES)\w*PerJob|MaxWallDuration|MaxCpuMinutesPerJob|TimeLimit|Min\w*(NotSatisfied|PerJob)",
-        "one job alone asks for more, or less, than the account or QOS allows a job",
+    SlurmFailure(
+        "job-limit",
+        "one job asks for more, or less, than the account, QOS or partition allows a job",
         "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits; change what one job asks for",
     ),
+    SlurmFailure("unknown-option", "sbatch does not know an option of the job", "look at {directives} and at {script}"),
+    SlurmFailure(
+        "dependency-failed",
+        "the job depends on one that failed or was cancelled",
+        "look for --dependency in {directives}, and take it out",
+    ),
+    SlurmFailure(
+        "job-held",
+        "the job is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
+        "`scontrol release {job}` lets it go if you held it; else ask the administrators",
+    ),
+    SlurmFailure(
+        "no-nodes",
+        "every node that the job could use is down, drained or does not answer",
+        "`sinfo -R` shows since when and why; set another {partition}, or ask the administrators",
+    ),
+    # ------------------------------------------------------------------ ended
+    SlurmFailure(
+        "scheduler-unreachable",
+        "the node cannot connect to the scheduler: wrong network interface, a firewall between them, or the scheduler "
+        "has ended",
+        "set {interface} to a network that this host and the nodes share (`ip -brief address` lists them)",
+    ),
+    SlurmFailure(
+        "out-of-memory", "it used more memory than it had asked for", "raise {memory}, or give each worker less to hold"
+    ),
+    SlurmFailure("dask-missing", "the interpreter on the nodes lacks Dask: it is another one than here", _ENVIRONMENT),
+    SlurmFailure(
+        "import-failed",
+        "something that the process imports is not installed on the nodes",
+        "activate the right environment in {prologue}, or load the module that brings the library",
+    ),
+    SlurmFailure(
+        "interface-missing",
+        "the nodes have no network interface of that name",
+        "`srun ip -brief address` lists those of a node; set {interface}",
+    ),
+    SlurmFailure(
+        "unknown-argument",
+        "the worker does not know an argument: its version of Dask may be another one",
+        _VERSIONS,
+    ),
+    SlurmFailure(
+        "certificates-refused",
+        "worker and scheduler do not trust each other's certificates",
+        "the nodes must share the folder of the certificates ({logs}), and their clocks must be right",
+    ),
+    SlurmFailure(
+        "disk-full",
+        "a disk of the node, or a quota, is full",
+        "set {spill} to a folder with room, and look at the quota of {logs}",
+    ),
+    SlurmFailure(
+        "permission-denied",
+        "the process may not write, or not execute, something on the node",
+        "the path is in the job's output; check it on the node with `srun ls -ld PATH`",
+    ),
+    SlurmFailure(
+        "too-few-gpus",
+        "Slurm gave the job fewer GPUs than it has workers",
+        "set {gres} to the workers of a job, and look at `cluster.directives_skip`",
+    ),
+    SlurmFailure(
+        "not-executable",
+        "the program is on the node, but cannot be executed there",
+        "`srun ls -l PROGRAM` shows why; the node may have another processor, or mount it without execution",
+    ),
+    SlurmFailure("program-missing", "a program of the job does not exist on the node", _ENVIRONMENT),
+    SlurmFailure(
+        "output-not-writable",
+        "the node could not open the job's output files, or could not start its script",
+        "{logs} must exist on the nodes and be writable there; `srun ls -ld FOLDER` shows what a node sees",
+    ),
+    SlurmFailure("time-limit-reached", "its time limit was reached", "raise {time_limit}", may_return=True),
+    SlurmFailure(
+        "cancelled",
+        "somebody, or an administrator, cancelled it",
+        "`sacct -j {job} -o State%30,User` shows who, where accounting runs",
+        may_return=True,
+    ),
+    SlurmFailure(
+        "preempted",
+        "a job with a higher priority took its place",
+        "use a QOS or a {partition} without preemption, or expect this now and then",
+        may_return=True,
+    ),
+    SlurmFailure("node-lost", "its node died or did not boot", _LOST_NODE, may_return=True),
+    SlurmFailure("deadline", "it could not have ended before its deadline", "look for --deadline in {directives}"),
+    SlurmFailure(
+        "ending",
+        "its processes are being ended: somebody cancelled it, or its node failed",
+        "`scontrol show job {job}` shows more in a minute",
+        may_return=True,
+    ),
+    SlurmFailure(
+        "workers-left",
+        "its workers ended in order: their lifetime was over, or the scheduler sent them away or stopped answering",
+        "read the job's error file above; raise `cluster.lifetime_s` if it is set",
+        may_return=True,
+    ),
+    SlurmFailure("forgotten", "Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
+    SlurmFailure("failed", "its command failed", "read the job's output, and `scontrol show job {job}`"),
 )
-_ONLY_IF_NODES_ARE_LOST = re.compile(r"DOWN, DRAINED|ReqNodeNotAvail|UnavailableNodes|NodeDown", re.IGNORECASE)
+_BY_CATEGORY = {each.category: each for each in _TABLE}
 
-_WAITING: tuple[tuple[str, str], ...] = (
+# ------------------------------------------------------------------ how each is known
+
+_REFUSALS = (
+    (r"invalid partition|partition name", "unknown-partition"),
+    (r"gres|generic resource", "unknown-gres"),
+    (r"memory specification|memory", "too-much-memory"),
+    (r"licen[cs]e", "unknown-licence"),
+    (r"time ?limit", "time-limit-too-long"),
+    (r"account|association|qos", "account-refused"),
+    (r"feature|constraint", "unknown-feature"),
+    (
+        r"node configuration|too many|more processors|cpu count|node count|nodes? .*not available|invalid node",
+        "no-such-node",
+    ),
+    (r"partition.*(down|inactive|drained)|required partition not available", "partition-closed"),
+    (r"job violates|policy", "job-limit"),
+    (r"unrecognized option|invalid option|invalid --|unknown option", "unknown-option"),
+)
+_NEVER = (
+    (r"PartitionTimeLimit", "time-limit-too-long"),
+    (r"PartitionNodeLimit", "too-many-nodes"),
+    (r"PartitionDown|PartitionInactive", "partition-closed"),
+    (r"DependencyNeverSatisfied", "dependency-failed"),
+    (r"JobHeld|requeued held|RESV_DEL_HOLD|held state", "job-held"),
+    (r"InvalidAccount|InvalidQOS|QOSNotAllowed|AssociationNotFound", "account-refused"),
+    (r"not permitted to use this partition|can't use this partition", "partition-not-allowed"),
+    (r"BadConstraints", "no-such-node"),
+    (
+        r"PerJobLimit|Max(Cpu|GRES|Mem|Node|TRES)\w*PerJob|MaxWallDuration|MaxCpuMinutesPerJob|TimeLimit"
+        r"|Min\w*(NotSatisfied|PerJob)",
+        "job-limit",
+    ),
+)
+_LOGS = (
+    (r"scalescope: \S+ cannot reach the scheduler", "scheduler-unreachable"),
+    (
+        r"Exceeded job memory limit|oom[-_ ]kill|Out Of Memory|MemoryError|Cannot allocate memory|killed by SIGKILL",
+        "out-of-memory",
+    ),
+    (r"No module named '?(dask|distributed|psutil|scalescope)\b", "dask-missing"),
+    (r"ModuleNotFoundError|ImportError|cannot open shared object file", "import-failed"),
+    (
+        r"is not a valid network interface|interface .*(does not|doesn't) have|doesn't have an IPv4 address",
+        "interface-missing",
+    ),
+    (
+        r"no such option|unrecognized arguments|invalid value for|unexpected extra argument|Usage: .*dask",
+        "unknown-argument",
+    ),
+    (
+        r"Timed out trying to connect|Connection refused|No route to host|Network is unreachable|failed during .*Nanny"
+        r"|Name or service not known|Scheduler was unable|Could not connect",
+        "scheduler-unreachable",
+    ),
+    (r"CERTIFICATE_VERIFY_FAILED|SSLError|\[SSL", "certificates-refused"),
+    (r"No space left on device|Disk quota exceeded", "disk-full"),
+    (r"Permission denied|Read-only file system|PermissionError", "permission-denied"),
+)
+_EXITS = {
+    "126:0": "not-executable",
+    "127:0": "program-missing",
+    "0:9": "out-of-memory",
+    "0:53": "output-not-writable",
+}
+_WORKER_EXITS = {"97:0": "scheduler-unreachable", "96:0": "too-few-gpus", "2:0": "unknown-argument"}
+"""Exit codes that mean this only of a job of workers (`reach_scheduler`, `worker_process`, argparse)."""
+
+_STATES = {
+    COMPLETING: "ending",
+    "TIMEOUT": "time-limit-reached",
+    "CANCELLED": "cancelled",
+    "PREEMPTED": "preempted",
+    "NODE_FAIL": "node-lost",
+    "BOOT_FAIL": "node-lost",
+    "DEADLINE": "deadline",
+    "OUT_OF_MEMORY": "out-of-memory",
+    "COMPLETED": "workers-left",
+    FORGOTTEN: "forgotten",
+}
+_OWN_DOING = ("TIMEOUT", "FAILED", "OUT_OF_MEMORY")
+
+_WAITING = (
     (r"^$", "Slurm has not looked at it yet"),
     (r"^Resources", "not enough of its nodes are free; it is next in its queue"),
     (r"^Priority", "jobs with a higher priority are ahead of it"),
@@ -94,191 +313,75 @@ _WAITING: tuple[tuple[str, str], ...] = (
     (r"^BeginTime", "it is not to start before a certain time, or it was requeued"),
     (r"^Dependency", "it depends on a job that has not ended"),
     (r"^Licenses", "all licences are in use"),
-    (r"^(AssocGrp|QOSGrp|QOSResource|QOSMax|AssocMax|MaxJobs|QOSUsage)", "a limit on what may run at once is reached"),
+    (
+        r"^(AssocGrp|QOSGrp|QOSMax|AssocMax)",
+        "a limit on running jobs is reached (a job that exceeds the limit by itself will never start)",
+    ),
+    (r"^(QOSResource|MaxJobs|QOSUsage)", "a limit on running jobs is reached"),
     (r"^(Prolog|Cleaning|NodesPrep|BurstBuffer)", "its nodes are being prepared"),
+    (r"", "it waits"),
 )
-_GROUP_LIMIT = re.compile(r"^(AssocGrp|QOSGrp|AssocMax|QOSMax)")
+_ONLY_IF_NODES_ARE_LOST = re.compile(r"DOWN, DRAINED|ReqNodeNotAvail|UnavailableNodes|NodeDown", re.IGNORECASE)
+
+
+def _first(patterns: Iterable[tuple[str, str]], text: str, flags: int = 0) -> SlurmFailure | None:
+    return next((_BY_CATEGORY[category] for pattern, category in patterns if re.search(pattern, text, flags)), None)
+
+
+def refused(said: str) -> SlurmFailure:
+    """Why sbatch refuses a job, from its own words."""
+    unknown = SlurmFailure("refused", "", "run `sbatch` with {script}: it says the same")
+    return _first(_REFUSALS, said, re.IGNORECASE) or unknown
 
 
 def never(reason: str) -> SlurmFailure | None:
-    """Why a waiting job can never start without somebody doing something; None where it may start by itself.
+    """Why a waiting job can never start unless somebody does something; None where it may start by itself.
 
-    Reasons that hold only where nodes are lost are not among them, see `needs_nodes`.
+    Reasons that hold only where nodes are lost are not among them; see `needs_nodes`.
     """
-    if needs_nodes(reason):
-        return None
-    return next((SlurmFailure(cause, step) for pattern, cause, step in _NEVER if re.search(pattern, reason)), None)
+    return None if needs_nodes(reason) else _first(_NEVER, reason)
 
 
 def needs_nodes(reason: str) -> bool:
-    """Whether a reason means waiting where some nodes work, and never where none does: Slurm's words are the same."""
+    """Whether a job with this reason waits if some of its nodes work, and never starts if none does."""
     return bool(_ONLY_IF_NODES_ARE_LOST.search(reason)) and not re.search("maintenance", reason, re.IGNORECASE)
 
 
-def no_nodes(partition: str) -> SlurmFailure:
-    """Why a job cannot start in a partition of which every node is lost."""
-    return SlurmFailure(
-        f"every node of partition {partition} that it could use is down, drained or does not answer",
-        "`sinfo -R` shows since when and why; set another `cluster.partition`, or ask the administrators",
-    )
+def no_nodes() -> SlurmFailure:
+    """Why a job cannot start if all nodes that it could use are lost."""
+    return _BY_CATEGORY["no-nodes"]
 
 
 def waiting(reason: str) -> str:
     """Why a job waits, in a sentence."""
-    for pattern, words in _WAITING:
-        if re.search(pattern, reason):
-            return f"{words} (it never starts if it alone is above it)" if _GROUP_LIMIT.search(reason) else words
-    return "it waits"
+    return next(words for pattern, words in _WAITING if re.search(pattern, reason))
 
 
-# ------------------------------------------------------------------ jobs that ended
-
-
-_TEXTS: tuple[tuple[str, str, str], ...] = (
-    (
-        r"scalescope: \S+ cannot reach the scheduler",
-        "the node cannot open a connection to the scheduler: wrong network interface, or a firewall between them",
-        "set `cluster.interface` to a network that this host and the nodes share (`ip -brief address` lists them)",
-    ),
-    (
-        r"Exceeded job memory limit|oom[-_ ]kill|Out Of Memory|MemoryError|Cannot allocate memory|killed by SIGKILL",
-        "it used more memory than it had asked for",
-        "raise `cluster.memory_mb`, or give each worker less to hold",
-    ),
-    (
-        r"No module named '?(dask|distributed|psutil|scalescope)\b",
-        "the interpreter of the workers lacks Dask: on the nodes it is another one than here",
-        "install the environment on a file system that the nodes share, or activate it in `cluster.prologue`",
-    ),
-    (
-        r"ModuleNotFoundError|ImportError|cannot open shared object file",
-        "something that the worker imports is not installed on the nodes",
-        "activate the right environment in `cluster.prologue`, or load the module that brings the library",
-    ),
-    (
-        r"is not a valid network interface|interface .*(does not|doesn't) have|doesn't have an IPv4 address",
-        "the nodes have no network interface of that name",
-        "`srun ip -brief address` lists those of a node; set `cluster.interface`",
-    ),
-    (
-        r"no such option|unrecognized arguments|invalid value for|unexpected extra argument|Usage: .*dask",
-        "the worker does not know an argument: its version of Dask may be another one",
-        "compare the versions here and on the nodes, and look at the text that `scalescope job-script` shows",
-    ),
-    (
-        r"Timed out trying to connect|Connection refused|No route to host|Network is unreachable|failed during .*Nanny"
-        r"|Name or service not known|Scheduler was unable|Could not connect",
-        "the worker did not reach the scheduler: wrong network interface, a firewall between them, or the "
-        "scheduler has ended",
-        "set `cluster.interface` to a network that this host and the nodes share (`ip -brief address` lists them)",
-    ),
-    (
-        r"CERTIFICATE_VERIFY_FAILED|SSLError|\[SSL",
-        "worker and scheduler do not trust each other's certificates",
-        "the folder of the certificates must be on a file system that the nodes share, and their clocks right",
-    ),
-    (
-        r"No space left on device|Disk quota exceeded",
-        "a disk of the node, or a quota, is full",
-        "set `cluster.local_directory` to a folder with room, and look at the quota of the log directory",
-    ),
-    (
-        r"Permission denied|Read-only file system|PermissionError",
-        "the worker may not write, or not execute, something on the node",
-        "the path is in the text above; check it on the node with `srun ls -ld PATH`",
-    ),
-)
-_EXITS: dict[str, SlurmFailure] = {
-    "97:0": SlurmFailure(*_TEXTS[0][1:]),
-    "96:0": SlurmFailure(
-        "Slurm gave the job fewer GPUs than it has workers",
-        "set `cluster.gpus` to the workers of a job, and look at `cluster.directives_skip`",
-    ),
-    "126:0": SlurmFailure(
-        "the program of the worker is there, but cannot be executed on the node",
-        "`srun ls -l PYTHON` shows why; the nodes may have another processor or mount it without execution",
-    ),
-    "127:0": SlurmFailure(
-        "the interpreter of the workers does not exist on the node",
-        "install the environment on a file system that the nodes share, or activate it in `cluster.prologue`",
-    ),
-    "2:0": SlurmFailure(
-        "the worker's command line is wrong: its version of Dask may be another one",
-        "compare the versions here and on the nodes, and look at the text that `scalescope job-script` shows",
-    ),
-    "0:53": SlurmFailure(
-        "the node could not open the job's output files, or could not start its script",
-        "the folder of the logs must exist on the nodes and be writable there: set `cluster.shared_directory` to one "
-        "on a shared file system; `srun ls -ld FOLDER` shows what a node sees",
-    ),
-    "0:9": SlurmFailure(
-        "it was killed: most likely it used more memory than it had asked for",
-        "raise `cluster.memory_mb`, or give each worker less to hold",
-    ),
-}
-_LOST_NODE = "`sinfo -R` shows what is known of it; `cluster.exclude` keeps away from it"
-_STATES: dict[str, SlurmFailure] = {
-    slurm_jobs.COMPLETING: SlurmFailure(
-        "its processes are being ended: somebody cancelled it, or its node failed",
-        "`scontrol show job JOB` shows more in a minute",
-        may_return=True,
-    ),
-    "TIMEOUT": SlurmFailure(
-        "its time limit was reached",
-        "raise `cluster.walltime` above the length of a trial, or set `cluster.lifetime_s` below it with a stagger",
-        may_return=True,
-    ),
-    "CANCELLED": SlurmFailure(
-        "somebody, or an administrator, cancelled it",
-        "`sacct -j JOB -o State%30,User` shows who, where accounting runs",
-        may_return=True,
-    ),
-    "PREEMPTED": SlurmFailure(
-        "a job with a higher priority took its place",
-        "use a QOS or a partition without preemption, or expect trials to be invalid now and then",
-        may_return=True,
-    ),
-    "NODE_FAIL": SlurmFailure("its node died", _LOST_NODE, may_return=True),
-    "BOOT_FAIL": SlurmFailure("its node did not boot", _LOST_NODE, may_return=True),
-    "DEADLINE": SlurmFailure(
-        "it could not have ended before its deadline", "look for --deadline in `cluster.directives_add`"
-    ),
-    "OUT_OF_MEMORY": SlurmFailure(
-        "it used more memory than it had asked for", "raise `cluster.memory_mb`, or give each worker less to hold"
-    ),
-    "COMPLETED": SlurmFailure(
-        "its workers ended by themselves, in order: their lifetime was over, the scheduler sent them away or did not "
-        "answer for longer than their death timeout",
-        "read the job's error file above; raise `cluster.lifetime_s` if there is one",
-        may_return=True,
-    ),
-}
-
-
-def ended(job: SlurmJob, error_text: str, nodes: Mapping[str, tuple[str, str]] | None = None) -> SlurmFailure:
-    """Why a job ended: from the state of its nodes, its own last words, its exit status and its state, in this order.
+def ended(
+    job: SlurmJob, *, log: str = "", nodes: Mapping[str, tuple[str, str]] | None = None, of_workers: bool = False
+) -> SlurmFailure:
+    """Why a job ended: from the state of its nodes, the end of its log, its exit code and its state, in this order.
 
     Args:
         job: It has ended.
-        error_text: The end of its error file; empty where there is none.
+        log: The end of its error file.
         nodes: State and reason of each of its nodes.
+        of_workers: Whether its command is our worker process.
     """
     lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
-    if lost and job.outcome not in ("TIMEOUT", "FAILED", "OUT_OF_MEMORY"):  # these are of its own doing
+    if lost and job.outcome not in _OWN_DOING:
         shown = ", ".join(f"{name} is {state}{f' ({why})' if why else ''}" for name, (state, why) in lost.items())
-        return SlurmFailure(
-            f"its node was lost: {shown}",
-            "`sinfo -R` shows more; `cluster.exclude` keeps away from it",
-            may_return=True,
-        )
+        return replace(_BY_CATEGORY["node-lost"], cause=f"its node was lost: {shown}")
     if job.outcome in ("FAILED", "OUT_OF_MEMORY"):
-        for pattern, cause, step in _TEXTS:
-            if re.search(pattern, error_text, re.IGNORECASE):
-                return SlurmFailure(cause, step)
-        if meaning_of_exit := _EXITS.get(job.exit_code):
-            return meaning_of_exit
+        if by_log := _first(_LOGS, log, re.IGNORECASE):
+            return by_log
+        exits = _EXITS | _WORKER_EXITS if of_workers else _EXITS
+        if category := exits.get(job.exit_code):
+            return _BY_CATEGORY[category]
         if job.reason == "JobLaunchFailure":
-            return _EXITS["0:53"]
-    if known := _STATES.get(job.outcome):
-        return known
-    return SlurmFailure("", "read the job's error file above, and `scontrol show job JOB`")
+            return _BY_CATEGORY["output-not-writable"]
+    if category := _STATES.get(job.outcome):
+        return _BY_CATEGORY[category]
+    status, _, signal = (job.exit_code or "1:0").partition(":")
+    what = f"its command ended with exit status {status}" if status != "0" else f"signal {signal} ended its command"
+    return replace(_BY_CATEGORY["failed"], cause=what)

@@ -1,6 +1,6 @@
-"""What Slurm knows of the jobs of a trial: from its accounting where that runs, else from its queue.
+"""What Slurm knows of the jobs of a trial: from its accounting if that runs, else from its queue.
 
-What Slurm does not say is named in words, and never guessed.
+What Slurm does not say is listed as absent, and never guessed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from statistics import median
 from typing import Any
 
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import CommandSilent, Run, SlurmJob
+from scalescope.slurm.commands import CommandSilent, Run, answer, plain
+from scalescope.slurm.jobs import when
 
 _SACCT = tuple("JobID State ExitCode Submit Start End Reserved NodeList AllocTRES MaxRSS Partition Reason".split())  # noqa: SIM905
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def job_facts(label: str, *, run: Run, job_ids: Iterable[str] | None = None) -> dict[str, Any]:
-    """Facts of all jobs of a label: how long they waited, where they ran, how they ended, what they used.
+    """How long the jobs of a label waited, where they ran, how they ended and what they used.
+
+    If Slurm does not answer, that is what is absent; nothing is raised.
 
     Args:
         label: Their name.
@@ -27,9 +30,8 @@ def job_facts(label: str, *, run: Run, job_ids: Iterable[str] | None = None) -> 
 
     Returns:
         JSON: `source` (which of Slurm's commands answered), `jobs` (one mapping each, with `queue_wait_s`, `run_s`,
-        `nodes`, `state`, `exit_code`, `tres`, `max_rss_bytes`, None where unknown), `queue_wait_s` (`max` and
-        `median` over the jobs that started), `nodes`, and `absent`: what is not known, and why, in words. It never
-        raises because Slurm does not answer: then that is what is absent.
+        `nodes`, `state`, `exit_code`, `tres`, `max_rss_bytes`, None if unknown), `queue_wait_s` (`max` and
+        `median` of the jobs that started), `nodes`, and `absent` (sentences: what is not known, and why).
     """
     try:
         jobs, absent = _accounted(label, run)
@@ -54,18 +56,22 @@ def job_facts(label: str, *, run: Run, job_ids: Iterable[str] | None = None) -> 
     }
 
 
+def _facts(number: str, times: tuple[float | None, float | None, float | None], **more: Any) -> dict[str, Any]:
+    submitted, started, ended = times
+    return {"id": number, "queue_wait_s": _between(submitted, started), "run_s": _between(started, ended), **more}
+
+
 # ------------------------------------------------------------------ accounting
 
 
 def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[str]]:
-    """From sacct; None where no accounting runs."""
-    fields = ",".join(_SACCT)
-    done = run(("sacct", "-n", "-P", "-S", "now-7days", "--name", label, "-o", fields), "")
+    """From sacct; None if no accounting runs."""
+    command = ("sacct", "-n", "-P", "-S", "now-7days", "--name", label, "-o", ",".join(_SACCT))
+    done = run(command, "")
     if done.returncode and re.search(r"invalid field.*Reserved", done.stderr, re.IGNORECASE):  # renamed in 23.02
-        fields = fields.replace("Reserved", "Planned")
-        done = run(("sacct", "-n", "-P", "-S", "now-7days", "--name", label, "-o", fields), "")
+        done = run([part.replace("Reserved", "Planned") for part in command], "")
     if done.returncode:
-        return None, [f"accounting: {slurm_jobs.plain(done.stderr) or 'sacct failed'}"]
+        return None, [f"accounting: {plain(done.stderr) or 'sacct failed'}"]
     jobs = parse_sacct(done.stdout)
     if not jobs:
         return None, ["accounting: sacct does not know these jobs yet"]
@@ -74,7 +80,7 @@ def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[
 
 
 def parse_sacct(text: str) -> list[dict[str, Any]]:
-    """Facts of each job, from lines of jobs and of their steps; what a job used is written at its steps."""
+    """Facts of each job, from the lines of jobs and of their steps; MaxRSS is in those of the steps."""
     jobs: dict[str, dict[str, Any]] = {}
     for line in text.splitlines():
         values = dict(zip(_SACCT, line.split("|"), strict=False))
@@ -87,19 +93,17 @@ def parse_sacct(text: str) -> list[dict[str, Any]]:
 
 
 def _of_row(number: str, values: Mapping[str, str]) -> dict[str, Any]:
-    submitted, started, ended = (slurm_jobs.when(values[name]) for name in ("Submit", "Start", "End"))
-    return {
-        "id": number,
-        "state": values["State"],
-        "reason": "" if values.get("Reason") == "None" else values.get("Reason", ""),
-        "partition": values.get("Partition", ""),
-        "nodes": "" if values["NodeList"].startswith("None") else values["NodeList"],
-        "queue_wait_s": _between(submitted, started),
-        "run_s": _between(started, ended),
-        "exit_code": values["ExitCode"],
-        "tres": tres(values["AllocTRES"]),
-        "max_rss_bytes": None,
-    }
+    return _facts(
+        number,
+        (when(values["Submit"]), when(values["Start"]), when(values["End"])),
+        state=values["State"],
+        reason="" if values.get("Reason") == "None" else values.get("Reason", ""),
+        partition=values.get("Partition", ""),
+        nodes="" if values["NodeList"].startswith("None") else values["NodeList"],
+        exit_code=values["ExitCode"],
+        tres=tres(values["AllocTRES"]),
+        max_rss_bytes=None,
+    )
 
 
 # ------------------------------------------------------------------ no accounting
@@ -107,34 +111,28 @@ def _of_row(number: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 def _queued(label: str, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
     jobs = slurm_jobs.find([label], run=run)
-    more = _exits_and_tres(label, run)
     used, why = _max_rss([job.id for job in jobs if job.state == "RUNNING"], run)
-    facts = [_of_job(job, *more.get(job.id, ("", {})), used.get(job.id)) for job in jobs]
+    columns = "JobID:.24,exit_code:.16,tres-alloc:.400"
+    text = answer(run, "squeue", "-h", "-t", "all", "-n", label, "-O", columns)
+    more = {row[0]: (row[1], row[2]) for line in text.splitlines() if len(row := line.split()) == 3}
+    facts = []
+    for job in jobs:
+        status, allocated = more.get(job.id, ("", ""))
+        facts.append(
+            _facts(
+                job.id,
+                (job.submitted, job.started, job.ended),
+                state=job.state,
+                reason=job.reason,
+                partition=job.partition,
+                nodes=job.nodes,
+                exit_code=exit_code(status) if job.has_ended and status else "",
+                tres=tres(allocated),
+                max_rss_bytes=used.get(job.id),
+            )
+        )
     absent = ["MaxRSS of jobs that have ended: only accounting keeps it"] if any(job.has_ended for job in jobs) else []
     return facts, absent + ([f"MaxRSS: {why}"] if why else [])
-
-
-def _of_job(job: SlurmJob, exit_code: str, found: Mapping[str, str], max_rss_bytes: int | None) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "state": job.state,
-        "reason": job.reason,
-        "partition": job.partition,
-        "nodes": job.nodes,
-        "queue_wait_s": _between(job.submitted, job.started),
-        "run_s": _between(job.started, job.ended),
-        "exit_code": exit_code if job.has_ended else "",
-        "tres": dict(found),
-        "max_rss_bytes": max_rss_bytes,
-    }
-
-
-def _exits_and_tres(label: str, run: Run) -> dict[str, tuple[str, dict[str, str]]]:
-    text = slurm_jobs.answer(
-        run, "squeue", "-h", "-t", "all", "-n", label, "-O", "JobID:.24,exit_code:.16,tres-alloc:.400"
-    )
-    rows = (line.split() for line in text.splitlines())
-    return {row[0]: (exit_code(row[1]), tres(row[2])) for row in rows if len(row) == 3}
 
 
 def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
@@ -148,7 +146,7 @@ def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
         number, used = step.partition(".")[0], size(text)
         if used is not None:
             found[number] = max(used, found.get(number, 0))
-    return found, "" if found else slurm_jobs.plain(done.stderr) or "the site gathers none (JobAcctGatherType)"
+    return found, "" if found else plain(done.stderr) or "the site gathers none (JobAcctGatherType)"
 
 
 # ------------------------------------------------------------------ values
@@ -161,13 +159,13 @@ def tres(text: str) -> dict[str, str]:
 
 
 def size(text: str) -> int | None:
-    """Bytes of a size as Slurm writes it (`63880K`); None where there is none."""
+    """Bytes of a size as Slurm writes it (`63880K`); None if it is none."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text.strip())
     return None if found is None else int(float(found[1]) * _UNITS[found[2]])
 
 
 def exit_code(text: str) -> str:
-    """`status:signal`, of a wait status as squeue writes it."""
+    """`status:signal` of a wait status as squeue writes it."""
     status = int(text) if text.isdigit() else 0
     return f"{status >> 8}:{status & 0x7F}"
 

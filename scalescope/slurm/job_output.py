@@ -8,24 +8,21 @@ from contextlib import suppress
 from pathlib import Path
 
 MOST_BYTES = 4 * 2**20
-"""How much of a job's output becomes log records; each costs Prefect's server a row."""
+"""Bytes of a job's output that become log records at most: each line costs Prefect's server a row."""
 
 _AT_ONCE = 2**18
 _TAIL_BYTES = 4096
 _LOGGED_ITSELF = re.compile(rb"^\d\d:\d\d:\d\d\.\d{3} \| [A-Z]+ +\| (Flow|Task) run '")
-"""Lines of Prefect's console handler: the flow has sent these to the server by itself."""
+"""Lines of Prefect's console handler: the flow has sent these to the server already."""
 
 _CHAINED = (b"Traceback (most recent", b"During handling of the above", b"The above exception was the direct")
 
 
 class JobOutput:
-    """What a job writes, line by line.
+    """Passes on what a job writes, line by line.
 
-    How far it has been read is kept beside it, so that a worker that is started again tells nothing twice.
-
-    Args:
-        path: The job's output file; it appears when the job starts.
-        tell: Takes a line.
+    How far the file has been read is kept beside it, so that a restarted worker tells nothing twice. The file appears
+    when the job starts.
     """
 
     def __init__(self, path: Path, tell: Callable[[str], object]) -> None:
@@ -38,10 +35,7 @@ class JobOutput:
             self._read = int(self._mark.read_text())
 
     def follow(self, *, to_end: bool = False) -> None:
-        """Tells the lines that are new.
-
-        Args:
-            to_end: The job has ended: read everything, and take the last line even without its end.
+        """Tell the lines that are new; `to_end`, once the job has ended, also an unfinished last line.
 
         Raises:
             OSError: The file cannot be read.
@@ -67,11 +61,11 @@ class JobOutput:
         self._read += len(whole)
         self._mark.write_text(str(self._read))
         if self._read >= MOST_BYTES:
-            self._tell(f"[no more of it is copied here; the whole output is in {self.path}]")
+            self._tell(f"[the rest is not copied here; the whole output is in {self.path}]")
         return True
 
     def _logged_itself(self, line: bytes) -> bool:
-        """Whether the flow has sent it to the server: a record of its own, or the traceback of one."""
+        """Whether the flow has sent the line to the server: as a log record, or in the traceback of one."""
         if _LOGGED_ITSELF.match(line) or (self._in and line.startswith(_CHAINED)):
             self._in = "traceback" if line.startswith(_CHAINED) else "record"
         elif self._in == "traceback":
@@ -81,7 +75,7 @@ class JobOutput:
         return bool(self._in)
 
     def tail(self, lines: int = 8) -> str:
-        """The last lines; empty where there are none."""
+        """The last lines that are not blank."""
         try:
             with self.path.open("rb") as file:
                 file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))

@@ -1,30 +1,22 @@
-"""Options of sbatch that users add, and those among them that would part a job from whoever watches it."""
+"""Options of sbatch that users add, and those that they may not: they would part a job from whoever watches it."""
 
 from __future__ import annotations
 
 import shlex
 
-LOST = frozenset(
-    [
-        "array",
-        "clusters",
-        "comment",
-        "error",
-        "help",
-        "job-name",
-        "output",
-        "parsable",
-        "requeue",
-        "test-only",
-        "usage",
-        "version",
-        "wait",
-        "wrap",
-    ]
+TAKEN = frozenset(
+    {"array", "clusters", "comment", "error", "help", "job-name", "output", "parsable", "requeue", "test-only"}
+    | {"usage", "version", "wait", "wrap"}
 )
 """Long options that we set ourselves, that make other jobs than the one that is waited for, or none."""
 
-_SHORT = {"a": "array", "e": "error", "h": "help", "J": "job-name", "M": "clusters", "o": "output"} | {
+_SHORT = {
+    "a": "array",
+    "e": "error",
+    "h": "help",
+    "J": "job-name",
+    "M": "clusters",
+    "o": "output",
     "V": "version",
     "W": "wait",
 }
@@ -33,7 +25,7 @@ _FLAGS = frozenset("hHIkOQsuvVW")
 
 
 def objection(line: str, *more: str) -> str:
-    """Why a line cannot be added to a job's options; empty where it can.
+    """Why a line cannot be added to a job's options; empty if it can.
 
     Args:
         line: As the user wrote it, such as `--nice=5` or `-w n1`.
@@ -47,8 +39,8 @@ def objection(line: str, *more: str) -> str:
         return "it is no option of sbatch: each begins with a dash, one per line"
     name = option[2:].partition("=")[0] if option.startswith("--") else _SHORT.get(option[1], "")
     # sbatch takes the beginning of a name for the whole.
-    if name and any(lost.startswith(name) for lost in LOST.union(more)):
-        return "we set it ourselves, or could not follow the job"
+    if name and any(taken.startswith(name) for taken in TAKEN.union(more)):
+        return "Scalescope sets it itself, or could not follow the job"
     if option.startswith("--") and values:
         return "write one option per line, and its value after an equals sign"
     if not option.startswith("--") and option[1] in _FLAGS and (option[2:] or values):

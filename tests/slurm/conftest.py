@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from support.opening import opening
 
-from scalescope.clusters.slurm.cluster import SlurmCluster
-from scalescope.clusters.slurm.spec import SlurmSpec
+from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,8 +16,8 @@ import distributed
 import pytest
 
 from scalescope import leases
-from scalescope.clusters.slurm.cluster import SlurmCluster
-from scalescope.clusters.slurm.spec import SlurmSpec
+from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.sweep import PlannedTrial, Point

@@ -23,11 +23,12 @@ from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_spec import JobRequest
 from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
-from scalescope.clusters.slurm.spec import SlurmSpec
-from scalescope.clusters.slurm.watch import JobWatch
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
+from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.leases import new_label
-from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm import commands as slurm_commands
+from scalescope.slurm import submission
 
 LIMIT_S = 60.0
 BARE = "BARE"
@@ -198,7 +199,7 @@ def table() -> Iterator[Table]:
 @pytest.fixture(scope="module")
 def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, table: Table) -> dict[str, Seen]:
     """All rows, run at the same time."""
-    run = slurm_jobs.commands(slurm.environment)
+    run = slurm_commands.commands(slurm.environment)
     with socket.socket() as listener:  # all that a job wants of a scheduler before its workers start
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
@@ -210,7 +211,7 @@ def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, table: Table) -> 
     return found
 
 
-def _watch_all(setting: Setting, run: slurm_jobs.Run, *, failed: str) -> Iterator[tuple[str, Seen]]:
+def _watch_all(setting: Setting, run: slurm_commands.Run, *, failed: str) -> Iterator[tuple[str, Seen]]:
     open_rows: dict[str, tuple[Row, JobWatch, str, float, list[PendingWorkers]]] = {}
     for row in ROWS:
         row.prepare(setting.slurm)
@@ -275,7 +276,7 @@ def test_what_no_queue_would_take_is_refused_at_once(in_slurm: Any, tmp_path: Pa
     text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(new_label(), **spec)
     began = time.monotonic()
     with pytest.raises(JobsEnded, match="Slurm refuses the job") as found:
-        slurm_jobs.submit(text, run=slurm_jobs.commands())
+        submission.submit(text, run=slurm_commands.commands())
     table.add(cause, found.value, time.monotonic() - began)
     assert then in found.value.next_step
     assert found.value.job_ids == ()
@@ -288,7 +289,7 @@ def test_what_no_queue_would_take_is_refused_at_once(in_slurm: Any, tmp_path: Pa
 def test_a_job_that_waits_is_reported_as_waiting_until_its_budget_ends(
     in_slurm: Any, tmp_path: Path, table: Table
 ) -> None:
-    run = slurm_jobs.commands()
+    run = slurm_commands.commands()
     setting = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1")
     in_slurm.submit("-N16", "--exclusive", "-t10", "--job-name=others")
     labels = {"Resources": new_label(), "Priority": new_label(), "BeginTime": new_label()}
@@ -312,7 +313,7 @@ def test_a_job_that_waits_is_reported_as_waiting_until_its_budget_ends(
 
 
 def test_maintenance_is_waiting_with_a_known_start(in_slurm: Any, tmp_path: Path) -> None:
-    run = slurm_jobs.commands()
+    run = slurm_commands.commands()
     user = in_slurm.run("id", "-un")
     in_slurm.run(
         "scontrol", "create", "reservation", "StartTime=now", "Duration=30", f"User={user}", "Nodes=ALL", "Flags=MAINT"

@@ -18,19 +18,20 @@ from scalescope.cli import main as cli
 from scalescope.clusters import reaping
 from scalescope.clusters.reaping import Fate
 from scalescope.errors import ExitStatus
-from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm import commands as slurm_commands
 
 OWNER = """
 import subprocess, sys, time
 from scalescope import leases
+from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm import submission
 
-run = slurm_jobs.commands()
+run = slurm_commands.commands()
 lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=run), limit_s=3600)
 for options in sys.argv[1:]:
     script = f"#!/bin/bash\\n#SBATCH -J {lease.label} --comment={lease.label} -o /dev/null {options}\\nsleep 600\\n"
-    done = run(("sbatch", "--parsable"), script)
-    print(done.stdout.strip(), flush=True)
+    print(submission.submit(script, run=run), flush=True)
 print(lease.label, flush=True)
 time.sleep(600)
 """
@@ -190,7 +191,7 @@ def test_where_slurm_does_not_answer_the_lease_is_kept(in_slurm: Any, start: Sta
     nowhere = tmp_path / "slurm.conf"
     text = in_slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #")
     nowhere.write_text(text + "MessageTimeout=1\n")
-    (result,) = reaping.reap(run=slurm_jobs.commands({"SLURM_CONF": str(nowhere)}, timeout_s=3))
+    (result,) = reaping.reap(run=slurm_commands.commands({"SLURM_CONF": str(nowhere)}, timeout_s=3))
     assert result.fate is Fate.FAILED
     assert "Slurm does not answer" in result.words
     assert [lease.label for lease in leases.read_all()[0]] == [label]

@@ -26,18 +26,18 @@ from scalescope.analysis.cost import Prices
 from scalescope.cli import main as cli
 from scalescope.cli.host_checks import _slurm
 from scalescope.clusters import reaping
-from scalescope.clusters.jobqueue import cluster as jobqueue
+from scalescope.clusters.jobqueue import base_cluster, slurm_watch
 from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
+from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec, _default_partition
 from scalescope.clusters.reaping import Fate
-from scalescope.clusters.slurm import watch
-from scalescope.clusters.slurm.cluster import SlurmCluster
-from scalescope.clusters.slurm.spec import SlurmSpec, _default_partition
 from scalescope.driver.process import Driver
 from scalescope.errors import ClusterError, ExitStatus, JobsEnded
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
+from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.jobs import CommandSilent
+from scalescope.slurm.commands import CommandSilent
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 
@@ -53,14 +53,14 @@ BESIDE = "import time\n\ndef wait(number):\n    time.sleep(0.1)\n"
 LEAVES_A_JOB = """
 from scalescope import leases
 from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
-from scalescope.slurm import jobs
+from scalescope.slurm import commands, jobs, submission
 
-run = jobs.commands()
+run = commands.commands()
 folder = ClusterFolder(leases.new_label())
 folder.create(tls=True)
 lease = leases.intend("slurm", folder.path.name, {"folder": str(folder.path), **jobs.lease_details(run=run)})
 options = f"-A research -J {lease.label} --comment={lease.label} -o /dev/null -e {folder.logs}/1-%j.err"
-print(jobs.submit(f"#!/bin/bash\\n#SBATCH {options}\\nsleep 600\\n", run=run), folder.path)
+print(submission.submit(f"#!/bin/bash\\n#SBATCH {options}\\nsleep 600\\n", run=run), folder.path)
 """
 MAIN = ("-c", "from scalescope.cli.main import main; main()")
 REAP = (*MAIN, "reap", "--json")
@@ -173,7 +173,7 @@ def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict:
 def test_a_job_whose_number_never_came_is_not_submitted_again(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm_jobs, "AGAIN_S", 1.0)
+    monkeypatch.setattr(slurm_commands, "AGAIN_S", 1.0)
     cluster = opened()
     monkeypatch.setattr(cluster, "_check_room", in_strict.freeze)
 
@@ -188,7 +188,7 @@ def test_what_an_outage_left_in_the_middle_is_reaped(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch, given_up: str
 ) -> None:
     """No number ever came, the site has rewritten the comment, and the controller obeys when it wakes up."""
-    monkeypatch.setattr(slurm_jobs, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(slurm_commands, "PATIENCE_S", 2.0)
     cluster = opened(directives_add=("--hold",) if given_up == "submission" else ())
     if given_up == "cancellation":
         cluster.scale(1, 1)
@@ -210,7 +210,7 @@ def test_what_an_outage_left_in_the_middle_is_reaped(
 def test_a_lease_is_kept_while_its_jobs_complete(
     opened: Callable[..., SlurmCluster], in_strict: Any, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobqueue, "CLOSE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(base_cluster, "CLOSE_TIMEOUT_S", 1.0)
     stubborn = state / "stubborn"  # Slurm says that a job runs before its first command has
     cluster = opened(prologue=("trap 'sleep 60' TERM", f"touch {stubborn}", "sleep 60"))
     with ThreadPoolExecutor() as pool:
@@ -240,7 +240,7 @@ def test_a_crash_on_a_node_that_drains_is_no_lost_node(opened: Callable[..., Slu
 
 
 def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict: Any) -> None:
-    lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=slurm_jobs.commands()))
+    lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=slurm_commands.commands()))
     options = ("-A", "x", "-J", lease.label, f"--comment={lease.label}", "--hold")
     known, unknown = in_strict.submit(*options), in_strict.submit(*options)
     leases.renew(lease, jobs=[known])
@@ -259,8 +259,8 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
 ) -> None:
     """Once there is a controller that refuses it."""
     store = str(state / "results.db")
-    monkeypatch.setattr(slurm_jobs, "AGAIN_S", 1.0)
-    monkeypatch.setattr(slurm_jobs, "SAY_S", 0.5)
+    monkeypatch.setattr(slurm_commands, "AGAIN_S", 1.0)
+    monkeypatch.setattr(slurm_commands, "SAY_S", 0.5)
     check_room = SlurmSpec.check_room
 
     def check_while_it_is_away(spec: SlurmSpec, sizes: Any, says: Any) -> None:
@@ -301,7 +301,7 @@ def test_workers_that_wait_too_long_for_others_are_given_back(
 ) -> None:
     """Once: that all start in the end is known in time, however rarely one looks."""
     monkeypatch.setattr(SlurmSpec, "hold_s", 20.0)
-    monkeypatch.setattr(watch, "SHORTEST_S", 4.0)
+    monkeypatch.setattr(slurm_watch, "SHORTEST_S", 4.0)
     others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "30")
     cluster = opened(cores=6)  # two of the nodes have so many
     said: list[str] = []
@@ -347,7 +347,7 @@ def test_what_there_is_room_for_is_reckoned_node_by_node(
     in_strict: Any, given: dict[str, Any], threads: int, most: int
 ) -> None:
     in_strict.run("scontrol", "update", "PartitionName=short", "MaxCPUsPerNode=2")
-    spec, run = SlurmSpec(**given), slurm_jobs.commands()
+    spec, run = SlurmSpec(**given), slurm_commands.commands()
     spec.require_room(most, threads, run=run)
     with pytest.raises(JobsEnded, match=f"room for {most}\n") if most else nullcontext():
         spec.require_room(most + 1, threads, run=run)

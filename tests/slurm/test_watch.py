@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.slurm.watch import JobWatch
+from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.leases import new_label
+from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
 
 HOLDS_MEMORY = f"{sys.executable} -S -c 'import time; kept = bytearray(60 << 20); time.sleep(600)'"
@@ -22,7 +23,7 @@ def test_facts_without_accounting(in_slurm: Any, tmp_path: Path) -> None:
     failed = in_slurm.submit(*common, command="exit 3")
     held = in_slurm.submit(*common, "--hold")
     in_slurm.submit("-J", label + "0")
-    watch = JobWatch(label, log_directory=tmp_path, run=slurm_jobs.commands())
+    watch = JobWatch(label, log_directory=tmp_path, run=slurm_commands.commands())
     watch.refresh()
     end = time.monotonic() + 30
     while time.monotonic() < end:
@@ -47,7 +48,7 @@ def test_facts_without_accounting(in_slurm: Any, tmp_path: Path) -> None:
 
 
 def test_cancelling_spares_a_number_that_is_anothers(in_slurm: Any) -> None:
-    run = slurm_jobs.commands()
+    run = slurm_commands.commands()
     label = new_label()
     mine, foreign = in_slurm.submit("-J", label), in_slurm.submit("-J", label + "0")
     slurm_jobs.cancel([mine, foreign, "99999"], label, run=run)

@@ -22,7 +22,7 @@ from prefect.logging.handlers import APILogHandler
 from prefect.states import AwaitingRetry, Cancelling, Pending, Running, Scheduled
 
 from scalescope.slurm import job_queue
-from scalescope.slurm.jobs import CommandSilent
+from scalescope.slurm.commands import CommandSilent
 from scalescope_flows.work_pools.slurm import worker as worker_module
 from scalescope_flows.work_pools.slurm.configuration import job_name
 from scalescope_flows.work_pools.slurm.worker import SlurmWorker

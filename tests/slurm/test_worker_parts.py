@@ -114,27 +114,28 @@ class TestEnds:
         assert job_queue.end(SlurmJob(id="1", name="x", state="COMPLETED", exit_code="0:0")).status == 0
 
     @pytest.mark.parametrize(
-        ("state", "exit_code", "status", "words"),
+        ("state", "exit_code", "status", "category"),
         [
-            ("TIMEOUT", "0:15", 124, "`time_limit`"),
-            ("OUT_OF_MEMORY", "0:125", 137, "`memory`"),
-            ("CANCELLED", "0:15", 143, "without Prefect"),
-            ("NODE_FAIL", "0:0", 75, "node died"),
-            ("PREEMPTED", "0:0", 75, "priority"),
-            ("FAILED", "3:0", 3, "exit status 3"),
-            ("FAILED", "127:0", 127, "`prologue`"),
-            ("FAILED", "0:9", 137, "`memory`"),
-            ("FAILED", "0:53", 181, "`log_directory`"),
-            ("FAILED", "", 1, "exit status 1"),
-            (job_queue.FORGOTTEN, "", 1, "no longer knows"),
+            ("TIMEOUT", "0:15", 143, "time-limit-reached"),
+            ("OUT_OF_MEMORY", "0:125", 253, "out-of-memory"),
+            ("CANCELLED", "0:15", 143, "cancelled"),
+            ("NODE_FAIL", "0:0", 1, "node-lost"),
+            ("PREEMPTED", "0:0", 1, "preempted"),
+            ("FAILED", "3:0", 3, "failed"),
+            ("FAILED", "97:0", 97, "failed"),  # no worker's own exit status here
+            ("FAILED", "127:0", 127, "program-missing"),
+            ("FAILED", "0:9", 137, "out-of-memory"),
+            ("FAILED", "0:53", 181, "output-not-writable"),
+            ("FAILED", "", 1, "failed"),
+            (job_queue.FORGOTTEN, "", 1, "forgotten"),
         ],
     )
-    def test_every_other_says_what_to_do(self, state: str, exit_code: str, status: int, words: str) -> None:
+    def test_every_other_says_what_to_do(self, state: str, exit_code: str, status: int, category: str) -> None:
         how = job_queue.end(SlurmJob(id="12", name="x", state=state, exit_code=exit_code, nodes="n3"))
-        assert how.status == status
+        assert (how.status, how.category) == (status, category)
         assert how.text.startswith(f"Slurm job 12 on n3 ended: {state}")
-        assert words in how.text
         assert "Next: " in how.text
+        assert "cluster." not in how.text
 
 
 class TestWaiting:
@@ -147,7 +148,7 @@ class TestWaiting:
     def test_what_never_starts(self) -> None:
         text = job_queue.cannot_start(SlurmJob(id="1", name="x", state="PENDING", reason="PartitionTimeLimit"))
         assert "PartitionTimeLimit" in text
-        assert "lower `time_limit`, or set another `partition`" in text
+        assert "`time_limit`" in text
         assert "cluster." not in text
 
     def test_what_runs(self) -> None:

@@ -147,7 +147,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDrivers:
     drivers = FakeDrivers()
     monkeypatch.setattr("scalescope.run.drivers.Driver", drivers)
     monkeypatch.setattr("scalescope.run.runner.BACKOFF_S", 0.0)
-    monkeypatch.setattr("scalescope.clusters.slurm.spec.SlurmSpec.check_room", ClusterSpec.check_room)
+    monkeypatch.setattr("scalescope.clusters.jobqueue.slurm_spec.SlurmSpec.check_room", ClusterSpec.check_room)
     return drivers
 
 

@@ -17,7 +17,7 @@ from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.reaping import Fate, Reaped
 from scalescope.errors import ClusterError
 from scalescope.leases import Lease
-from scalescope.slurm.jobs import Run
+from scalescope.slurm.commands import Run
 
 if TYPE_CHECKING:
     from scalescope.clusters.kubernetes.api import Api

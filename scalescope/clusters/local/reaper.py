@@ -16,7 +16,7 @@ import psutil
 from scalescope.clusters import reaping
 from scalescope.errors import ClusterError
 from scalescope.leases import MARK, PREFIX, Lease
-from scalescope.slurm.jobs import Run
+from scalescope.slurm.commands import Run
 
 TERM_S = 25.0
 """Seconds that a driver has after SIGTERM to close its cluster; jobs are cancelled in it."""

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.cost import Budget, Cost, Prices, Spending, cost, estimate, spent
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import PlannedTrial, Point, Sweep

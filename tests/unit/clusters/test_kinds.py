@@ -12,8 +12,8 @@ import pytest
 
 from scalescope import clusters
 from scalescope.clusters.jobqueue.reach_scheduler import UNREACHABLE_STATUS
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.worker_process import EXIT_NO_GPU
-from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
@@ -94,9 +94,9 @@ def test_a_kind_has_the_modules_that_it_is_found_by() -> None:
 
 
 def test_exit_statuses_of_jobs_have_a_meaning() -> None:
-    for status, says in ((UNREACHABLE_STATUS, "cannot open a connection"), (EXIT_NO_GPU, "fewer GPUs")):
+    for status, category in ((UNREACHABLE_STATUS, "scheduler-unreachable"), (EXIT_NO_GPU, "too-few-gpus")):
         job = SlurmJob("7", "name", "FAILED", exit_code=f"{status}:0")
-        assert says in failures.ended(job, "").cause
+        assert failures.ended(job, of_workers=True).category == category
 
 
 # Sweeps that were begun are found again by these digests: they must never change.

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.clusters.batch.spec import HtcondorSpec, PbsSpec
 from scalescope.clusters.custom.spec import CustomSpec
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
+from scalescope.clusters.jobqueue.systems import HtcondorSpec, PbsSpec
 from scalescope.clusters.scheduler.spec import SchedulerSpec
-from scalescope.clusters.slurm.spec import SlurmSpec
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def job_name(flow_run_id: UUID) -> str:
-    """The name of a flow run's job; the job is found by it where its number is not known."""
+    """The name of a flow run's job, by which it is found if its number is not known."""
     return f"{NAME_PREFIX}{flow_run_id.hex[:12]}"
 
 
 class SlurmJobConfiguration(BaseJobConfiguration):
     """The Slurm job of a flow run.
 
-    Environment variables reach the job through the environment of `sbatch`: they stand neither in the job script, which
-    `scontrol write batch_script` shows, nor on a command line.
+    Environment variables reach the job through the environment of `sbatch`, never through the job script, which
+    `scontrol write batch_script` shows, nor a command line.
     """
 
     partition: str | None = Field(
@@ -112,7 +112,6 @@ class SlurmJobConfiguration(BaseJobConfiguration):
         worker_name: str | None = None,
         worker_id: UUID | None = None,
     ) -> None:
-        """Completes it for a flow run: its command, its environment."""
         super().prepare_for_flow_run(flow_run, deployment, flow, work_pool, worker_name, worker_id=worker_id)
         # On SIGTERM the process cleans up and gives its run back to be scheduled again; without, it leaves both undone.
         self.env.setdefault("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "reschedule")
@@ -125,15 +124,14 @@ class SlurmJobConfiguration(BaseJobConfiguration):
 
     @property
     def output_folder(self) -> Path:
-        """Where the jobs' output goes."""
         return Path(self.log_directory).expanduser() if self.log_directory else PREFECT_HOME.value() / "slurm-jobs"
 
     def output(self, flow_run_id: UUID, job_id: str) -> Path:
-        """The file of a job's standard output and error."""
+        """The file of a job's standard output and standard error."""
         return self.output_folder / f"{flow_run_id}-{job_id}.log"
 
     def options(self, flow_run_id: UUID) -> list[str]:
-        """Arguments of sbatch."""
+        """The arguments of sbatch."""
         output = str(self.output(flow_run_id, "\0")).replace("%", "%%").replace("\0", "%j")
         given: dict[str, Any] = {
             "job-name": job_name(flow_run_id),

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -28,14 +29,14 @@ from prefect.workers.base import BaseWorker, BaseWorkerResult
 
 from scalescope.errors import ClusterError
 from scalescope.slurm import PATIENCE_S, job_queue
+from scalescope.slurm.commands import CommandSilent
 from scalescope.slurm.job_output import JobOutput
 from scalescope.slurm.job_queue import JobEnd, JobQueue
-from scalescope.slurm.jobs import CommandSilent, SlurmJob
+from scalescope.slurm.jobs import SlurmJob
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
 LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2
-"""Seconds between two looks at a job: this share of the time for which nothing has changed, at most so many, a little
-more or less at random."""
+"""Seconds between two looks at a job: this share of the time since the last change, at most so many, with jitter."""
 
 GONE_AFTER = 3
 """Heartbeats that another worker may miss before its jobs are adopted."""
@@ -45,14 +46,14 @@ _PAGE = 200
 
 
 class SlurmWorkerResult(BaseWorkerResult):
-    """How a flow run's job ended; its identifier is the number of the job."""
+    """How a flow run's job ended; `identifier` is the job's number."""
 
 
 class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
     """Submits flow runs with sbatch, watches their jobs, and cancels them.
 
-    It may be stopped and started, or killed, while jobs run: they go on, and it watches them again. So does another
-    worker of the same pool, once the first has missed three heartbeats.
+    Jobs run on while the worker is stopped or killed. The restarted worker watches them again, or another worker of the
+    pool does once the first has missed three heartbeats.
     """
 
     type = "slurm"
@@ -73,10 +74,10 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         configuration: SlurmJobConfiguration,
         task_status: anyio.abc.TaskStatus[Any] | None = None,
     ) -> SlurmWorkerResult:
-        """Submits the job of a flow run, and returns when it has ended.
+        """Submit the job of a flow run, and return when it has ended.
 
         Raises:
-            ClusterError: The job could not be submitted. Nothing is raised later, as the run would never end then.
+            ClusterError: The job could not be submitted. Later errors are only logged: raised, the run would never end.
         """
         async with self._watching(flow_run):
             job_id = await self._submit(flow_run, configuration)
@@ -90,24 +91,23 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
     async def kill_infrastructure(
         self, infrastructure_pid: str, configuration: SlurmJobConfiguration, grace_seconds: int = 30
     ) -> None:
-        """Ends a job: a waiting one at once, a running one with SIGTERM first.
+        """End a job: a waiting one at once, a running one with SIGTERM first.
 
         Raises:
             InfrastructureNotFound: It has ended already.
-            ClusterError: Slurm does not answer.
         """
-        job = await self.queue.final(infrastructure_pid, None)
-        if job.state == job_queue.FORGOTTEN or job.has_ended:
+        job = await self.queue.final(infrastructure_pid)
+        if job.has_ended:
             raise InfrastructureNotFound(f"Slurm job {infrastructure_pid} has ended: {job.state}")
         if not job.is_pending:
             await self.queue.signal(infrastructure_pid)
             deadline = time.monotonic() + grace_seconds
-            while time.monotonic() < deadline and not (await self.queue.final(infrastructure_pid, None)).has_ended:
+            while time.monotonic() < deadline and not (await self.queue.final(infrastructure_pid)).has_ended:
                 await anyio.sleep(min(1.0, configuration.poll_seconds))
         await self.queue.cancel(infrastructure_pid)
 
     async def sync_with_backend(self) -> None:
-        """Sends a heartbeat, and adopts jobs that nobody watches."""
+        """Send a heartbeat, and adopt jobs that nobody watches."""
         await super().sync_with_backend()
         if self._work_pool is not None and self._runs_task_group is not None:
             try:
@@ -117,8 +117,8 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 self._logger.warning("Jobs of other workers were not looked for: %s", error)
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
-        """Runs to submit, without those that gave themselves back and whose job has not ended: how it ends decides."""
         found = await super()._get_scheduled_flow_runs()
+        # A run that gave itself back is submitted again only when its job has ended: how it ended decides.
         return [entry for entry in found if entry.flow_run.id not in self._watched]
 
     # ------------------------------------------------------------------ submission
@@ -162,7 +162,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
     # ------------------------------------------------------------------ adoption
 
     async def _orphans(self) -> list[FlowRun]:
-        """Runs of this pool that were submitted by a worker that is gone, this one in an earlier life included."""
+        """Runs of this pool whose worker is gone, or was an earlier process of this one."""
         found: list[FlowRun] = []
         while True:
             page = await self.client.read_flow_runs(
@@ -190,7 +190,6 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         }
 
     async def _adopt(self, flow_run: FlowRun) -> None:
-        """Watches the job of a flow run that a worker has submitted which is gone."""
         logger = self.get_flow_run_logger(flow_run)
         if flow_run.id in self._watched:
             return
@@ -223,7 +222,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
 
 
 class _RunWatch:
-    """Watches one job until its end, and tells Prefect."""
+    """Watches one job until its end, and tells Prefect how it ended."""
 
     def __init__(
         self, worker: SlurmWorker, flow_run: FlowRun, job_id: str, configuration: SlurmJobConfiguration
@@ -265,7 +264,7 @@ class _RunWatch:
             return None
         if job is None or job.has_ended:
             last = await self._worker.queue.final(self._job_id, job)
-            return await self._ended(last) if last.has_ended or last.state == job_queue.FORGOTTEN else None
+            return await self._ended(last) if last.has_ended else None
         self._tell(job)
         await self._stream()
         if reason := job_queue.cannot_start(job):
@@ -275,7 +274,7 @@ class _RunWatch:
         return await self._cancelled(job)
 
     async def _cancelled(self, job: SlurmJob) -> SlurmWorkerResult | None:
-        """Ends a job that waits, or that does not end by itself, once its flow run is to be cancelled."""
+        """End a job whose flow run is being cancelled, if it waits or does not end by itself."""
         flow_run = await self._worker.client.read_flow_run(self._flow_run.id)
         state = flow_run.state
         if state is None or not state.is_cancelling():
@@ -306,7 +305,7 @@ class _RunWatch:
                 flow_run, {"type": StateType.CANCELLED, "message": f"Slurm job {job.id} was cancelled with scancel."}
             )
         elif state.is_scheduled() and how.status and flow_run.run_count > self._configuration.restarts:
-            return await self._crashed(JobEnd(how.status, f"{how.text} It began {flow_run.run_count} times."))
+            return await self._crashed(replace(how, text=f"{how.text} It began {flow_run.run_count} times."))
         return self._result(0)
 
     async def _crashed(self, how: JobEnd) -> SlurmWorkerResult:

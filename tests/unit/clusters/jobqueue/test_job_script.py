@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from scalescope.clusters.batch.spec import HtcondorSpec, LsfSpec, MoabSpec, OarSpec, PbsSpec, SgeSpec
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
-from scalescope.clusters.slurm.spec import SlurmSpec
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
+from scalescope.clusters.jobqueue.systems import HtcondorSpec, LsfSpec, MoabSpec, OarSpec, PbsSpec, SgeSpec
 
 REQUEST = JobRequest("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
 

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scalescope.clusters.jobqueue.cluster import JobQueueCluster
+from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster
 from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
-from scalescope.clusters.slurm.spec import SlurmSpec
-from scalescope.clusters.slurm.watch import JobWatch
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
+from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import commands, submission
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.jobs import ClusterJobs
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -28,19 +30,19 @@ _logger = logging.getLogger(__name__)
 
 
 class SlurmCluster(JobQueueCluster):
-    """Workers in jobs of Slurm, which is asked through its own commands why they do not come."""
+    """Workers in jobs of Slurm. Slurm's own commands tell why they do not come."""
 
     spec: SlurmSpec
 
     def __init__(self, spec: SlurmSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
-        self._run = slurm_jobs.commands()
+        self._run = commands.commands()
         self._watch = JobWatch(
             self.label, log_directory=self._folder.logs, run=self._run, queue_timeout_s=spec.queue_timeout_s
         )
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """As for all batch systems; the time that its jobs may wait begins anew with each point."""
+        """As for all batch systems; the time that jobs may wait begins anew with each point."""
         self._watch.begin()
         super().scale(workers, threads_per_worker)
 
@@ -48,10 +50,11 @@ class SlurmCluster(JobQueueCluster):
         return self._patiently(lambda: slurm_jobs.lease_details(run=self._run))
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        return slurm_jobs.patiently(ask, says=self.report, stopped=self._closing)
+        return commands.patiently(ask, says=self.report, stopped=self._closing)
+
+    # ---------------------------------------------------------------- submission
 
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
-        """Submit each script over standard input, if the partition can ever hold all jobs at the same time."""
         self._patiently(self._check_room)
 
         def submit(job: Job) -> str:
@@ -74,13 +77,13 @@ class SlurmCluster(JobQueueCluster):
                     future.cancel()
 
     def _check_room(self) -> None:
-        """`check_room` of the specification has looked before the run; nodes may be gone since, or points be new."""
+        """Look again, after the check before the run: nodes may be gone, and points may be new."""
         self.spec.require_room(self._workers, self._threads, run=self._run)
 
     def _sbatch(self, job: Job) -> str:
-        """Submit a job; after a submission without an answer it is looked for first.
+        """Submit a job. After a submission without an answer the job is looked for first.
 
-        That twice, for a controller that wakes up obeys in any order what it was told meanwhile.
+        It is looked for twice: a controller that wakes up obeys in any order what it was told meanwhile.
         """
         looks = 0
 
@@ -89,14 +92,14 @@ class SlurmCluster(JobQueueCluster):
             for _ in range(looks):
                 if number := self._arrived(job.name):
                     return number
-                self._closing.wait(slurm_jobs.AGAIN_S)
+                self._closing.wait(commands.AGAIN_S)
             looks = 2
-            return slurm_jobs.submit(job.job_script(), run=self._run)
+            return submission.submit(job.job_script(), run=self._run)
 
         return self._patiently(submit)
 
     def _arrived(self, name: str) -> str:
-        """Number of the job whose logs begin with this name; empty where Slurm has none."""
+        """The number of the job whose logs begin with this name; empty if Slurm has none."""
         for job in slurm_jobs.find([self.label], run=self._run):
             if job.id not in self._watch.expected:
                 errors = slurm_jobs.details(job.id, run=self._run).get("StdErr", "")
@@ -104,36 +107,21 @@ class SlurmCluster(JobQueueCluster):
                     return job.id
         return ""
 
+    # ---------------------------------------------------------------- cancellation
+
     def _cancel(self, job_ids: Sequence[str]) -> None:
         self._watch.dismiss(job_ids)
         self._patiently(lambda: slurm_jobs.cancel(job_ids, self.label, run=self._run))
 
-    def _cancel_all(self) -> None:
-        """Where Slurm does not answer, that is logged and left to `scalescope reap`."""
+    def _remove_jobs(self, timeout_s: float) -> str:
+        jobs = ClusterJobs(self.label, self._watch.expected, str(self._folder.path))
         try:
-            slurm_jobs.cancel([job.id for job in self._left()], self.label, run=self._run)
+            _, ours, others = jobs.remove(run=self._run, timeout_s=timeout_s)
         except ClusterError as error:
-            _logger.warning("jobs of %s could not be cancelled: %s", self.label, error)
+            return error.line
+        return ", ".join(f"{job.id} ({job.state})" for job in (*ours, *others))
 
-    def _left(self) -> list[slurm_jobs.SlurmJob]:
-        """Our jobs that have not ended."""
-        found = slurm_jobs.find([self.label], run=self._run)
-        left = [job for job in found if not job.has_ended]
-        return slurm_jobs.ours(left, self.label, self._watch.expected, self._folder.path, run=self._run)
-
-    def _await_none(self, timeout_s: float) -> str:
-        """Wait until the queue has none of the label; cancels again what was submitted meanwhile."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                left = [job for job in slurm_jobs.find([self.label], run=self._run) if not job.has_ended]
-            except ClusterError as error:
-                return error.line
-            if not left or time.monotonic() > deadline:
-                return ", ".join(f"{job.id} ({job.state})" for job in left)
-            if any(job.is_pending for job in left):
-                self._cancel_all()
-            time.sleep(0.2)
+    # ---------------------------------------------------------------- what Slurm says
 
     def _nodes(self) -> dict[str, str]:
         return {job.id: job.nodes for job in self._watch.jobs()}
@@ -153,11 +141,11 @@ class SlurmCluster(JobQueueCluster):
         return waiting
 
     def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
-        """Give all jobs back, to queue again, where those that run would wait too long for the others.
+        """Give all jobs back, to queue again, if those that run would wait too long for the others.
 
-        That is for more than half of what is left of the time for which they may: so they can queue again many times,
-        and all that they wait stays within its limit, which budgets count with. Slurm is asked once more before: what
-        let some start may have let all start, and the last look can be older than the workers that have come since.
+        Too long is more than half of the time that is left for it: then they can queue again many times, and all their
+        waits together stay within the limit that budgets count with. Slurm is asked once more first: what let some
+        jobs start may have let all start, and workers may have come since the last look.
 
         Raises:
             ClusterError: They have waited for as long as they may.
@@ -169,6 +157,7 @@ class SlurmCluster(JobQueueCluster):
                 where=self.label,
                 cause=waiting.words,
                 next_step="try again when the queue is shorter, or ask for fewer workers",
+                category="held-too-long",
             )
         if not _starts_after(waiting, left_s / 2):
             return
@@ -191,6 +180,3 @@ def _starts_after(waiting: PendingWorkers, wait_s: float) -> float:
     """When the last job will start, in seconds since the epoch, if that is more than `wait_s` from now; else 0."""
     start = waiting.last_start or 0.0
     return start if start - time.time() > wait_s else 0.0
-
-
-CLUSTER = SlurmCluster

@@ -1,4 +1,4 @@
-"""Clusters of jobs of the batch systems besides Slurm."""
+"""Clusters of jobs of the batch systems in `systems`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scalescope.clusters.jobqueue import job_script
+from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
-from scalescope.clusters.jobqueue.cluster import JobQueueCluster
 from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.errors import ClusterError, JobsEnded
 
@@ -23,9 +23,9 @@ _logger = logging.getLogger(__name__)
 
 
 class BatchCluster(JobQueueCluster):
-    """Workers in jobs of a batch system. Its job script is tested; it was never run on a real system.
+    """Workers in jobs of a batch system; never run on a real system, except that its job scripts are tested as text.
 
-    Only what dask-jobqueue knows is used: how to submit and how to cancel.
+    It knows of the system what dask-jobqueue knows: how to submit and how to cancel.
     """
 
     def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
@@ -45,6 +45,7 @@ class BatchCluster(JobQueueCluster):
                     where="PATH of the driver",
                     cause=f"the commands of {self.kind} exist on its login nodes only, as a rule",
                     next_step="run this on such a node",
+                    category="batch-system-missing",
                 )
         return {"cancel": self._cancel_command}
 
@@ -60,33 +61,29 @@ class BatchCluster(JobQueueCluster):
                     where=self.label,
                     cause=str(error),
                     next_step="submit the text that `scalescope job-script` shows by hand",
+                    category="refused",
                 ) from error
             self._submitted.append(job.job_id)
             yield size, job, job.job_id
 
     def _cancel(self, job_ids: Sequence[str]) -> None:
-        if job_ids:
-            asyncio.run(self._call([*shlex.split(self._cancel_command), *job_ids]))
-
-    def _cancel_all(self) -> None:
-        self._cancel(self._submitted)
-
-    @staticmethod
-    async def _call(command: list[str]) -> None:
         from dask_jobqueue.core import Job
 
-        try:
-            await Job._call(command)
-        except RuntimeError as error:  # of jobs that have ended already, among others
-            _logger.info("%s", error)
+        if job_ids:
+            try:
+                asyncio.run(Job._call([*shlex.split(self._cancel_command), *job_ids]))
+            except RuntimeError as error:  # among others: a job has ended already
+                _logger.info("%s", error)
+
+    def _remove_jobs(self, timeout_s: float) -> str:
+        self._cancel(self._submitted)
+        self._submitted = []
+        return ""
 
     def _explain(self, arrived: int) -> PendingWorkers | None:
-        """The number of missing workers: whether their jobs wait or run is not known here."""
+        """The number of missing workers; whether their jobs wait or run is not known here."""
         missing = self._workers - arrived
         if not missing:
             return None
         jobs = ", ".join(self._submitted[-8:])
         return PendingWorkers(f"{missing} workers missing; jobs {jobs} of {self.label} wait or start", in_queue=True)
-
-
-CLUSTER = BatchCluster

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from scalescope import clusters, leases
-from scalescope.clusters.batch.cluster import BatchCluster
+from scalescope.clusters.jobqueue.batch_cluster import BatchCluster
 from scalescope.errors import ClusterError
 from scalescope.model.cluster import cluster_spec
 

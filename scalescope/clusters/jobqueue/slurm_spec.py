@@ -18,7 +18,7 @@ from scalescope.slurm import PATIENCE_S
 from scalescope.slurm.sbatch_options import objection
 
 if TYPE_CHECKING:
-    from scalescope.slurm.jobs import Run
+    from scalescope.slurm.commands import Run
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class SlurmSpec(JobQueueSpec):
 
     @property
     def open_limit_s(self) -> float:
-        """Seconds that opening may take, its controller's absence included."""
+        """Seconds that opening may take, with an absence of Slurm's controller."""
         return super().open_limit_s + PATIENCE_S
 
     @property
     def arrival_limit_s(self) -> float:
-        """Seconds in the queue, seconds to start, and its controller's absence."""
+        """Seconds in the queue, seconds to start, and an absence of Slurm's controller."""
         return super().arrival_limit_s + PATIENCE_S
 
     def _check_together(self) -> None:
@@ -119,45 +119,42 @@ class SlurmSpec(JobQueueSpec):
             )
 
     def priced_as(self) -> tuple[str, ...]:
-        """Its partitions; where it names none, the default one, if Slurm answers here."""
+        """Its partitions; if it names none, the default partition, as far as Slurm answers here."""
         return tuple(name for name in self.partition.split(",") if name) or (_default_partition() or self.kind,)
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """Ask Slurm, and wait for it where its controller is away."""
-        from scalescope.slurm import jobs
+        """Ask Slurm, and wait for it if its controller is away."""
+        from scalescope.slurm import commands
 
         largest: dict[int, int] = {}
         for workers, threads in sizes:
             largest[threads] = max(workers, largest.get(threads, 0))
         for threads, workers in largest.items():
-            ask = partial(self.require_room, workers, threads, run=jobs.commands())
-            jobs.patiently(ask, says=says, stopped=Event())
+            ask = partial(self.require_room, workers, threads, run=commands.commands())
+            commands.patiently(ask, says=says, stopped=Event())
 
     def require_room(self, workers: int, threads: int, *, run: Run) -> None:
         """Refuse more workers than run at the same time when nobody else is there: the last would never come.
 
         Raises:
             JobsEnded: There is no room for them.
-            CommandSilent: Slurm does not answer.
-            ClusterError: There is no Slurm here.
         """
-        from scalescope.slurm import jobs
+        from scalescope.slurm.capacity import SlurmNodeShape, SlurmRoom
 
-        def asked(count: int) -> jobs.SlurmNodeShape:
-            return jobs.SlurmNodeShape(
-                self.cores or count * threads, self.job_memory_mb(count), count if self.gpus else 0
-            )
+        def job(count: int) -> SlurmNodeShape:
+            return SlurmNodeShape(self.cores or count * threads, self.job_memory_mb(count), count if self.gpus else 0)
 
         gpu, alone = next(iter(self._gpu_types), "gpu"), "--exclusive" in self.directives_add
-        place = jobs.SlurmRoom(self.partition, self.exclude, self.constraint, gpu, alone)
-        most = jobs.room(place, asked, self.job_workers, run=run)
+        room = SlurmRoom(self.partition, self.exclude, self.constraint, gpu, alone)
+        most = room.most_workers(job, self.job_workers, run=run)
         if most is not None and workers > most:
-            held = f"{most // self.job_workers} jobs of {asked(self.job_workers)}"
+            held = f"{most // self.job_workers} jobs of {job(self.job_workers)}"
             raise JobsEnded(
                 f"{workers} workers never run at the same time: there is room for {most}",
                 where=f"partition {self.partition}" if self.partition else "the default partition",
                 cause=f"its nodes hold {held}, even when nobody else is there",
                 next_step=f"ask for at most {most} workers, or less per job; `sinfo -No '%N %c %m %G'` shows its nodes",
+                category="no-room",
             )
 
     @property
@@ -171,9 +168,10 @@ class SlurmSpec(JobQueueSpec):
         return [part for part in self.gres.split(",") if part.split(":")[0] == "gpu"]
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """Directives of sbatch; the label is also the comment, so that `scalescope reap` knows the jobs as ours.
+        """Directives of sbatch.
 
-        The name of the job within its cluster begins that of its logs: by it a job is known whose number never came.
+        The label is also the comment, by which `scalescope reap` knows our jobs. The logs of a job begin with its name
+        within the cluster, by which a job is known whose number never came.
         """
         gpus = [f"{(self._gpu_types or ['gpu'])[0]}:{request.workers}"] if self.gpus else []
         others = [part for part in self.gres.split(",") if part and part not in self._gpu_types]
@@ -200,12 +198,9 @@ class SlurmSpec(JobQueueSpec):
 
 @cache
 def _default_partition() -> str:
-    from scalescope.slurm import jobs  # here: specifications need the standard library alone
+    from scalescope.slurm import commands, jobs  # here: specifications need the standard library alone
 
     try:
-        return jobs.default_partition(run=jobs.commands())
+        return jobs.default_partition(run=commands.commands())
     except ClusterError:
         return ""
-
-
-SPECS = (SlurmSpec,)

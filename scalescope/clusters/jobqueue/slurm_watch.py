@@ -1,7 +1,7 @@
 """Watches all Slurm jobs of a label, and says why workers do not arrive, or went away.
 
-One command shows all jobs. After a change it is given again within a second, and the longer nothing changes, the more
-rarely; so that a thousand users of it are no load on Slurm's controller.
+One squeue shows all jobs. It runs again within a second of a change, and the more rarely the longer nothing changes, so
+that a thousand users of it are no load on Slurm's controller.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from typing import Any
 
 from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.model.words import plural
 from scalescope.slurm import PATIENCE_S, failures
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.commands import CommandSilent, Run, commands
+from scalescope.slurm.failures import CLUSTER_FIELDS
 from scalescope.slurm.job_facts import job_facts
-from scalescope.slurm.jobs import CommandSilent, Run, SlurmJob
+from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
-"""Seconds between two looks: this share of the time for which nothing has changed, within these bounds."""
+"""Seconds between two looks: this share of the time since the last change, within these bounds."""
 
 JITTER = 0.2
 """The largest part by which an interval is made longer or shorter at random."""
 
-FORGOTTEN = "FORGOTTEN"
-"""State, of our own, of a job that Slurm no longer knows: it ended, and nothing is known of its end."""
-
 _ENDING_S = 2.0
+"""Seconds that a job which is being ended has to say how."""
+
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4
 _SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 300, 65_536
@@ -42,11 +44,11 @@ class JobWatch:
 
     Args:
         label: The jobs' name and comment.
-        log_directory: Where their error files are.
+        log_directory: Folder of their error files.
         run: Runs Slurm's commands.
         queue_timeout_s: Seconds that a job may wait for its start.
         clock: Seconds that only grow.
-        rng: Of the jitter.
+        rng: Source of the jitter.
 
     Attributes:
         expected: Numbers of the jobs that were submitted.
@@ -65,7 +67,7 @@ class JobWatch:
         self.label = label
         self.log_directory = Path(log_directory)
         self.queue_timeout_s = queue_timeout_s
-        self._run = run or slurm_jobs.commands()
+        self._run = run or commands()
         self._clock = clock
         self._rng = rng or random.Random()
         self._jobs: dict[str, SlurmJob] = {}
@@ -78,7 +80,7 @@ class JobWatch:
         self._silence: CommandSilent | None = None
 
     def expect(self, job_ids: Iterable[str]) -> None:
-        """Tell which jobs were submitted: one that Slurm forgets before the first look is noticed all the same."""
+        """Tell which jobs were submitted: also one that Slurm forgets before the first look is noticed then."""
         new = set(job_ids) - self.expected
         self.expected |= new
         if new:
@@ -93,7 +95,7 @@ class JobWatch:
         return list(self._jobs.values())
 
     def begin(self) -> None:
-        """A new point: what waited for the one before does not count."""
+        """Begin a new point: what waited for the one before does not count."""
         self._waiting_since = None
 
     def unexpected(self) -> list[str]:
@@ -110,14 +112,9 @@ class JobWatch:
         return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
 
     def check(self, expected_workers: int, arrived: int) -> PendingWorkers | None:
-        """Say why workers are missing. To be called as often as one likes; Slurm is asked only when it is time to.
+        """Say why workers are missing; None if all are there.
 
-        Args:
-            expected_workers: How many there should be.
-            arrived: How many there are.
-
-        Returns:
-            What is being waited for; None when all are there.
+        It may be called as often as one likes: Slurm is asked only when it is time to.
 
         Raises:
             JobsEnded: Jobs ended, or can never start.
@@ -154,12 +151,11 @@ class JobWatch:
         now = self._clock()
         self._silence, self._answered_at = None, now
         before = self._picture()
-        for job in (*found, *gone):
-            self._jobs[job.id] = job
-        if self._pending():
-            self._waiting_since = now if self._waiting_since is None else self._waiting_since
-        else:
+        self._jobs |= {job.id: job for job in (*found, *gone)}
+        if not self._pending():
             self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
         ending = {job.id for job in found if job.state == slurm_jobs.COMPLETING}
         self._ending_since = {number: self._ending_since.get(number, now) for number in ending}
         if self._picture() != before:
@@ -178,9 +174,9 @@ class JobWatch:
         return {number: (job.state, job.reason) for number, job in self._jobs.items()}
 
     def _forgotten(self, number: str) -> SlurmJob:
-        """A job that is not in the queue any more: what Slurm still says of it."""
+        """What Slurm still says of a job that is no longer in the queue."""
         before = self._jobs.get(number, SlurmJob(number, self.label, ""))
-        if before.has_ended or before.state == FORGOTTEN:
+        if before.has_ended:
             return before
         fields = slurm_jobs.details(number, run=self._run)
         if fields.get("JobName") != self.label:  # none, or another user's by now
@@ -193,34 +189,37 @@ class JobWatch:
     def _ours(self) -> list[SlurmJob]:
         return [job for job in self._jobs.values() if job.id not in self._dismissed]
 
+    def _pending(self) -> list[SlurmJob]:
+        return [job for job in self._ours() if job.is_pending]
+
+    def _is_over(self, job: SlurmJob) -> bool:
+        """Whether it will not come back; a job that is being ended gets the time to say how."""
+        return job.has_ended or self._clock() - self._ending_since.get(job.id, self._clock()) > _ENDING_S
+
     def _raise_for_ended(self) -> None:
         over = [job for job in self._ours() if self._is_over(job)]
         if not over:
             return
         kinds = Counter((job.state, job.reason) for job in over)
-        state, reason = kinds.most_common(1)[0][0]
-        alike = [job for job in over if (job.state, job.reason) == (state, reason)]
-        first, text, path = self._post_mortem(alike[0])
-        meaning = failures.ended(first, text, self._nodes(first))
+        told = kinds.most_common(1)[0][0]
+        alike = [job for job in over if (job.state, job.reason) == told]
+        first, log, path = self._post_mortem(alike[0])
+        failure = failures.ended(first, log=log, nodes=self._nodes(first), of_workers=True)
+        others = [f"{count} {' '.join(kind).strip()}" for kind, count in kinds.items() if kind != told]
+        where = _ids(alike) + (f" on {first.nodes}" if first.nodes else "")
+        where += f"; others of it: {', '.join(others)}" if others else ""
         raise JobsEnded(
-            f"{_count(len(alike), 'Slurm job')} of {self.label} ended too early: {_ending(first)}",
-            where=f"{_ids(alike)}{f' on {first.nodes}' if first.nodes else ''}" + self._others(kinds, (state, reason)),
-            cause=_with_tail(meaning.cause, text, path),
-            next_step=meaning.next_step.replace("JOB", first.id),
+            f"{plural(len(alike), 'Slurm job')} of {self.label} ended too early: {_ending(first)}",
+            where=where,
+            cause=_with_tail(failure.cause, log, path),
+            next_step=failure.step(CLUSTER_FIELDS, first.id),
+            category=failure.category,
             job_ids=tuple(job.id for job in over),
-            may_return=all(self._may_return(job, meaning, alike) for job in over),
+            may_return=failure.may_return and all(failures.ended(job).may_return for job in over if job not in alike),
         )
 
-    def _is_over(self, job: SlurmJob) -> bool:
-        """Whether it will not come back; one that is being ended gets the time to say how."""
-        ending_s = self._clock() - self._ending_since.get(job.id, self._clock())
-        return job.has_ended or job.state == FORGOTTEN or ending_s > _ENDING_S
-
-    def _may_return(self, job: SlurmJob, meaning: failures.SlurmFailure, alike: list[SlurmJob]) -> bool:
-        return meaning.may_return if job in alike else failures.ended(job, "", None).may_return
-
     def _post_mortem(self, job: SlurmJob) -> tuple[SlurmJob, str, str]:
-        """The job with its exit status, the end of its error file, and the path of that."""
+        """The job with its exit code, the end of its error file, and the path of that file."""
         try:
             fields = slurm_jobs.details(job.id, run=self._run)
         except CommandSilent:
@@ -228,23 +227,21 @@ class JobWatch:
         if fields.get("JobName") != self.label:
             fields = {}
         job = replace(job, exit_code=fields.get("ExitCode", ""), reason=fields.get("Reason", job.reason))
-        text, path = self._tail(job.id, fields)
-        return job, text, path
+        return job, *self._tail(job.id, fields)
 
     def _tail(self, number: str, fields: Mapping[str, str]) -> tuple[str, str]:
         named = fields.get("StdErr", "")
-        for pattern in ("%j", "%J", "%A", "%x"):
-            named = named.replace(pattern, self.label if pattern == "%x" else number)
+        for pattern, value in (("%j", number), ("%J", number), ("%A", number), ("%x", self.label)):
+            named = named.replace(pattern, value)
         paths = [Path(named)] if named else []
         paths += sorted(self.log_directory.glob(f"*-{number}.err"))
         for path in paths:
             try:
                 with path.open("rb") as file:
                     file.seek(max(path.stat().st_size - _READ_BYTES, 0))
-                    text = file.read().decode(errors="replace")
+                    return excerpt(file.read().decode(errors="replace")), str(path)
             except OSError:
                 continue
-            return excerpt(text), str(path)
         return "", str(paths[0]) if paths else ""
 
     def _nodes(self, job: SlurmJob) -> dict[str, tuple[str, str]]:
@@ -253,25 +250,19 @@ class JobWatch:
         except CommandSilent:
             return {}
 
-    def _others(self, kinds: Mapping[tuple[str, str], int], told: tuple[str, str]) -> str:
-        others = [f"{count} {' '.join(kind).strip()}" for kind, count in kinds.items() if kind != told]
-        return f"; others of it: {', '.join(others)}" if others else ""
-
-    def _pending(self) -> list[SlurmJob]:
-        return [job for job in self._ours() if job.is_pending]
-
     def _raise_for_never(self) -> None:
         for reason in dict.fromkeys(job.reason for job in self._pending()):
             alike = [job for job in self._pending() if job.reason == reason]
-            meaning = failures.never(reason)
-            if meaning is None and failures.needs_nodes(reason) and not self._has_nodes(alike[0]):
-                meaning = failures.no_nodes(alike[0].partition)
-            if meaning is not None:
+            failure = failures.never(reason)
+            if failure is None and failures.needs_nodes(reason) and not self._has_nodes(alike[0]):
+                failure = failures.no_nodes()
+            if failure is not None:
                 raise JobsEnded(
-                    f"{_count(len(alike), 'Slurm job')} of {self.label} can never start: {reason}",
+                    f"{plural(len(alike), 'Slurm job')} of {self.label} can never start: {reason}",
                     where=f"{_ids(alike)}, partition {alike[0].partition}",
-                    cause=meaning.cause,
-                    next_step=meaning.next_step.replace("JOB", alike[0].id),
+                    cause=failure.cause,
+                    next_step=failure.step(CLUSTER_FIELDS, alike[0].id),
+                    category=failure.category,
                     job_ids=tuple(job.id for job in alike),
                     ends_run=True,
                 )
@@ -288,28 +279,27 @@ class JobWatch:
             return None
         reason = Counter(job.reason for job in pending).most_common(1)[0][0]
         alike = [job for job in pending if job.reason == reason]
-        since_s = self._clock() - (self._clock() if self._waiting_since is None else self._waiting_since)
+        since_s = 0.0 if self._waiting_since is None else self._clock() - self._waiting_since
         starts = [job.estimated_start for job in pending if job.estimated_start is not None]
-        estimate, last = min(starts, default=None), max(starts, default=None)
-        state = PendingWorkers(
-            self._sentence(alike, estimate, since_s), True, reason, estimate, last, len(alike), since_s
-        )
+        first, last = min(starts, default=None), max(starts, default=None)
+        words = self._sentence(alike, first, since_s)
         if since_s <= self.queue_timeout_s:
-            return state
+            return PendingWorkers(words, True, reason, first, last, len(alike), since_s)
         raise ClusterError(
-            f"{_count(len(pending), 'Slurm job')} of {self.label} did not start within {self.queue_timeout_s:g} s: "
+            f"{plural(len(pending), 'Slurm job')} of {self.label} did not start within {self.queue_timeout_s:g} s: "
             f"{reason or 'no reason given'}",
             where=f"{_ids(pending)}, partition {pending[0].partition}",
-            cause=state.words,
+            cause=words,
             next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
+            category="queue-timeout",
         )
 
     def _sentence(self, alike: list[SlurmJob], estimate: float | None, since_s: float) -> str:
         reason = alike[0].reason
-        text = f"{_count(len(alike), 'Slurm job')} waiting"
-        text += f" ({reason}): {failures.waiting(reason)}" if reason else f": {failures.waiting(reason)}"
+        text = f"{plural(len(alike), 'Slurm job')} waiting"
+        text += f"{f' ({reason})' if reason else ''}: {failures.waiting(reason)}"
         if started := sum(job.state == "RUNNING" for job in self._ours()):
-            text += f"; {_count(started, 'job')} of this cluster run already"
+            text += f"; {plural(started, 'job')} of this cluster run already"
         if estimate is None:
             return f"{text}; Slurm gives no estimate of the start"
         text += f"; estimated start {_minute(estimate)}"
@@ -317,36 +307,34 @@ class JobWatch:
         return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
 
     def _starting(self, expected_workers: int, arrived: int) -> PendingWorkers:
-        missing = _count(expected_workers - arrived, "worker")
+        missing = plural(expected_workers - arrived, "worker")
         if self._silence is not None:
             return PendingWorkers(f"{missing} missing, and Slurm does not answer: {self._silence.cause}")
         running = [job for job in self._ours() if not self._is_over(job)]
         if not running:
             return PendingWorkers(f"{missing} missing; Slurm has no job of {self.label} yet")
-        return PendingWorkers(f"{missing} missing; {_count(len(running), 'job')} of them started", jobs=len(running))
+        return PendingWorkers(f"{missing} missing; {plural(len(running), 'job')} of them started", jobs=len(running))
 
 
 def _minute(moment: float) -> str:
-    """A sentence that is said again is the same: it has no seconds."""
+    """Without seconds, so that a sentence that is said again is the same."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def excerpt(text: str) -> str:
-    """The end of a log, and before it the errors that it tells of further up: the first of a chain is the cause.
+    """The end of a log, and before it the errors further up: the first of a chain is the cause.
 
-    What Dask only informs of is left out.
+    Lines of level INFO are left out.
     """
     lines = [line for line in text.strip().splitlines() if " - INFO - " not in line]
     before, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
     errors = dict.fromkeys(line for line in before if _ERROR_LINE.match(line))
-    first = "".join(f"{line[:_LINE_CHARACTERS]}\n" for line in list(errors)[-_SHOWN_ERRORS:]) + (
-        "...\n" if errors else ""
-    )
+    shown = [line[:_LINE_CHARACTERS] for line in list(errors)[-_SHOWN_ERRORS:]]
+    first = "".join(f"{line}\n" for line in [*shown, *(["..."] if shown else [])])
     return first + "\n".join(end)[len(first) - _TAIL_CHARACTERS :]
 
 
 def _ending(job: SlurmJob) -> str:
-    """State, reason and exit code in Slurm's words."""
     if job.state == FORGOTTEN:
         return "Slurm no longer knows how"
     exit_code = f", ExitCode={job.exit_code}" if job.exit_code and job.exit_code != "0:0" else ""
@@ -356,13 +344,8 @@ def _ending(job: SlurmJob) -> str:
 def _with_tail(cause: str, text: str, path: str) -> str:
     if text:
         indented = text.replace("\n", "\n    | ")
-        return f"{cause or 'see its last words'}; the end of {path}:\n    | {indented}"
-    nothing = f"its error file {path} does not exist or is empty" if path else "it left no error file"
-    return f"{cause}; {nothing}" if cause else nothing
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        return f"{cause}; the end of {path}:\n    | {indented}"
+    return f"{cause}; " + (f"its error file {path} does not exist or is empty" if path else "it left no error file")
 
 
 def _ids(jobs: list[SlurmJob]) -> str:

@@ -1,0 +1,419 @@
+"""The base of clusters whose workers are jobs of a batch system, and whose scheduler runs in the driver."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import distributed
+from distributed.core import Status
+from distributed.deploy.spec import SpecCluster
+
+from scalescope import leases
+from scalescope.clusters.base import Cluster, registered
+from scalescope.clusters.jobqueue import job_script
+from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
+from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
+from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
+from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
+from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
+
+if TYPE_CHECKING:
+    from dask_jobqueue.core import Job
+
+    from scalescope.leases import Lease
+    from scalescope.model.sweep import Point
+    from scalescope.model.workload import Workload
+
+CLOSE_TIMEOUT_S = 4.0
+"""Seconds for an orderly end of the scheduler, and again for the jobs to leave the queue."""
+
+REPORT_INTERVAL_S = 15.0
+"""Seconds between two reports of what is being waited for, if it is the same."""
+
+DRAIN_LIMIT_S = 3.0
+"""Seconds that the tasks of a trial that was cut short have to end; a job in which they go on is replaced."""
+
+_POLL_S = 0.05
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SubmittedJob:
+    """A job that was submitted."""
+
+    id: str  # as the batch system names it
+    name: str  # within this cluster; its workers are `NAME-0`, `NAME-1` and so on
+    workers: int
+    threads: int  # of each worker
+
+
+class JobQueueCluster(Cluster[JobQueueSpec]):
+    """A scheduler in this process, and workers in jobs.
+
+    A point always has the same layout: as many full jobs as fit, and one with the rest. Jobs that fit the next point
+    are kept; the others are cancelled. Subclasses submit, cancel and explain jobs.
+    """
+
+    shows: ClassVar[str] = (
+        "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
+    )
+    cannot_show: ClassVar[str] = (
+        "what others do to its nodes and network meanwhile: repeat, and compare points of one run with each other"
+    )
+
+    def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self.label = leases.new_label()
+        self._folder = ClusterFolder(self.label, spec.shared_directory)
+        self._dask: SpecCluster | None = None
+        self._lease: Lease | None = None
+        self._security: distributed.Security | None = None
+        self._jobs: list[SubmittedJob] = []
+        self._serial = 0
+        self._replaced = 0
+        self._workers, self._threads = 0, 1
+        self._waited_s = self._held_s = self._held_worker_s = 0.0
+        self._begin = ""
+        self._script = ""
+        self._failed = False
+        self._lost = ""
+        self._closing = threading.Event()
+
+    # ---------------------------------------------------------------- from open to close
+
+    def open(self) -> None:
+        """Start the scheduler. No job is submitted yet.
+
+        Raises:
+            ClusterError: The scheduler did not start, or jobs cannot be submitted from here.
+            StoreError: The lease could not be written.
+        """
+        known = self._check()
+        self._lease = leases.intend(
+            self.kind,
+            self.label,
+            {"folder": str(self._folder.path), **known},
+            limit_s=self._lease_limit_s(),
+        )
+        self._security = self._folder.create(tls=self.spec.tls)
+        interface = self.spec.scheduler_interface or self.spec.interface or None
+        options = {
+            "protocol": "tls" if self.spec.tls else "tcp",
+            "interface": interface,
+            "security": self._security,
+            "dashboard": False,
+            "dashboard_address": "127.0.0.1:0",  # of the metrics; without it they would want one fixed port
+        }
+        try:
+            self._dask = SpecCluster(
+                scheduler={"cls": distributed.Scheduler, "options": options},
+                security=self._security,
+                silence_logs=logging.WARNING,
+                name=self.label,
+            )
+        except (OSError, RuntimeError, ValueError) as error:
+            self.close()
+            raise ClusterError(
+                f"the scheduler of the {self.kind} cluster did not start",
+                where=f"process {os.getpid()}, interface {interface or 'of the default route'}",
+                cause=str(error.__cause__ or error),
+                next_step="`ip address` lists the interfaces; set cluster.scheduler_interface or cluster.interface",
+            ) from error
+        self._script = self._job(self.spec.job_workers, 1).job_script()
+
+    def close(self) -> None:
+        """Cancel every job, close the scheduler, and remove certificates and the lease."""
+        self._closing.set()
+        lease, self._lease = self._lease, None
+        dask, self._dask = self._dask, None
+        if lease is None:
+            return
+        self._remove_jobs(0)
+        if dask is not None:
+            try:
+                dask.close(timeout=CLOSE_TIMEOUT_S)
+            except Exception as error:  # noqa: BLE001 - half started or half dead: the jobs are cancelled all the same
+                _logger.warning("the scheduler did not close in order: %r", error)
+        left = self._remove_jobs(CLOSE_TIMEOUT_S)
+        self._folder.remove(keep_logs=self._failed)
+        self._jobs = []
+        if left:
+            _logger.warning("jobs of %s are left, for `scalescope reap` to remove: %s", self.label, left)
+        else:
+            leases.release(lease)
+
+    def client(self) -> distributed.Client:
+        """A client of the scheduler."""
+        return distributed.Client(self._cluster(), set_as_default=False)
+
+    def facts(self) -> dict[str, Any]:
+        """Layout, jobs, and the job script."""
+        return {
+            **super().facts(),
+            "layout": "jobs of "
+            + f"{self.spec.job_workers} workers in {self.spec.processes or self.spec.job_workers} processes; "
+            + f"scheduler in the driver; {'tls' if self.spec.tls else 'tcp'}",
+            "label": self.label,
+            "workers": self._workers,
+            "threads_per_worker": self._threads,
+            "jobs": [{"id": job.id, "workers": job.workers} for job in self._jobs],
+            "jobs_replaced": self._replaced,
+            "waited_for_workers_s": round(self._waited_s, 3),
+            "held_worker_s": round(self._held_worker_s, 3),
+            "job_script": self._script,
+            **self._facts_of_jobs(),
+        }
+
+    def submission(self, workers: int, threads_per_worker: int) -> str:
+        """The job script of a full job."""
+        return job_script.text(self.spec, workers, threads_per_worker)
+
+    # ---------------------------------------------------------------- sizes
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        """Have exactly these workers; jobs that fit are kept, and lost jobs are replaced.
+
+        Raises:
+            ClusterError: Jobs were refused, ended, can never start, or waited for too long; or too many were lost.
+            WorkersMissing: Their jobs run, but they did not arrive within `start_timeout_s`.
+        """
+        self._cluster()
+        self.spec.check_size(workers, threads_per_worker)
+        self._workers, self._threads = workers, threads_per_worker
+        began = time.monotonic()
+        self._held_s = self._held_worker_s = 0.0
+        try:
+            missing = self._keep(self._layout(workers))
+            self._submit(missing)
+            self._arrive()
+        except Exception:
+            self._failed = True
+            raise
+        finally:
+            self._waited_s = time.monotonic() - began
+
+    def _layout(self, workers: int) -> list[int]:
+        """The number of workers of each job of a point."""
+        full, rest = divmod(workers, self.spec.job_workers)
+        return [self.spec.job_workers] * full + ([rest] if rest else [])
+
+    def _keep(self, layout: Sequence[int]) -> list[int]:
+        """Keep the jobs that fit the layout and cancel the others; returns the sizes of the missing jobs."""
+        missing = Counter(layout)
+        present = self._present()
+        busy = self._busy() if self._lost else set()
+        stale = bool(self._lost) and self._is_stale()
+        kept, unwanted, lost = [], [], []
+        for job in self._jobs:
+            if present[job.name] != job.workers:
+                lost.append(job)
+            elif not stale and job.threads == self._threads and missing[job.workers] and job.name not in busy:
+                missing[job.workers] -= 1
+                kept.append(job)
+            else:
+                unwanted.append(job)
+        self._replaced += len(lost)
+        if self._replaced > self.spec.replace_jobs:
+            raise ClusterError(
+                f"the cluster has lost {self._replaced} jobs, more than it may replace ({self.spec.replace_jobs})",
+                where=f"jobs {', '.join(job.id for job in lost)} of {self.label}",
+                cause=self._lost or "nodes fail, or jobs are cancelled or run into their time limit",
+                next_step="look into the error of the first trial that lost workers; then raise cluster.replace_jobs",
+                category="too-many-jobs-lost",
+            )
+        self._cancel([job.id for job in unwanted + lost])
+        self._jobs = kept
+        return sorted(missing.elements(), reverse=True)
+
+    def _submit(self, sizes: Sequence[int]) -> None:
+        if not sizes:
+            return
+        assert self._lease is not None
+        self._lease = leases.renew(self._lease, limit_s=self._lease_limit_s())
+        jobs = [self._job(size, self._threads) for size in sizes]
+        self._script = jobs[0].job_script()
+        for size, job, number in self._send(sizes, jobs):
+            self._lease = leases.renew(self._lease, jobs=[*self._lease.details.get("jobs", ()), number])
+            self._jobs.append(SubmittedJob(number, job.name, size, self._threads))
+
+    def _job(self, workers: int, threads: int) -> Any:
+        self._serial += 1
+        request = JobRequest(
+            name=str(self._serial),
+            workers=workers,
+            threads=threads,
+            label=self.label,
+            address=self._cluster().scheduler_address,
+            folder=str(self._folder.path),
+            dask_cuda=job_script.uses_dask_cuda(self.spec),
+            begin=self._begin,
+            imports=self.folder,
+        )
+        return job_script.job(self.spec, request)
+
+    # ---------------------------------------------------------------- waiting
+
+    def _arrive(self) -> None:
+        """Wait until exactly the workers of our jobs have registered."""
+        said, said_at, started_at = "", 0.0, time.monotonic()
+        looked_at = started_at
+        while (present := self._present()) != (expected := Counter({job.name: job.workers for job in self._jobs})):
+            arrived = sum((present & expected).values())
+            now = time.monotonic()
+            self._held_s += (now - looked_at) * bool(arrived)
+            self._held_worker_s += (now - looked_at) * arrived
+            looked_at = now
+            try:
+                waiting = self._explain(arrived)
+                if waiting is not None and waiting.in_queue and arrived:
+                    self._hold(waiting, arrived)
+            except JobsEnded as error:
+                self._replace(error)
+                started_at = now
+                continue
+            if waiting is not None and waiting.in_queue:
+                started_at = now
+            if waiting is not None and (waiting.words != said or now - said_at > REPORT_INTERVAL_S):
+                said, said_at = waiting.words, now
+                self.report(waiting.words)
+            if now - started_at > self.spec.start_timeout_s:
+                raise self._missing(arrived, waiting.words if waiting else "")
+            if self._closing.wait(_POLL_S):
+                raise ClusterError(f"the {self.kind} cluster was closed while workers were waited for")
+        self._check_threads()
+
+    def _replace(self, error: JobsEnded) -> None:
+        """Submit jobs in place of those that ended while they were waited for; raises the error if that is useless."""
+        ended = [job for job in self._jobs if job.id in error.job_ids]
+        self._replaced += len(ended)
+        if not error.may_return or not ended or self._replaced > self.spec.replace_jobs:
+            raise error
+        _logger.warning("%s jobs are replaced: %s", len(ended), error.what)
+        self.report(f"{len(ended)} jobs are replaced: {error.what}")
+        self._cancel([job.id for job in ended])
+        self._jobs = [job for job in self._jobs if job not in ended]
+        self._submit([job.workers for job in ended])
+
+    def _present(self) -> Counter[str]:
+        """The number of registered workers of each job, by its name."""
+        found = registered(self._cluster().scheduler)
+        return Counter(str(worker.name).partition("-")[0] for worker in found if worker.status == Status.running)
+
+    def _busy(self) -> set[str]:
+        """Names of jobs whose workers still run tasks of a trial that was cut short: a thread cannot be stopped."""
+        cluster = self._cluster()
+        deadline = time.monotonic() + DRAIN_LIMIT_S
+        while True:
+            stacks = cluster.sync(cluster.scheduler.broadcast, msg={"op": "call_stack", "keys": None})
+            names = {str(ws.name) for ws in registered(cluster.scheduler) if stacks.get(ws.address)}
+            if not names or time.monotonic() > deadline:
+                return {name.partition("-")[0] for name in names}
+            time.sleep(_POLL_S)
+
+    def _check_threads(self) -> None:
+        found = {worker.nthreads for worker in registered(self._cluster().scheduler)}
+        if found - {self._threads}:
+            raise WorkersMissing(
+                f"workers came with {sorted(found)} threads, where {self._threads} were asked for",
+                where=f"{self.kind} cluster {self.label}",
+                cause="a line of the prologue, or the site's configuration of dask-jobqueue, changes their command",
+                next_step="look at the script that `scalescope job-script` shows",
+                category="wrong-threads",
+            )
+
+    def _missing(self, arrived: int, words: str) -> WorkersMissing:
+        return WorkersMissing(
+            f"{arrived} of {self._workers} workers arrived within {self.spec.start_timeout_s:g} s of their jobs' time",
+            where=f"jobs {', '.join(job.id for job in self._jobs[:8])} of {self.label}",
+            cause=words or "their jobs run, but they do not register",
+            next_step=f"read the jobs' error files in {self._folder.logs}, or raise cluster.start_timeout_s",
+            category="start-timeout",
+        )
+
+    # ---------------------------------------------------------------- trials
+
+    @contextmanager
+    def running(self, workload: Workload, point: Point) -> Iterator[None]:
+        """Watch the jobs; when workers are lost, find out why and end the trial, which would wait in vain."""
+        dask = self._cluster()
+        watch = WorkerWatch(
+            self._workers,
+            arrived=lambda: sum(each.status == Status.running for each in registered(dask.scheduler)),
+            explain=self._explain,
+            missing=self._incomplete,
+            cancel=lambda: dask.sync(cancel_everything, dask.scheduler),
+        )
+        self._lost = ""
+        with watch:
+            yield
+        if watch.lost:
+            self._failed, self._lost = True, watch.lost
+
+    def _incomplete(self) -> str:
+        """The jobs that have lost workers, with their nodes as far as these are known."""
+        present, nodes = self._present(), self._nodes()
+        lost = [job.id for job in self._jobs if present[job.name] != job.workers]
+        return ", ".join(f"job {number}" + (f" on {nodes[number]}" if nodes.get(number) else "") for number in lost)
+
+    def losses(self) -> str:
+        """Why workers were lost during the last trial."""
+        return self._lost
+
+    # ---------------------------------------------------------------- parts
+
+    def _cluster(self) -> SpecCluster:
+        if self._dask is None:
+            raise self._not_open()
+        return self._dask
+
+    def _lease_limit_s(self) -> float:
+        """Seconds after which the last job will have ended by itself."""
+        return self.spec.queue_timeout_s + math.ceil(self.spec.walltime_s) + 600
+
+    # ---------------------------------------------------------------- what differs between batch systems
+
+    @abstractmethod
+    def _check(self) -> dict[str, str]:
+        """Raise `ClusterError` if jobs cannot be submitted from here; returns what a reaper needs to find them."""
+
+    @abstractmethod
+    def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
+        """Submit jobs of so many workers until the cluster closes; yields size, job and number of each accepted job."""
+
+    @abstractmethod
+    def _cancel(self, job_ids: Sequence[str]) -> None:
+        """Cancel jobs that are no longer needed."""
+
+    @abstractmethod
+    def _remove_jobs(self, timeout_s: float) -> str:
+        """Cancel every job of this cluster and wait until none is left; returns which are, as far as that is known."""
+
+    @abstractmethod
+    def _explain(self, arrived: int) -> PendingWorkers | None:
+        """Why workers are missing, None if none is; raises `ClusterError` if they will not come."""
+
+    def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
+        """Decide whether the workers that have come wait on for jobs that still queue; else give their jobs back."""
+
+    def _is_stale(self) -> bool:
+        """Whether the time limit ended jobs in the last trial, and will soon end the others."""
+        return False
+
+    def _nodes(self) -> dict[str, str]:
+        """The nodes of jobs, by job number, as far as they are known."""
+        return {}
+
+    def _facts_of_jobs(self) -> dict[str, Any]:
+        """Where the jobs ran, how long they waited and what they used; JSON."""
+        return {}

@@ -1,0 +1,73 @@
+"""Removes what a dead driver left of its jobs and of the folder that they shared. Only Slurm can be asked for jobs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from scalescope.clusters import reaping
+from scalescope.clusters.reaping import Fate
+from scalescope.errors import ClusterError
+from scalescope.leases import Lease
+from scalescope.slurm.commands import Run
+from scalescope.slurm.jobs import ClusterJobs
+
+SETTLE_S = 1.5
+"""Seconds for which jobs are looked for in any case: the process that was killed may have just submitted one."""
+
+GONE_S = 40.0
+"""Seconds that cancelled jobs have to leave the queue: Slurm kills those that ignore SIGTERM after KillWait, 30 s by
+default."""
+
+
+def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Reaped:
+    """Cancel the jobs of a lease and remove what their cluster shared with them; see `reaping.Reaper`.
+
+    Raises:
+        ClusterError: Slurm does not answer, or jobs do not go away.
+    """
+    if lease.backend != "slurm":
+        command = " ".join([lease.details["cancel"], *lease.details.get("jobs", ())])
+        step = f"`{command}` cancels its jobs, unless others have these numbers by now"
+        return reaping.elsewhere(lease, f"{words}; {lease.backend} cannot be asked which jobs are left", step)
+    if not reaping.same_cluster(lease, run):
+        name = lease.details["cluster"]
+        words = f"{words}; its jobs are on Slurm cluster {name}, which is not the one that answers here"
+        return reaping.elsewhere(lease, words, f"run `scalescope reap` on {name}")
+    run = reaping.commands(lease, run)
+    folder = str(lease.details.get("folder") or os.devnull)
+    user = str(lease.details.get("user", ""))
+    jobs = ClusterJobs(lease.label, lease.details.get("jobs", ()), folder, user)
+    if dry_run:
+        ours, others = jobs.left(run=run)
+        numbers = [job.id for job in ours]
+    else:
+        numbers, ours, others = jobs.remove(run=run, timeout_s=GONE_S, settle_s=SETTLE_S)
+        if ours:
+            raise ClusterError(
+                f"cancelled jobs are still in the queue {GONE_S:g} s later: {', '.join(job.id for job in ours)}",
+                where=f"Slurm jobs named {lease.label}",
+                cause="their nodes may not answer, or their processes cannot be killed",
+                next_step="`scalescope reap` again in a few minutes; `squeue --name` and `sinfo -R` show the state",
+            )
+        _remove_folder(lease)
+    if not others:
+        return reaping.removed(lease, dry_run, numbers, words)
+    ids = ", ".join(job.id for job in others)
+    return reaping.Reaped(
+        lease.label,
+        lease.backend,
+        Fate.FAILED,
+        tuple(numbers),
+        f"{words}; not touched: job {ids} of the same name, whose comment, number and log are not ours",
+        f"if the jobs are yours: scancel {ids}; then `scalescope reap` again",
+    )
+
+
+def _remove_folder(lease: Lease) -> None:
+    """Remove the folder, above all its private keys; the jobs' logs stay."""
+    path = Path(str(lease.details.get("folder", "")))
+    if path.name == lease.label and path.is_dir():
+        from scalescope.clusters.jobqueue.shared_folder import ClusterFolder  # here: it loads Dask, which takes 1 s
+
+        ClusterFolder(lease.label, str(path.parent)).remove(keep_logs=True)

@@ -1,0 +1,133 @@
+"""Batch systems besides Slurm, as data: PBS, Moab, LSF, Grid Engine, OAR and HTCondor.
+
+None of them was ever run on a real system; their job scripts are tested as text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, JobRequest
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import Text
+from scalescope.model.parameters import Parameter
+
+_QUEUE = NAME("Name of the queue; empty is the default queue.")
+_RESOURCES = Text(
+    "What a job needs, in place of what Scalescope writes.",
+    accepts=re.compile(r"(?!-)[\w.:,=/+-]+").fullmatch,
+    allowed="resources as the system writes them, without blanks",
+)
+
+
+@dataclass(frozen=True)
+class BatchSpec(JobQueueSpec):
+    """Jobs of a batch system that has queues; a subclass for each system."""
+
+    proven: ClassVar[bool] = False
+    account_option: ClassVar[str] = "account"  # of the class of dask-jobqueue
+
+    queue: Annotated[str, _QUEUE] = ""
+    resource_spec: Annotated[str, _RESOURCES] = ""
+
+    def job_options(self, request: JobRequest) -> dict[str, Any]:
+        """Queue, account, time limit and resources, which most systems take alike."""
+        return {
+            "queue": self.queue or None,
+            self.account_option: self.account or None,
+            "walltime": self.walltime,
+            "resource_spec": self.resource_spec or None,
+        }
+
+
+@dataclass(frozen=True)
+class PbsSpec(BatchSpec):
+    """Workers in jobs of PBS; never run on a real system."""
+
+    kind: ClassVar[str] = "pbs"
+    title: ClassVar[str] = "PBS Cluster"
+    job_class: ClassVar[str] = "dask_jobqueue.pbs:PBSJob"
+
+
+@dataclass(frozen=True)
+class MoabSpec(BatchSpec):
+    """Workers in jobs of Moab; never run on a real system."""
+
+    kind: ClassVar[str] = "moab"
+    title: ClassVar[str] = "Moab Cluster"
+    job_class: ClassVar[str] = "dask_jobqueue.moab:MoabJob"
+
+
+@dataclass(frozen=True)
+class SgeSpec(BatchSpec):
+    """Workers in jobs of Grid Engine; never run on a real system.
+
+    It reserves memory and cores only as far as `resource_spec` and `directives_add` say.
+    """
+
+    kind: ClassVar[str] = "sge"
+    title: ClassVar[str] = "Grid Engine Cluster"
+    job_class: ClassVar[str] = "dask_jobqueue.sge:SGEJob"
+    account_option: ClassVar[str] = "project"
+
+
+@dataclass(frozen=True)
+class OarSpec(BatchSpec):
+    """Workers in jobs of OAR; never run on a real system.
+
+    It reserves memory only as far as `resource_spec` and `directives_add` say.
+    """
+
+    kind: ClassVar[str] = "oar"
+    title: ClassVar[str] = "OAR Cluster"
+    job_class: ClassVar[str] = "dask_jobqueue.oar:OARJob"
+    account_option: ClassVar[str] = "project"
+
+
+@dataclass(frozen=True)
+class LsfSpec(JobQueueSpec):
+    """Workers in jobs of LSF; never run on a real system."""
+
+    kind: ClassVar[str] = "lsf"
+    title: ClassVar[str] = "LSF Cluster"
+    proven: ClassVar[bool] = False
+    job_class: ClassVar[str] = "dask_jobqueue.lsf:LSFJob"
+
+    queue: Annotated[str, _QUEUE] = ""
+
+    def job_options(self, request: JobRequest) -> dict[str, Any]:
+        """LSF takes a time limit as hours and minutes, and a job script from its standard input."""
+        minutes = math.ceil(self.walltime_s / 60)
+        walltime = f"{minutes // 60:02}:{minutes % 60:02}"
+        named = {"queue": self.queue or None, "project": self.account or None}
+        return {**named, "walltime": walltime, "use_stdin": True}
+
+
+@dataclass(frozen=True)
+class HtcondorSpec(JobQueueSpec):
+    """Workers in jobs of HTCondor; never run on a real system."""
+
+    kind: ClassVar[str] = "htcondor"
+    title: ClassVar[str] = "HTCondor Cluster"
+    proven: ClassVar[bool] = False
+    job_class: ClassVar[str] = "dask_jobqueue.htcondor:HTCondorJob"
+
+    disk_mb: Annotated[int, Parameter("Disk per job in MiB.", title="Disk per job, MiB", minimum=1)] = 1024
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        for directive in self.directives_add:
+            if "=" not in directive:
+                raise InvalidField("cluster.directives_add", directive, "NAME = VALUE")
+
+    def job_options(self, request: JobRequest) -> dict[str, Any]:
+        """HTCondor has no queues; each directive is NAME = VALUE."""
+        added = {"batch_name": request.label, "allowed_job_duration": math.ceil(self.walltime_s)}
+        if self.account:
+            added["accounting_group"] = self.account
+        given = (directive.partition("=") for directive in self.directives_add)
+        added |= {name.strip(): value.strip() for name, _, value in given}
+        return {"disk": f"{self.disk_mb}MiB", "job_extra_directives": added}

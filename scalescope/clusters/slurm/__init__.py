@@ -1,1 +1,0 @@
-"""Workers in jobs of Slurm."""

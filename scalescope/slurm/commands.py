@@ -1,0 +1,164 @@
+"""Runs Slurm's commands and waits for a controller that is away; `jobs` reads the answers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from scalescope.errors import ClusterError
+from scalescope.leases import MARK
+from scalescope.slurm import PATIENCE_S
+
+Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
+"""Runs a command with a text on its standard input. It raises `ClusterError` if the command is missing and
+`CommandSilent` if it does not answer; the caller judges the exit status."""
+
+COMMAND_TIMEOUT_S = 20.0
+"""Seconds that a command has to answer: Slurm's own tools give up on their controller after 10 by default."""
+
+AGAIN_S = 5.0
+"""Seconds between a command that got no answer and the next try."""
+
+SAY_S = 4.0
+"""Seconds between two messages that there is no answer yet."""
+
+_FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
+"""Variables of the user's environment that change what these commands show or ask."""
+
+_SILENT = re.compile(
+    r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer", re.IGNORECASE
+)
+
+T = TypeVar("T")
+
+
+class CommandSilent(ClusterError):
+    """A command of Slurm, or its controller, gave no answer in time; it may answer in a minute."""
+
+    ends_run = True
+
+
+def commands(
+    more: Mapping[str, str] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    timeout_s: float = COMMAND_TIMEOUT_S,
+) -> Run:
+    """A function that runs Slurm's commands.
+
+    Args:
+        more: Variables besides those of this process, such as SLURM_CONF.
+        environ: All variables, in place of those of this process.
+        timeout_s: Seconds that each command has to answer.
+    """
+
+    def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        variables = dict(environ) if environ is not None else _environment(more or {})
+        if shutil.which(command[0], path=variables.get("PATH", os.defpath)) is None:
+            raise ClusterError(
+                f"{command[0]} is not installed here",
+                where="PATH of this process",
+                cause="Slurm's commands exist on the login and compute nodes of a Slurm cluster only",
+                next_step="run this on such a node, or load the module that brings them (`module load slurm`)",
+                category="slurm-missing",
+            )
+        try:
+            return subprocess.run(
+                list(command),
+                input=stdin,
+                env=variables,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise silent(command, f"no answer within {timeout_s:g} s") from error
+
+    return run
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    kept = os.environ.keys() - {MARK}  # sbatch hands the environment on, and jobs are not of this driver's lease
+    variables = {name: os.environ[name] for name in kept if not name.startswith(_FILTERS)}
+    return {**variables, **more, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
+
+
+def silent(command: Sequence[str], cause: str) -> CommandSilent:
+    """The error that says that Slurm does not answer."""
+    return CommandSilent(
+        f"Slurm does not answer: `{command[0]}` failed",
+        cause=cause,
+        next_step="`scontrol ping` shows whether its controller is up; jobs that run go on without it",
+        category="slurm-silent",
+    )
+
+
+def is_silent(error_text: str) -> bool:
+    """Whether what a command wrote to standard error means that the controller gave no answer."""
+    return _SILENT.search(error_text) is not None
+
+
+def answer(run: Run, *command: str) -> str:
+    """The standard output of a command that must succeed.
+
+    Raises:
+        CommandSilent: It failed; its standard error is the cause.
+    """
+    done = run(command, "")
+    if done.returncode:
+        raise silent(command, plain(done.stderr) or f"exit status {done.returncode}")
+    return done.stdout
+
+
+def plain(text: str) -> str:
+    """What a command wrote to standard error, without its own name in front of every line."""
+    lines = (re.sub(r"^\w+: (error: |fatal: )?", "", line.strip()) for line in text.splitlines())
+    return "; ".join(line for line in lines if line)
+
+
+def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: threading.Event) -> T:
+    """What `ask` returns once Slurm answers; until then it is called again, and `says` is told why every few seconds.
+
+    Args:
+        ask: Runs commands. One that may have been obeyed without an answer must look first.
+        says: Takes a sentence for people.
+        stopped: Set when nobody waits for the answer any more.
+
+    Raises:
+        CommandSilent: Slurm has not answered for `PATIENCE_S`.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    with _saying(f"Slurm's controller does not answer: waiting for it, at most {PATIENCE_S / 60:g} min", says):
+        while True:
+            try:
+                return ask()
+            except CommandSilent as error:
+                away = is_silent(error.cause)  # else it has said what is wrong, such as a line of slurm.conf
+                if not away or time.monotonic() > deadline or stopped.wait(AGAIN_S):
+                    raise
+
+
+@contextmanager
+def _saying(words: str, says: Callable[[str], object]) -> Iterator[None]:
+    over = threading.Event()
+
+    def say() -> None:
+        while not over.wait(SAY_S):
+            says(words)
+
+    thread = threading.Thread(target=say, name="scalescope-patience", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
