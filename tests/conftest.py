@@ -17,7 +17,7 @@ from scalescope.analysis.measure import measure
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.records import TABLES
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.store.schema import RunState
@@ -278,7 +278,7 @@ def _measured(point: Point, repeat: int, value: float | None, **given: Any) -> T
 
 
 def _answered(
-    kind: StudyKind, question: dict[str, Any], found: Any, runs: dict[str, list[Trial]], alarm: bool, extra: Any = None
+    kind: str, question: dict[str, Any], found: Any, runs: dict[str, list[Trial]], alarm: bool, extra: Any = None
 ) -> Answered:
     made = [
         SweepRun(
@@ -326,7 +326,7 @@ def threshold_study() -> Callable[..., Answered]:
                 )
         found = threshold.judge(question, readings)
         asked = {"workload": workload, "params": {"seconds": 10}, "values": {"workers": 300}, **question.to_mapping()}
-        return _answered(StudyKind.THRESHOLD, asked, found, {workload: trials}, alarm=not found.resolved)
+        return _answered("threshold", asked, found, {workload: trials}, alarm=not found.resolved)
 
     return build
 
@@ -361,7 +361,7 @@ def release_study() -> Callable[..., Answered]:
         found = release.judge(question, readings)
         asked = {"workload": "mine", "values": {"workers": 199}, **question.to_mapping(), "environments": environments}
         bisected = found.first_bad is not None
-        return _answered(StudyKind.RELEASE, asked, found, {"mine": trials}, not bisected, extra if bisected else None)
+        return _answered("release", asked, found, {"mine": trials}, not bisected, extra if bisected else None)
 
     return build
 
@@ -384,8 +384,8 @@ def comparison_study() -> Callable[..., Answered]:
         asked |= {"metric": "makespan_s", "smallest_effect": 0.03, "max_pairs": 20}
         slower = comparison.ComparisonDecision.SLOWER
         if len(found) == 1:
-            return _answered(StudyKind.COMPARISON, asked, found[0], runs, found[0].decision is slower)
+            return _answered("comparison", asked, found[0], runs, found[0].decision is slower)
         family = comparison.family(found)
-        return _answered(StudyKind.COMPARISON, asked, family, runs, family.count(slower) > 0)
+        return _answered("comparison", asked, family, runs, family.count(slower) > 0)
 
     return build

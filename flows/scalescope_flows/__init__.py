@@ -12,23 +12,15 @@ Prefect, are loaded when they are first named.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from scalescope_flows.comparison import compare
-    from scalescope_flows.isolation import isolate
-    from scalescope_flows.night import nightly
-    from scalescope_flows.reaping import reap
-    from scalescope_flows.release import find_release
-    from scalescope_flows.sweep import scale_sweep
-    from scalescope_flows.threshold import find_threshold
+from scalescope_flows import orchestrator
 
-__all__ = ["compare", "find_release", "find_threshold", "isolate", "nightly", "reap", "scale_sweep"]
+_NAMES = {target.partition(":")[2]: name for name, target in orchestrator.FLOWS.items()}
+__all__ = [*_NAMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from scalescope_flows import orchestrator
-
-        return orchestrator.load({"scale_sweep": "scale-sweep"}.get(name, name.replace("_", "-")))
+    if name in _NAMES:
+        return orchestrator.load(_NAMES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
+
+from scalescope.studies import STUDIES
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -16,15 +18,12 @@ if TYPE_CHECKING:
     from scalescope.run.progress import Listener
 
 FLOWS = {
-    "scale-sweep": "sweep.scale_sweep",
-    "find-threshold": "threshold.find_threshold",
-    "find-release": "release.find_release",
-    "compare": "comparison.compare",
-    "isolate": "isolation.isolate",
-    "nightly": "night.nightly",
-    "reap": "reaping.reap",
+    "scale-sweep": "scalescope_flows.sweep:scale_sweep",
+    **{study.command: study.flow for study in STUDIES.values()},
+    "isolate": "scalescope_flows.isolation:isolate",
+    "reap": "scalescope_flows.reaping:reap",
 }
-"""Flows by name, each as module and function of this package."""
+"""Where flows are, by name."""
 
 _URL, _PROFILES = "PREFECT_API_URL", "PREFECT_PROFILES_PATH"
 
@@ -88,8 +87,7 @@ PREFECT = PrefectOrchestrator()
 def load(name: str) -> Flow[..., Any]:
     """A flow by its name; Prefect tells its makers nothing of it, unless the environment allows that."""
     os.environ.setdefault("DO_NOT_TRACK", "1")
-    module, _, function = FLOWS[name].partition(".")
-    flow: Flow[..., Any] = getattr(import_module(f"scalescope_flows.{module}"), function)
+    flow: Flow[..., Any] = resolve_name(FLOWS[name])
     return flow
 
 

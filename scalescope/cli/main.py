@@ -35,9 +35,9 @@ from scalescope.cli.commands import run as script
 from scalescope.cli.output import OF_SOME, epilog, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
 from scalescope.run.signals import noted
+from scalescope.studies import STUDIES
 
 FINDING, BUDGET_SPENT, FAILED = OF_SOME
-KNOWN = epilog(FINDING, ok="it is known", finding="it could not be found out")
 
 app: typer.Typer = typer.Typer(
     name="scalescope",
@@ -60,9 +60,10 @@ app.command(epilog=epilog())(trace.trace)
 app.command(epilog=epilog(FINDING, ok="a script was seen to show the symptom", finding="there is none"))(
     isolate.isolate
 )
-app.command(epilog=KNOWN)(studies.find_threshold)
-app.command(epilog=KNOWN)(studies.find_release)
-app.command(epilog=epilog(FINDING, ok="B is not slower", finding="B is slower"))(studies.compare)
+for kind, study in STUDIES.items():
+    if study.plan:
+        ended = epilog(FINDING, ok=study.exit_ok, finding=study.exit_finding)
+        app.command(study.command, epilog=ended)(studies.study_command(kind))
 app.command(epilog=epilog(FINDING, ok="no regression", finding="a confirmed regression"))(nightly.nightly)
 app.command(epilog=epilog())(nightly.alerts)
 app.command(epilog=epilog())(workloads.workloads)

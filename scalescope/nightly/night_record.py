@@ -15,7 +15,7 @@ from typing import Any
 
 from scalescope.analysis.summary import label
 from scalescope.model.mapping import Mapped
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.model.sweep import Point, digest
 from scalescope.run import run_names
 from scalescope.store.store import Store
@@ -259,7 +259,7 @@ class Night:
 
 def nights(store: Store, history: str = "") -> list[Night]:
     """The nights of a history, or of all histories, oldest first."""
-    found = store.studies.newest(limit=MANY, kind=StudyKind.NIGHTLY)
+    found = store.studies.newest(limit=MANY, kind="nightly")
     wanted = [study for study in reversed(found) if history in ("", study.question["history"])]
     return [Night(study, NightRecord.from_mapping(study.result)) for study in wanted]
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from scalescope import environments
 from scalescope.errors import ScalescopeError, StoreError
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import Point
 from scalescope.nightly import regression_script
 from scalescope.nightly.night_record import Alert, ChangeOutcome, Culprit, Judged, Night, SoftwareLock
@@ -65,7 +64,7 @@ class Reruns:
         """Minutes left."""
         return max(self.until - time.monotonic(), 0.0) / 60
 
-    def _study(self, kind: StudyKind, of: Judged | ChangeCandidate, **given: Any) -> StudyResult:
+    def _study(self, kind: str, of: Judged | ChangeCandidate, **given: Any) -> StudyResult:
         """Carry out a study of one series, within the time that is left."""
         series = of.series
         common = {
@@ -84,7 +83,7 @@ class Reruns:
         """Compare tonight's environment with another one."""
         tonight = f"{TONIGHT} = {self.lock.text or 'present'}"
         sides = {"a": {"environment": f"{GOOD} = {good}"}, "b": {"environment": tonight}}
-        return self._study(StudyKind.COMPARISON, of, workloads=[of.series.workload], **sides)
+        return self._study("comparison", of, workloads=[of.series.workload], **sides)
 
     def judge(self, found: ChangeCandidate) -> Judged:
         """Look into a change: rerun it, unless the two nights had the same software."""
@@ -143,7 +142,7 @@ class Reruns:
                 path = Path(folder) / f"{name}.txt"
                 path.write_text("".join(f"{package}=={version}\n" for package, version in pins.items()))
                 files[name] = str(path)
-            return self._study(StudyKind.RELEASE, change, workload=change.series.workload, **files)
+            return self._study("release", change, workload=change.series.workload, **files)
 
     def _release(
         self, change: Judged, package: str, before: Mapping[str, str], after: Mapping[str, str], studies: list[str]
@@ -162,7 +161,7 @@ class Reruns:
             if len(between) <= 2:
                 return whole
             given = {"package": package, "good": good, "bad": bad, "environment": SoftwareLock(pins=rest).pinned}
-            found = self._study(StudyKind.RELEASE, change, workload=change.series.workload, **given)
+            found = self._study("release", change, workload=change.series.workload, **given)
         except StoreError:
             raise
         except ScalescopeError as error:

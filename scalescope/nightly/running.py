@@ -19,7 +19,7 @@ from scalescope.analysis.cost import Budget, Cost, spent
 from scalescope.errors import InfrastructureError
 from scalescope.model import parameters
 from scalescope.model.environment import Environment
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.model.words import plural
 from scalescope.nightly import alerts, night_record, plan
@@ -91,7 +91,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         report = OutputPath.of_report(kept.report, store, runner)
         site = OutputPath.of("site", asked.site, store, runner) if asked.site else None
         study = _begin(store, asked, fresh=kept.fresh)
-        runner.label([f"study:{StudyKind.NIGHTLY}", f"history:{asked.history}", f"study:{study.id}"])
+        runner.label(["study:nightly", f"history:{asked.history}", f"study:{study.id}"])
         past = [each for each in night_record.nights(store, asked.history) if each.study.created_at < study.created_at]
         night = NightInProgress(asked, study, past, store, runner, NightRecord.from_mapping(study.result))
 
@@ -121,7 +121,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         name = f"night of {asked.history}"
         rows = export.to_rows(study, runs)
         runner.publish(lambda: Publication(name, digest([name]), headline(study), text, rows))
-    return StudyResult(study.id, study.line, study.alarm, study.result, study.runs, study.where)
+    return StudyResult(study, tuple(runs))
 
 
 def lock(asked: NightlyParameters, past: Sequence[Night]) -> SoftwareLock:
@@ -166,10 +166,10 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
 def _begin(store: Store, asked: NightlyParameters, *, fresh: bool) -> Study:
     """A new night, or the one that was stopped not long ago."""
     question = {name: value for name, value in asdict(asked).items() if name != "site"}
-    study = store.studies.begin(StudyKind.NIGHTLY, question, fresh=fresh)
+    study = store.studies.begin("nightly", question, fresh=fresh)
     age = datetime.now(UTC) - datetime.fromisoformat(study.created_at)
     if age > timedelta(hours=RESUMED_H):
-        study = store.studies.begin(StudyKind.NIGHTLY, question, fresh=True)
+        study = store.studies.begin("nightly", question, fresh=True)
     return study
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from scalescope.errors import StoreError, UsageError
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.store import row_conversion
 from scalescope.store.json_text import clean
@@ -36,7 +36,7 @@ class Studies:
         self._write = write
         self._where = where
 
-    def begin(self, kind: StudyKind, question: Mapping[str, Any], *, follows: str = "", fresh: bool = False) -> Study:
+    def begin(self, kind: str, question: Mapping[str, Any], *, follows: str = "", fresh: bool = False) -> Study:
         """Begin a study, or go on with the newest of the same question if that has no answer yet.
 
         Args:
@@ -48,15 +48,15 @@ class Studies:
         Raises:
             StoreError: The database refuses.
         """
-        question_id = digest([kind.value, question])
+        question_id = digest([kind, question])
         with self._write("begin a study") as session:
             same = select(StudyRow).where(StudyRow.question_id == question_id)
             row = None if fresh else session.scalars(same.order_by(StudyRow.created_at.desc()).limit(1)).one_or_none()
             if row is None or row.finished_at is not None:
                 now = now_of(session)
                 row = StudyRow(
-                    id=f"{kind.value}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
-                    kind=kind.value,
+                    id=f"{kind}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+                    kind=kind,
                     question_id=question_id,
                     question=dict(question),
                     line="",
@@ -102,7 +102,7 @@ class Studies:
             row.result = dict(change(row.result))
             return self._study(session, row)
 
-    def newest(self, *, limit: int = 50, kind: StudyKind | None = None) -> list[Study]:
+    def newest(self, *, limit: int = 50, kind: str | None = None) -> list[Study]:
         """The newest studies, newest first.
 
         Args:
@@ -115,7 +115,7 @@ class Studies:
         with self._read("read the studies") as session:
             newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc()).limit(limit)
             if kind is not None:
-                newest = newest.where(StudyRow.kind == kind.value)
+                newest = newest.where(StudyRow.kind == kind)
             return row_conversion.readable(session.scalars(newest), partial(self._study, session))
 
     def get(self, reference: str) -> Study:
@@ -131,7 +131,7 @@ class Studies:
         """
         with self._read("read a study") as session:
             newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc())
-            if reference in list(StudyKind):
+            if reference.isalpha():
                 found = session.scalars(newest.where(StudyRow.kind == reference).limit(1)).all()
             else:
                 begins = StudyRow.id.startswith(clean(reference), autoescape=True)
@@ -162,7 +162,7 @@ class Studies:
         with row_conversion.reading(f"study {row.id}", row):
             return Study(
                 id=row.id,
-                kind=StudyKind(row.kind),
+                kind=row.kind,
                 question=row.question,
                 runs=tuple(session.scalars(runs)),
                 line=row.line,
@@ -177,8 +177,8 @@ class Studies:
 
 
 def is_study(reference: str) -> bool:
-    """Whether this can only be the id of a study, or the beginning of one."""
-    return reference.partition("-")[0] in list(StudyKind)
+    """Whether this names a study, by its kind or its id; ids of runs begin with a digit."""
+    return reference[:1].isalpha() and reference != "latest"
 
 
 def _following(session: Session, reference: str) -> tuple[str, ...]:

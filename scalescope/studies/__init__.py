@@ -1,19 +1,17 @@
-"""Studies: questions of one or more sweeps that grow, where what was measured decides what to measure next.
+"""Studies: questions that need sweeps which grow, where what was measured decides what to measure next.
 
-A study has a folder: `parameters` declares what it may be given, `plan` checks that and says what to measure, `judge`
-says what was found, `report` shows it. `STUDIES` is the table of them. An isolation (`scalescope.isolation`) is
-not among them: it is a search through many small sweeps, and what comes of it is files. A night (`scalescope.nightly`)
-begins others.
+`STUDIES` is the one list of them: commands, Prefect flows, their forms, reports and ids follow from it. A module that a
+row names is imported when it is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
@@ -23,35 +21,31 @@ if TYPE_CHECKING:
     from scalescope.studies.report.sheet import Sheet
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StudyType:
-    """One kind of study, with all that belongs to it; its modules are imported when they are needed.
+    """A row of `STUDIES`."""
 
-    Attributes:
-        kind: Also the name of its folder.
-        flow: Name of the command and of the Prefect flow.
-        title: Heading of its report.
-        found: What it is in a word where there is no alarm.
-        not_found: Where there is one.
-        fine_level: Class of the style sheet for the first.
-        alarm_level: For the second.
-        package: Where its modules are; by default the folder here that is named like it.
-    """
-
-    kind: StudyKind
-    flow: str
-    title: str
-    found: str
-    not_found: str
-    fine_level: str
-    alarm_level: str
-    package: str = ""
+    command: str  # also the name of the Prefect flow
+    flow: str  # where `from scalescope_flows import` finds it
+    parameters_class: str  # the first paragraph of its docstring says what the study is for
+    plan: str = ""  # module with `ask` and `check`; empty: the study has a command and a flow of its own
+    report: str  # module with `sheet` and `picture`
+    example: str = ""  # arguments of the command
+    title: str  # heading of the report
+    fine: tuple[str, str]  # class of the style sheet and a word, where the answer is no alarm
+    alarm: tuple[str, str]
+    exit_ok: str = "it is known"  # what the exit statuses 0 and 1 mean
+    exit_finding: str = "it could not be found out"
 
     @property
     def parameters(self) -> type[Any]:
-        """What it may be given; the first sentence of its docstring says what the study is for."""
-        found: type[Any] = getattr(self._module("parameters"), f"{self.kind.capitalize()}Parameters")
+        found: type[Any] = resolve_name(self.parameters_class)
         return found
+
+    @property
+    def summary(self) -> str:
+        """What the study is for, in a sentence."""
+        return (self.parameters.__doc__ or "").partition("\n\n")[0]
 
     def ask(self, given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
         """Check parameters completely; nothing is measured.
@@ -64,8 +58,8 @@ class StudyType:
         Raises:
             ScalescopeError: The first thing that is wrong.
         """
-        inquiry: PlannedStudy = self._module("plan").ask(given, store, records)
-        return inquiry
+        planned: PlannedStudy = resolve_name(self.plan).ask(given, store, records)
+        return planned
 
     def check(self, given: Mapping[str, Any], store: str = "") -> None:
         """Check what can be checked at once: without the package index.
@@ -73,67 +67,63 @@ class StudyType:
         Raises:
             ScalescopeError: The first thing that is wrong.
         """
-        self._module("plan").check(given, store)
+        resolve_name(self.plan).check(given, store)
 
     def sheet(self, study: Study, runs: Sequence[SweepRun]) -> Sheet:
-        """A study of this kind as texts and tables.
-
-        Args:
-            study: As the store has it; one without an answer too.
-            runs: Its runs, with their trials.
-        """
-        sheet: Sheet = self._module("report").sheet(study, runs)
+        """A study, finished or not, as texts and tables; the runs have their trials."""
+        sheet: Sheet = resolve_name(self.report).sheet(study, runs)
         return sheet
 
     def picture(self, study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
         """What the page of a study shows besides its table; charts are drawn on the canvas."""
-        picture: Picture = self._module("report").picture(study, runs, canvas)
+        picture: Picture = resolve_name(self.report).picture(study, runs, canvas)
         return picture
 
-    def _module(self, name: str) -> Any:
-        return import_module(f"{self.package or f'scalescope.studies.{self.kind}'}.{name}")
 
-
-STUDIES: Mapping[StudyKind, StudyType] = {
-    each.kind: each
-    for each in (
-        StudyType(
-            StudyKind.THRESHOLD,
-            flow="find-threshold",
-            title="Where it jumps",
-            found="Found",
-            not_found="Not certain",
-            fine_level="info",
-            alarm_level="medium",
-        ),
-        StudyType(
-            StudyKind.RELEASE,
-            flow="find-release",
-            title="Since when",
-            found="Found",
-            not_found="Not found",
-            fine_level="info",
-            alarm_level="medium",
-        ),
-        StudyType(
-            StudyKind.COMPARISON,
-            flow="compare",
-            title="B against A",
-            found="Not slower",
-            not_found="Slower",
-            fine_level="good",
-            alarm_level="high",
-        ),
-        StudyType(
-            StudyKind.NIGHTLY,
-            flow="nightly",
-            title="What the night showed",
-            found="No regression",
-            not_found="Regression",
-            fine_level="good",
-            alarm_level="high",
-            package="scalescope.nightly",
-        ),
-    )
+STUDIES: Mapping[str, StudyType] = {
+    "threshold": StudyType(
+        command="find-threshold",
+        flow="scalescope_flows.studies:find_threshold",
+        parameters_class="scalescope.studies.threshold.parameters:ThresholdParameters",
+        plan="scalescope.studies.threshold.plan",
+        report="scalescope.studies.threshold.report",
+        example="-w beam-pardo -a items=50..400 -a workers=300 --metric tasks",
+        title="Where it jumps",
+        fine=("info", "Found"),
+        alarm=("medium", "Not certain"),
+    ),
+    "release": StudyType(
+        command="find-release",
+        flow="scalescope_flows.studies:find_release",
+        parameters_class="scalescope.studies.release.parameters:ReleaseParameters",
+        plan="scalescope.studies.release.plan",
+        report="scalescope.studies.release.report",
+        example="apache-beam --good 2.50.0 -w beam-pardo -a items=199 -a workers=199 -m workers_used",
+        title="Since when",
+        fine=("info", "Found"),
+        alarm=("medium", "Not found"),
+    ),
+    "comparison": StudyType(
+        command="compare",
+        flow="scalescope_flows.studies:compare",
+        parameters_class="scalescope.studies.comparison.parameters:ComparisonParameters",
+        plan="scalescope.studies.comparison.plan",
+        report="scalescope.studies.comparison.report",
+        example="-w beam-pardo -a items=100 -a workers=100 --a partition_size=1 --b partition_size=4",
+        title="B against A",
+        fine=("good", "Not slower"),
+        alarm=("high", "Slower"),
+        exit_ok="B is not slower",
+        exit_finding="B is slower",
+    ),
+    "nightly": StudyType(
+        command="nightly",
+        flow="scalescope_flows.night:nightly",
+        parameters_class="scalescope.nightly.parameters:NightlyParameters",
+        report="scalescope.nightly.report",
+        title="What the night showed",
+        fine=("good", "No regression"),
+        alarm=("high", "Regression"),
+    ),
 }
-"""By kind."""
+"""By kind: the first word of the ids of such studies."""

@@ -13,7 +13,6 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import plural
@@ -47,7 +46,7 @@ class PlannedStudy:
         follows: Id of the run or study that led to it; may be empty.
     """
 
-    kind: StudyKind
+    kind: str
     question: Mapping[str, Any]
     requests: tuple[RunRequest, ...]
     answer: Callable[[Sequence[SweepRun]], StudyAnswer]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalescope.model import parameters
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.run import orchestrator, run_names
 from scalescope.run.output_paths import OutputPath, WrittenFile
@@ -29,23 +29,26 @@ from scalescope.studies.report.html import write_study
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What came of a study.
+    """A study with its answer, and its runs, whose trials are there too."""
 
-    Attributes:
-        study_id: In the store; `scalescope show STUDY_ID` shows it.
-        line: The answer in one sentence.
-        alarm: Whether it is bad news, or there is none.
-        result: All of it.
-        runs: Ids of the runs that were made for it.
-        store: Address of the store, without password.
-    """
+    study: Study
+    runs: tuple[SweepRun, ...]
 
-    study_id: str
-    line: str
-    alarm: bool
-    result: Mapping[str, Any]
-    runs: tuple[str, ...]
-    store: str
+    @property
+    def study_id(self) -> str:
+        return self.study.id
+
+    @property
+    def line(self) -> str:
+        return self.study.line
+
+    @property
+    def alarm(self) -> bool:
+        return self.study.alarm
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        return self.study.result
 
     @property
     def outcome(self) -> tuple[str, str]:
@@ -53,7 +56,7 @@ class StudyResult:
         return ("Finding" if self.alarm else ""), self.line
 
 
-def check(kind: StudyKind, given: Mapping[str, Any]) -> None:
+def check(kind: str, given: Mapping[str, Any]) -> None:
     """Check a study as far as that is possible without its saved cluster, its store and the package index.
 
     Raises:
@@ -63,9 +66,7 @@ def check(kind: StudyKind, given: Mapping[str, Any]) -> None:
     STUDIES[kind].check(rest, kept.store)
 
 
-def run_study(
-    kind: StudyKind, given: Mapping[str, Any], runner: Runner | None = None, *, follows: str = ""
-) -> StudyResult:
+def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None, *, follows: str = "") -> StudyResult:
     """Run all that a study needs, and answer it. What was measured before it was stopped is not measured again.
 
     Args:
@@ -99,7 +100,7 @@ def run_study(
             place.write(study.id, runner, lambda address: runner.do(REPORT, study, runs, address)) if place else None
         )
         runner.publish(lambda: publication(study, runs, written))
-    return StudyResult(study.id, study.line, study.alarm, study.result, study.runs, study.where)
+    return StudyResult(study, tuple(runs))
 
 
 def judge(inquiry: PlannedStudy, runs: Sequence[SweepRun]) -> StudyAnswer:

@@ -74,10 +74,10 @@ def test_of_several_workloads_finished_ones_are_not_repeated(fake: Any, address:
 def test_a_study_follows_a_run(fake: Any, address: str) -> None:
     fake.measures = partitions
     first = find_threshold(**ASKED, store=address)
-    second = compare(run=first.runs[0], a={"seconds": 1}, b={"seconds": 2}, store=address)
+    second = compare(run=first.study.runs[0], a={"seconds": 1}, b={"seconds": 2}, store=address)
     with Store.open(address) as store:
-        assert store.studies.get("comparison").follows == first.runs[0]
-        assert store.studies.following(first.runs[0]) == (second.study_id,)
+        assert store.studies.get("comparison").follows == first.study.runs[0]
+        assert store.studies.following(first.study.runs[0]) == (second.study_id,)
 
 
 def test_bad_input_starts_nothing(fake: Any, address: str) -> None:

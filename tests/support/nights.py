@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.nightly.history import History
 from scalescope.nightly.night_record import (
     Alert,
@@ -46,7 +46,7 @@ def made_up(nights: int = 30, workloads: int = 2, *, text: str = "") -> History:
             Night(
                 Study(
                     f"{text}night-{i}",
-                    StudyKind.NIGHTLY,
+                    "nightly",
                     {},
                     line=text,
                     created_at=f"2026-01-{1 + i % 28:02d}T02:00:00+00:00",

@@ -119,16 +119,15 @@ def test_a_flow_has_the_name_under_which_it_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", orchestrator.FLOWS)
 def test_a_flow_can_be_imported_from_the_package(name: str) -> None:
-    module, _, function = orchestrator.FLOWS[name].partition(".")
+    function = orchestrator.FLOWS[name].partition(":")[2]
     package = importlib.import_module("scalescope_flows")
     assert getattr(package, function) is orchestrator.load(name)
-    assert getattr(importlib.import_module(f"scalescope_flows.{module}"), function) is orchestrator.load(name)
     assert function in package.__all__
 
 
 @pytest.mark.parametrize("file", DEPLOYMENTS, ids=lambda file: file.stem)
 def test_a_deployment_is_of_one_of_the_flows(file: Path) -> None:
-    known = {f"scalescope_flows.{target}" for target in orchestrator.FLOWS.values()}
+    known = {target.replace(":", ".") for target in orchestrator.FLOWS.values()}
     declared = yaml.safe_load(file.read_text(encoding="utf-8"))["deployments"]
     assert declared
     assert {each["entrypoint"] for each in declared} <= known

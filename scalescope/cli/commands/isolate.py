@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scalescope.cli.carrying import carry_out, open_store
+from scalescope.cli.carrying import carry_out
 from scalescope.cli.commands.sweep import run_sweep
 from scalescope.cli.options import GivenOptions, Json, Prefect, Verbose, options
 from scalescope.cli.output import print_json, say_error, stdout
@@ -30,6 +30,7 @@ def isolate(asked: GivenOptions, as_json: Json = False, prefect: Prefect = None,
     keeps a removal only while the symptom stays. Ctrl-C stops it; the same command continues it.
     """
     from scalescope.isolation import running
+    from scalescope.report.terminal import print_run
 
     given = {name: value for name, value in asked.given.items() if name not in OF_SWEEP}
     run = str(given.pop("run", ""))
@@ -41,8 +42,8 @@ def isolate(asked: GivenOptions, as_json: Json = False, prefect: Prefect = None,
         result = run_sweep(sweep, prefect=prefect, verbose=verbose)
         run = result.run_id
         if not as_json:
-            with open_store(str(given["store"])) as store:
-                _print_run(store.run(run))
+            print_run(stdout(), result.run)
+            stdout().print()
     given["run"] = run or "latest"
     isolated: Isolated = carry_out(
         "isolate", given, running.isolate, check=running.check, prefect=prefect, verbose=verbose
@@ -66,14 +67,6 @@ def _sweep(run: str, asked: GivenOptions) -> dict[str, Any]:
         raise UsageError(f"Both the run {run!r} and a sweep are given", next_step="give either RUN or --workload")
     only = GivenOptions({name: asked.given[name] for name in options}, asked.cluster_options)
     return only.over(syntax.read_file(Path(run)) if is_file else {})
-
-
-def _print_run(run: Any) -> None:
-    from scalescope.report.terminal import print_run
-
-    console = stdout()
-    print_run(console, run)
-    console.print()
 
 
 def _print(result: Isolated) -> None:

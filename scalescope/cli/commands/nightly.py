@@ -43,9 +43,7 @@ def nightly(
 
     given = asked.over(syntax.read_file(file) if file else {})
     result = carry_out("nightly", given, running.run_nightly, check=running.check, prefect=prefect, verbose=verbose)
-    with open_store(str(given.get("store", ""))) as opened:
-        study = opened.studies.get(result.study_id)
-        show_study(study, [opened.run(run) for run in study.runs], as_json=as_json)
+    show_study(result.study, result.runs, as_json=as_json)
 
 
 @options(Storage, without=("fresh",))

@@ -112,7 +112,7 @@ def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
     return ExitStatus.FINDING if verdict.severity is Severity.HIGH else ExitStatus.OK
 
 
-def show_study(study: Study, runs: list[SweepRun], *, as_json: bool) -> None:
+def show_study(study: Study, runs: Sequence[SweepRun], *, as_json: bool) -> None:
     """Show a study, and end with its status."""
     if as_json:
         from scalescope.studies.report.export import to_json

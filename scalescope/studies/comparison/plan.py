@@ -11,7 +11,6 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields, parameters
 from scalescope.model.fault import NONE
 from scalescope.model.fields import Scalar
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import CLUSTER, ENVIRONMENT, FAULT, Point
 from scalescope.model.trial import Trial
 from scalescope.run.request import ExtraTrial, RunRequest
@@ -65,7 +64,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
     for name in ("smallest_effect", "max_pairs"):  # as they were given: the same question has the same digest
         design[name] = given.get(name, getattr(asked, name))
     return PlannedStudy(
-        StudyKind.COMPARISON,
+        "comparison",
         {**shared.to_mapping(), "workloads": names, **arms, **design},
         tuple(timed(each.request, each.grow, shared.minutes) for each in pairings),
         lambda runs: _answer(pairings, runs),

@@ -12,7 +12,6 @@ from scalescope import environments
 from scalescope.errors import InvalidField, ScalescopeError
 from scalescope.model import fields, parameters
 from scalescope.model.environment import Environment, normalise
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ENVIRONMENT, Point
 from scalescope.model.trial import Trial
 from scalescope.run.request import ExtraTrial, RunRequest
@@ -82,7 +81,7 @@ def _inquiry(
     points = [request.sweep.point({**shared.values, ENVIRONMENT: text}, request.workload) for text in texts]
     search = _ReleaseSearch(question, symptom, request, points)
     return PlannedStudy(
-        StudyKind.RELEASE,
+        "release",
         {
             **shared.to_mapping(),
             **question.to_mapping(),

@@ -75,8 +75,8 @@ def _level(study: Study, shown: Sheet) -> tuple[str, str]:
     if not study.finished_at:
         return "medium", "Not finished"
     if study.alarm:
-        return kind.alarm_level, kind.not_found
-    return ("medium", "Undecided") if shown.undecided else (kind.fine_level, kind.found)
+        return kind.alarm
+    return ("medium", "Undecided") if shown.undecided else kind.fine
 
 
 def _run(run: SweepRun) -> tuple[links.Link, str]:

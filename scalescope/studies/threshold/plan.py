@@ -11,7 +11,6 @@ from typing import Any
 from scalescope.errors import InvalidField
 from scalescope.model import fields, parameters
 from scalescope.model.fields import Scalar
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, axis_values
 from scalescope.model.trial import Trial
 from scalescope.run.request import ExtraTrial, RunRequest
@@ -61,7 +60,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
     )
     search = _ThresholdSearch(question, number, shared, request)
     return PlannedStudy(
-        StudyKind.THRESHOLD,
+        "threshold",
         {**shared.to_mapping(), **question.to_mapping()},
         (timed(request, search.grow, shared.minutes),),
         search.answer,

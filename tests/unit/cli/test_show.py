@@ -18,7 +18,7 @@ from support.requests import asked
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
 from scalescope.model import spool
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.report.table import markdown_text
 from scalescope.run.drivers import Drivers
@@ -50,7 +50,7 @@ def kept(fake: Any, address: str, threshold_study: Any) -> Callable[..., Study]:
 
     def keep(*, alarm: bool = False, finished: bool = True, follows: str = "", fresh: bool = True) -> Study:
         with Store.open(address) as store:
-            study = store.studies.begin(StudyKind.THRESHOLD, made.study.question, follows=follows, fresh=fresh)
+            study = store.studies.begin("threshold", made.study.question, follows=follows, fresh=fresh)
         run_of(address, study=study.id)
         with Store.open(address) as store:
             if finished:

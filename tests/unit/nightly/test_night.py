@@ -15,7 +15,6 @@ from scalescope.cli import main as cli
 from scalescope.environments import Built, PackageRelease
 from scalescope.errors import EnvironmentUnavailable, InvalidField, UsageError
 from scalescope.model.environment import Environment
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
 from scalescope.nightly import alerts, night_record, reruns
 from scalescope.nightly.night_record import AlertState, ChangeOutcome, NightRecord
@@ -177,7 +176,7 @@ def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp
     assert "crunch 1 → 2" in event.title
     with Store.open(night.address) as store:
         study = store.studies.get(result.study_id)
-        assert {store.studies.get(each).kind for each in study.followed_by} == {StudyKind.COMPARISON}
+        assert {store.studies.get(each).kind for each in study.followed_by} == {"comparison"}
         shown = sheet(study, [store.run(each) for each in study.runs])
     assert shown.table is not None
     assert [row.cells[-1] for row in shown.table.rows] == ["confirmed", "confirmed"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from scalescope.model.study import Study, StudyKind
+from scalescope.model.study import Study
 from scalescope.nightly.night_record import (
     Alert,
     AlertState,
@@ -30,7 +30,7 @@ def series(hardware: str = "a CPU", metric: str = "makespan_s") -> NightlySeries
 def nights(values: Sequence[float], of: NightlySeries | None = None) -> list[Night]:
     return [
         Night(
-            Study(f"nightly-{number:04}", StudyKind.NIGHTLY, {}),
+            Study(f"nightly-{number:04}", "nightly", {}),
             NightRecord(measured=(Measured(of or series(), value, 3),)),
         )
         for number, value in enumerate(values)

@@ -12,7 +12,6 @@ import pytest
 from fsspec.registry import _registry
 
 from scalescope.errors import InvalidField, StoreError, UsageError
-from scalescope.model.study import StudyKind
 from scalescope.report import files
 from scalescope.report.table import markdown_text
 from scalescope.run.output_paths import VARIABLE, OutputPath, WrittenFile
@@ -120,7 +119,7 @@ def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: p
     runner = Temporary()
     monkeypatch.setattr(runner, "publish", lambda make: shown.append(make()))
     given = {"workload": "futures-map", "axes": {"items": "1..3", "workers": 2}}
-    study = run_study(StudyKind.THRESHOLD, {**given, "store": address, "report": "a b.html"}, runner).study_id
+    study = run_study("threshold", {**given, "store": address, "report": "a b.html"}, runner).study_id
     with Store.open(address) as store:
         assert study in Path(store.folder(study), "a b.html").read_text(encoding="utf-8")
     assert f"[a b.html]({BASE}/{study}/a%20b.html)" in shown[-1].markdown

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from scalescope import leases
 from scalescope.cli.main import app
 from scalescope.errors import UsageError
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import Sweep
 from scalescope.store import Store, pruning
 from scalescope.store.schema import EnvironmentRow, PointRow, RunRow, TrialRow
@@ -27,7 +26,7 @@ def kept(tmp_path: Path, sweep: Sweep, make_trial: Make, make_tables: Make) -> t
     """A store with an old run, an old study with a run, a new run, and an old one that this process runs."""
     address, ids = str(tmp_path / "results.db"), {}
     with Store.open(address) as store:
-        study = store.studies.begin(StudyKind.THRESHOLD, {"what": 1})
+        study = store.studies.begin("threshold", {"what": 1})
         for number, (name, of) in enumerate([("old", ""), ("of study", study.id), ("new", ""), ("running", "")]):
             facts = {"packages": {"name": name}}
             run = store.begin(sweep, (), workload_version=number, facts=facts, study=of)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from scalescope.errors import StoreError, UsageError
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import Sweep
 from scalescope.store import Store
 from scalescope.store.studies import is_study
@@ -20,7 +19,7 @@ def begin(store: Store, sweep: Sweep, **given: Any) -> str:
 
 
 def test_one_that_begins_has_no_answer(store: Store) -> None:
-    study = store.studies.begin(StudyKind.THRESHOLD, QUESTION, follows="20260101-000000-abcdef")
+    study = store.studies.begin("threshold", QUESTION, follows="20260101-000000-abcdef")
     assert study.id.startswith("threshold-")
     assert is_study(study.id)
     assert study.question == QUESTION
@@ -31,7 +30,7 @@ def test_one_that_begins_has_no_answer(store: Store) -> None:
 
 
 def test_the_answer_is_kept(store: Store) -> None:
-    study = store.studies.begin(StudyKind.COMPARISON, QUESTION)
+    study = store.studies.begin("comparison", QUESTION)
     store.studies.finish(study.id, "B is slower.", {"ratio": 1.1, "q": None, "ü": ["→"]}, alarm=True)
     done = store.studies.get(study.id)
     assert (done.line, done.alarm) == ("B is slower.", True)
@@ -41,25 +40,25 @@ def test_the_answer_is_kept(store: Store) -> None:
 
 
 def test_the_same_question_is_continued_until_it_is_answered(store: Store) -> None:
-    first = store.studies.begin(StudyKind.THRESHOLD, QUESTION)
-    assert store.studies.begin(StudyKind.THRESHOLD, dict(reversed(QUESTION.items()))) == first
-    assert store.studies.begin(StudyKind.THRESHOLD, {**QUESTION, "low": 51}).id != first.id
-    assert store.studies.begin(StudyKind.RELEASE, QUESTION).id != first.id
+    first = store.studies.begin("threshold", QUESTION)
+    assert store.studies.begin("threshold", dict(reversed(QUESTION.items()))) == first
+    assert store.studies.begin("threshold", {**QUESTION, "low": 51}).id != first.id
+    assert store.studies.begin("release", QUESTION).id != first.id
     store.studies.finish(first.id, "Found.", {}, alarm=False)
-    assert store.studies.begin(StudyKind.THRESHOLD, QUESTION).id != first.id
+    assert store.studies.begin("threshold", QUESTION).id != first.id
 
 
 def test_a_fresh_one_leaves_the_old_one_alone_and_is_the_one_to_be_continued(store: Store) -> None:
-    first = store.studies.begin(StudyKind.THRESHOLD, QUESTION)
-    fresh = store.studies.begin(StudyKind.THRESHOLD, QUESTION, fresh=True)
+    first = store.studies.begin("threshold", QUESTION)
+    fresh = store.studies.begin("threshold", QUESTION, fresh=True)
     assert fresh.id != first.id
-    assert store.studies.begin(StudyKind.THRESHOLD, QUESTION).id == fresh.id
+    assert store.studies.begin("threshold", QUESTION).id == fresh.id
     assert store.studies.get(first.id) == first
 
 
 def test_it_owns_its_runs_and_latest_passes_them_over(store: Store, sweep: Sweep) -> None:
     own = begin(store, sweep)
-    study = store.studies.begin(StudyKind.THRESHOLD, QUESTION)
+    study = store.studies.begin("threshold", QUESTION)
     runs = [begin(store, sweep, study=study.id, fresh=True) for _ in range(2)]
     assert store.studies.get(study.id).runs == tuple(sorted(runs, key=lambda each: store.run(each).created_at))
     assert store.run(runs[0]).study == study.id
@@ -69,7 +68,7 @@ def test_it_owns_its_runs_and_latest_passes_them_over(store: Store, sweep: Sweep
 
 
 def test_a_run_of_a_study_is_continued_in_that_study_alone(store: Store, sweep: Sweep) -> None:
-    one, other = (store.studies.begin(StudyKind.THRESHOLD, {**QUESTION, "low": low}) for low in (1, 2))
+    one, other = (store.studies.begin("threshold", {**QUESTION, "low": low}) for low in (1, 2))
     run = begin(store, sweep, study=one.id)
     store.finish(run, "stopped")
     assert begin(store, sweep, study=other.id) != run
@@ -79,23 +78,23 @@ def test_a_run_of_a_study_is_continued_in_that_study_alone(store: Store, sweep: 
 
 def test_what_a_run_and_a_study_led_to(store: Store, sweep: Sweep) -> None:
     run = begin(store, sweep)
-    first = store.studies.begin(StudyKind.THRESHOLD, QUESTION, follows=run)
-    second = store.studies.begin(StudyKind.RELEASE, QUESTION, follows=run)
-    third = store.studies.begin(StudyKind.COMPARISON, QUESTION, follows=first.id)
+    first = store.studies.begin("threshold", QUESTION, follows=run)
+    second = store.studies.begin("release", QUESTION, follows=run)
+    third = store.studies.begin("comparison", QUESTION, follows=first.id)
     assert store.studies.following(run) == (first.id, second.id)
     assert store.studies.get(first.id).followed_by == (third.id,)
     assert store.studies.following(third.id) == ()
 
 
 def test_the_newest_come_first(store: Store) -> None:
-    ids = [store.studies.begin(StudyKind.THRESHOLD, {**QUESTION, "low": low}).id for low in range(4)]
+    ids = [store.studies.begin("threshold", {**QUESTION, "low": low}).id for low in range(4)]
     assert [study.id for study in store.studies.newest()] == ids[::-1]
     assert [study.id for study in store.studies.newest(limit=2)] == ids[:1:-1]
 
 
 def test_it_is_found_by_the_beginning_of_its_id_and_by_its_kind(store: Store) -> None:
-    study = store.studies.begin(StudyKind.THRESHOLD, QUESTION)
-    newer = store.studies.begin(StudyKind.THRESHOLD, {**QUESTION, "low": 1})
+    study = store.studies.begin("threshold", QUESTION)
+    newer = store.studies.begin("threshold", {**QUESTION, "low": 1})
     assert store.studies.get(study.id[:-1]).id == study.id
     assert store.studies.get("threshold").id == newer.id
 
@@ -104,7 +103,7 @@ def test_it_is_found_by_the_beginning_of_its_id_and_by_its_kind(store: Store) ->
 
 
 def test_several_begin_alike(store: Store) -> None:
-    ids = [store.studies.begin(StudyKind.THRESHOLD, {**QUESTION, "low": low}).id for low in (1, 2)]
+    ids = [store.studies.begin("threshold", {**QUESTION, "low": low}).id for low in (1, 2)]
     with pytest.raises(UsageError, match="Several studies begin with 'threshold-'") as caught:
         store.studies.get("threshold-")
     assert all(each in str(caught.value) for each in ids)
@@ -112,7 +111,7 @@ def test_several_begin_alike(store: Store) -> None:
 
 @pytest.mark.parametrize("reference", ["release", "threshold-19990101", "threshold-%", "threshold_"])
 def test_there_is_no_such_study(store: Store, reference: str) -> None:
-    store.studies.begin(StudyKind.THRESHOLD, QUESTION)
+    store.studies.begin("threshold", QUESTION)
     with pytest.raises(UsageError, match="There is no study"):
         store.studies.get(reference)
 
@@ -130,7 +129,6 @@ def test_one_that_is_gone_cannot_be_finished(store: Store) -> None:
         ("comparison-20260101-000000-abcdef", True),
         ("20260101-000000-abcdef", False),
         ("latest", False),
-        ("thresholds-1", False),
         ("", False),
     ],
 )

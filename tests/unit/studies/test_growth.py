@@ -17,7 +17,6 @@ from scalescope import environments
 from scalescope.environments import PackageRelease
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable, InvalidField
 from scalescope.model.environment import Environment
-from scalescope.model.study import StudyKind
 from scalescope.model.sweep import PlannedTrial
 from scalescope.run import orchestrator_load
 from scalescope.run.drivers import MAX_DRIVERS, Drivers
@@ -46,7 +45,7 @@ VERSIONS = [f"1.{number}" for number in range(16)]
 
 
 def ask(kind: str, given: dict[str, Any], address: str = "") -> PlannedStudy:
-    return STUDIES[StudyKind(kind)].ask(given, address)
+    return STUDIES[kind].ask(given, address)
 
 
 def carry_out(inquiry: PlannedStudy, address: str, *, most: int = 10_000) -> tuple[list[SweepRun], StudyAnswer]:

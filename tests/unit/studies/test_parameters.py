@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import asdict
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -12,13 +13,14 @@ import pytest
 from scalescope.errors import InvalidField
 from scalescope.isolation.parameters import IsolationParameters
 from scalescope.model.parameters import check, declared
-from scalescope.model.study import StudyKind
-from scalescope.studies import STUDIES
+from scalescope.studies import STUDIES, StudyType
 from scalescope.studies.comparison.judge import ComparisonQuestion
 from scalescope.studies.release.judge import ReleaseQuestion
 from scalescope.studies.threshold.question import ThresholdQuestion
 
-CLASSES: dict[str, Any] = {each.flow: each.parameters for each in STUDIES.values()} | {"isolate": IsolationParameters}
+CLASSES: dict[str, Any] = {each.command: each.parameters for each in STUDIES.values()} | {
+    "isolate": IsolationParameters
+}
 QUESTIONS: dict[str, Any] = {
     "find-threshold": ThresholdQuestion(1, 2),
     "find-release": ReleaseQuestion(("1", "2")),
@@ -26,9 +28,11 @@ QUESTIONS: dict[str, Any] = {
 }
 
 
-def test_every_kind_of_study_is_in_the_table() -> None:
-    assert set(STUDIES) == set(StudyKind)
-    assert len({each.flow for each in STUDIES.values()}) == len(STUDIES)
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_what_the_table_names_is_there(study: StudyType) -> None:
+    for module, names in ((study.plan, ("ask", "check")), (study.report, ("sheet", "picture"))):
+        assert all(callable(getattr(resolve_name(module), name)) for name in names if module)
+    assert study.summary.endswith(".")
 
 
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
