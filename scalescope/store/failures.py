@@ -1,4 +1,4 @@
-"""What a failure of a database or a file system means, and what to do about it."""
+"""Failures of databases and file systems: their cause, and what to do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ POSTGRESQL = {
     "57P": UNREACHABLE,
 }
 
-# A connection that never came about has no code, only libpq's words
+# A connection that was never made has no code, only libpq's words
 LIBPQ = {
     "authentication failed": DENIED,
     "no password supplied": DENIED,
@@ -86,11 +86,11 @@ SYSTEM = {
 
 @contextmanager
 def explained(doing: str, where: str) -> Iterator[None]:
-    """Turn what databases and file systems raise into a `StoreError`.
+    """Turn errors of databases and file systems into a `StoreError`.
 
     Args:
-        doing: What was being done, to follow "Could not".
-        where: Address shown, without password.
+        doing: What was being done; it follows "Could not".
+        where: Address, without password.
     """
     try:
         yield
@@ -99,7 +99,6 @@ def explained(doing: str, where: str) -> Iterator[None]:
 
 
 def explain(error: Exception, doing: str, where: str) -> StoreError:
-    """Say what `error` means."""
     origin = error.orig if isinstance(error, StatementError) and error.orig else error
     if isinstance(origin, StoreError):
         return origin

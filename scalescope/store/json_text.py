@@ -1,7 +1,7 @@
-"""JSON and text as every database takes them.
+"""JSON and text in a form that every database accepts.
 
-PostgreSQL refuses NaN and infinity in JSON, and NUL in text; both databases refuse lone surrogates in text, which
-Python makes of file names that are not UTF-8. A trial must not be lost for that.
+PostgreSQL refuses NaN and infinity in JSON, and NUL in text. Both databases refuse lone surrogates in text,
+which Python makes of file names that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def dumps(value: object) -> str:
     """JSON in ASCII; numbers that JSON lacks become `{"$float": "nan"}`.
 
     Raises:
-        StoreError: There is something in it that JSON cannot carry.
+        StoreError: JSON cannot carry the value.
     """
     try:
         return json.dumps(value, allow_nan=False)
@@ -40,13 +40,13 @@ def loads(text: str | bytes) -> Any:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Stands in a row for JSON that is damaged, so that the other rows can be read."""
+    """Stands for damaged JSON in a row, so that the other rows can be read."""
 
     problem: str
 
 
 def loads_any(text: str | bytes) -> Any:
-    """As `loads`, but `Unreadable` for what is no JSON."""
+    """As `loads`, but `Unreadable` for damaged JSON."""
     try:
         return loads(text)
     except ValueError as error:
@@ -54,7 +54,7 @@ def loads_any(text: str | bytes) -> Any:
 
 
 def clean(text: str) -> str:
-    """`text` with what no database stores written as escapes."""
+    """`text` with escapes for what databases refuse."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 

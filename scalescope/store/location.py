@@ -1,4 +1,4 @@
-"""Where a store is: addresses understood, defaults chosen, passwords hidden."""
+"""Addresses of stores: parsed, with their defaults, and shown without passwords."""
 
 from __future__ import annotations
 
@@ -21,35 +21,27 @@ _ALLOWED = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
 @dataclass(frozen=True)
 class Location:
-    """An address that was understood.
+    """A parsed address of a store."""
 
-    Attributes:
-        url: For SQLAlchemy; holds the password, so it is never shown.
-        path: The SQLite file, or None for a server.
-        default_records: Folder of the raw records unless another is asked for.
-    """
-
-    url: URL = field(repr=False)
-    path: Path | None
-    default_records: Path
+    url: URL = field(repr=False)  # holds the password
+    path: Path | None  # of the SQLite file
+    default_records: Path  # folder of the raw records
 
     @cached_property
     def network(self) -> str:
-        """The type of the network file system on which the SQLite file is; empty where it is on none."""
+        """Type of the network file system that holds the SQLite file; empty if it is local."""
         return network_filesystem.file_system(self.path) if self.path else ""
 
     @property
     def shown(self) -> str:
-        """The address without a password, as errors and reports show it."""
+        """The address without a password."""
         return str(self.path) if self.path else redact(self.url.render_as_string(hide_password=True))
 
 
 def locate(address: str) -> Location:
-    """Understand the address of a store.
+    """Parse the address of a store: a path, `sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
 
-    Args:
-        address: A path, `sqlite:///PATH` or `postgresql://...`; empty takes the environment variable
-            `SCALESCOPE_STORE`, or else a SQLite file in the user's data folder.
+    Empty: the environment variable `SCALESCOPE_STORE`, or else `scalescope/scalescope.db` in the user's data folder.
 
     Raises:
         InvalidField: It is none of these.
@@ -80,20 +72,19 @@ def locate(address: str) -> Location:
 
 
 def data_folder() -> Path:
-    """The user's data folder of Scalescope, by the XDG base directory specification."""
+    """Scalescope's data folder of this user, by the XDG base directory specification."""
     base = os.environ.get("XDG_DATA_HOME", "")
     root = Path(base) if os.path.isabs(base) else home() / ".local" / "share"
     return root / "scalescope"
 
 
 def redact(text: str) -> str:
-    """`text` with every password of an address in it hidden."""
+    """`text` with the passwords of all addresses in it hidden."""
     text = re.sub(r"(://[^:/@\s]*):.*@", r"\1:***@", text)
     return re.sub(r"(?i)((?:ssl)?password=)[^&\s]*", r"\1***", text)
 
 
 def holds_password(address: str) -> bool:
-    """Whether `address` would show a password."""
     return redact(address) != address
 
 

@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema; processes that open it at once wait for each other."""
+"""Creates or upgrades the tables of a database; processes that open it at once wait for each other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from scalescope.store.location import Location
 from scalescope.store.schema import REVISION, VERSION_TABLE
 
 WAIT_S = 60.0
-"""How long one process waits for another to finish the migration."""
+"""Seconds that a process waits for another to finish the migration."""
 
 ADVISORY_LOCK = 0x7363616C6573636F
-"""Any number that no other application chooses: "scalesco" in ASCII."""
+"""A number that no other application uses: "scalesco" in ASCII."""
 
 _IN_PROCESS = threading.Lock()  # Alembic keeps its context in module globals
 
@@ -27,9 +27,7 @@ _IN_PROCESS = threading.Lock()  # Alembic keeps its context in module globals
 def upgrade(engine: Engine, location: Location) -> None:
     """Create or upgrade the tables, unless they are up to date.
 
-    Args:
-        engine: With `execution_options(scalescope_write=True)` its transactions lock the database at once.
-        location: Of the database.
+    With `execution_options(scalescope_write=True)`, transactions of `engine` lock the database at once.
 
     Raises:
         StoreError: A newer Scalescope, or another application, made the database; or the lock could not be taken.
@@ -87,11 +85,10 @@ def _journal(connection: Connection) -> str:
 
 
 def _set_journal(engine: Engine, journal: str) -> None:
-    """Switch to WAL, in which readers and the writer do not wait for each other. It is a property of the file.
+    """Set the journal of the file: WAL, in which readers and the writer do not wait for each other.
 
-    It cannot be done in a transaction, and fails at once if another process has the file open: hence under the lock.
-    WAL is for one host alone, since its processes share memory: on a network file system, the rollback journal, which
-    is as durable, takes its place.
+    It cannot be set in a transaction, and fails if another process has the file open, so the caller holds the lock. WAL
+    needs shared memory, and thus one host: on a network file system, the rollback journal, as durable, takes its place.
     """
     connection = engine.raw_connection()
     try:
@@ -102,7 +99,7 @@ def _set_journal(engine: Engine, journal: str) -> None:
 
 @contextmanager
 def _file_lock(path: Path, where: str) -> Iterator[None]:
-    """Hold `PATH.lock`. The file stays: removing it would let two processes lock two files of one name."""
+    """Hold `PATH.lock`. The file is not removed: two processes could then lock two files of one name."""
     deadline = time.monotonic() + WAIT_S
     with path.with_name(path.name + ".lock").open("w") as file:
         while True:

@@ -1,4 +1,4 @@
-"""Whether a file is on a network file system: there, SQLite's WAL and the clocks of two hosts are not relied on."""
+"""Tells network file systems, on which SQLite's WAL does not work and the clocks of several hosts write times."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NETWORK = re.compile(
     r"nfs4?|cifs|smb3|smbfs|ncpfs|lustre|gpfs|mmfs|beegfs|fhgfs|panfs|wekafs|pvfs2|orangefs|ceph|glusterfs|afs"
     r"|9p|virtiofs|vboxsf|fuse\.(?!fuse-overlayfs|lxcfs|portal).*"
 )
-"""Types of file systems (`proc_pid_mounts(5)`) whose files several machines can have open."""
+"""Types of file systems (`proc_pid_mounts(5)`) that several machines can mount."""
 
 
 def file_system(path: Path) -> str:
-    """The type of the network file system on which a path is; empty where it is on none, or the system does not say."""
+    """Type of the network file system that holds a path; empty if it is local, or the system does not say."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:  # no Linux

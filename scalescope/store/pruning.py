@@ -1,4 +1,4 @@
-"""Removes from a store what is old, or is too much: runs with their records, studies with their runs."""
+"""Removes old runs with their records, and old studies with their runs, from a store."""
 
 from __future__ import annotations
 
@@ -19,27 +19,19 @@ from scalescope.store.studies import now_of
 
 
 @dataclass(frozen=True)
-class Old:
-    """Something that goes, or would.
-
-    Attributes:
-        id: Of a run, or of a study, which goes with all its runs.
-        runs: Ids of its runs.
-        since: When the last of it was begun.
-        size: Bytes of its records and reports.
-    """
+class PrunableItem:
+    """A run, or a study with all its runs, that is to be removed."""
 
     id: str
-    runs: tuple[str, ...]
-    since: datetime
-    size: int
+    runs: tuple[str, ...]  # ids
+    since: datetime  # when its newest run began
+    size: int  # bytes of its records and reports
 
 
-def find(store: Store, *, older_than_days: float, keep_bytes: float | None = None) -> list[Old]:
-    """What is older than so many days, or beyond so many bytes of newer things; nothing that still runs. Oldest first.
+def find(store: Store, *, older_than_days: float, keep_bytes: float | None = None) -> list[PrunableItem]:
+    """What is older than `older_than_days`, or exceeds `keep_bytes` with all that is newer; oldest first.
 
-    Raises:
-        StoreError: The database or the file system refuses.
+    Nothing that still runs is included.
     """
     runs: dict[str, list[str]] = defaultdict(list)
     running = set()
@@ -60,16 +52,12 @@ def find(store: Store, *, older_than_days: float, keep_bytes: float | None = Non
         kept += size
         too_much = keep_bytes is not None and kept > keep_bytes
         if whole not in running and (too_much or now - since > timedelta(days=older_than_days)):
-            found.append(Old(whole, tuple(runs[whole]), since, size))
+            found.append(PrunableItem(whole, tuple(runs[whole]), since, size))
     return found[::-1]
 
 
-def remove(store: Store, old: Sequence[Old]) -> None:
-    """Remove it: the rows first, so that no row ever names records that are gone by our hand.
-
-    Raises:
-        StoreError: The database or the file system refuses.
-    """
+def remove(store: Store, old: Sequence[PrunableItem]) -> None:
+    """Remove items: the rows first, so that no row names removed records."""
     for each in old:
         with store.writing("remove a run") as session:
             session.execute(delete(RunRow).where(RunRow.id.in_(each.runs)))

@@ -1,9 +1,8 @@
-"""Between the model's dataclasses and rows of the database."""
+"""Converts the model's dataclasses to rows of the database, and back."""
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.model.finding import Finding, Verdict
-from scalescope.model.metrics import METRICS, Metrics
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point, digest
 from scalescope.model.trial import Trial, TrialState
 from scalescope.store.json_text import Unreadable, clean
@@ -23,29 +22,27 @@ R = TypeVar("R")
 Named = TypeVar("Named", "RunRow", "StudyRow")
 
 INTERRUPTED = "interrupted"
-"""A fact that is true of a trial that was stopped from outside: it is shown, and run again on resume."""
+"""Fact of a trial: it was stopped from outside, and runs again on resume."""
 
 STEP_OF = "step_of"
-"""A fact of a run that is a step of something larger, such as an isolation: its id. `latest` passes such runs over."""
+"""Fact of a run that is a step of something larger, such as an isolation: its id. `latest` skips such runs."""
 
 USER = "user"
-"""A fact of a run: the user who began it, by the name that the host has for them."""
+"""Fact of a run: the host's name of the user who began it."""
 
 CODE, INSTEAD_OF = "code", "instead_of"
-"""Facts of a run: digest of the user's function and of what it imports beside it; and the id of the run that would have
-been continued, had that digest been the same."""
+"""Facts of a run: digest of the user's function and of the modules beside it that it imports; id of the run that would
+have been resumed if that digest had not changed."""
 
 PACKAGES = "packages"
-"""A fact that, where it is a whole list of packages, is kept once for all trials that share it."""
+"""Fact: packages. A whole list is stored once for all trials that share it."""
 
 LARGEST = 2**63
-"""Databases keep smaller whole numbers than this in a column; in JSON they keep any."""
-
-METRIC_COLUMNS = tuple(name for name in METRICS if name in TrialRow.__table__.columns)
+"""Columns hold smaller whole numbers than this; JSON holds any."""
 
 
 def split_packages(facts: Mapping[str, Any]) -> tuple[dict[str, Any], EnvironmentRow | None]:
-    """Facts without the package list, and the row for that list, where there is one."""
+    """Facts without the package list, and the row of that list, if there is one."""
     packages = facts.get(PACKAGES)
     if not isinstance(packages, Mapping | list):
         return dict(facts), None
@@ -59,7 +56,6 @@ def join_packages(row: TrialRow | RunRow) -> dict[str, Any]:
 
 
 def point_row(point: Point) -> PointRow:
-    """The row of a point."""
     return PointRow(
         id=point.id,
         workers=point.workers,
@@ -72,8 +68,6 @@ def point_row(point: Point) -> PointRow:
 def trial_row(run_id: str, trial: Trial, *, saved_at: datetime, records: str) -> TrialRow:
     """The row of a trial, without its environment."""
     facts, environment = split_packages(trial.facts)
-    metrics = trial.metrics
-    columns = {name: _finite(getattr(metrics, name)) for name in METRIC_COLUMNS} if metrics else {}
     return TrialRow(
         run_id=run_id,
         key=trial.key,
@@ -86,22 +80,17 @@ def trial_row(run_id: str, trial: Trial, *, saved_at: datetime, records: str) ->
         started_at=trial.started_at,
         saved_at=saved_at,
         real_s=trial.real_s,
-        metrics=metrics.to_mapping() if metrics else None,
+        metrics=trial.metrics.to_mapping() if trial.metrics else None,
         facts=facts,
         warnings=list(trial.warnings),
         findings=[finding.to_mapping() for finding in trial.findings],
         environment_hash=environment.hash if environment else None,
         records=records,
-        **columns,
     )
 
 
 def trial(row: TrialRow, *, records: str) -> Trial:
-    """The trial of a row, with the full address of its records.
-
-    Raises:
-        StoreError: The row cannot be read.
-    """
+    """The trial of a row; `records` is the full address of its records."""
     with reading(f"trial {row.key} of run {row.run_id}", row, row.point, row.environment):
         return Trial(
             key=row.key,
@@ -122,10 +111,10 @@ def trial(row: TrialRow, *, records: str) -> Trial:
 
 @contextmanager
 def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
-    """Read rows of the database into the model.
+    """Read rows into the model.
 
     Raises:
-        StoreError: There is JSON in them that is damaged, or something that no version of the model knows.
+        StoreError: Their JSON is damaged, or holds something that the model does not know.
     """
     try:
         for row in rows:
@@ -142,7 +131,7 @@ def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
 
 
 def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
-    """What can be read of some rows; a warning names each of the others."""
+    """Those rows that can be read; a warning names each of the others."""
     result = []
     for row in found:
         try:
@@ -153,7 +142,7 @@ def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
 
 
 def one_of(found: Sequence[Named], reference: str, what: str, where: str) -> Named | None:
-    """The row with this id, or the only one whose id begins with it; None where there is no row.
+    """The row with this id, or the only one whose id starts with it, or None.
 
     Raises:
         UsageError: There are several.
@@ -166,7 +155,7 @@ def one_of(found: Sequence[Named], reference: str, what: str, where: str) -> Nam
 
 
 def listed(found: Iterable[RunRow | StudyRow]) -> str:
-    """The ids of five rows, and dots for more."""
+    """The ids of the first five rows, and dots for more."""
     ids = [row.id for row in found]
     return ", ".join(ids[:5] + ["..."] * (len(ids) > 5))
 
@@ -193,7 +182,6 @@ def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
 
 
 def verdict(row: RunRow) -> Verdict | None:
-    """The verdict of a run, where there is one."""
     if row.verdict is None:
         return None
     return Verdict(row.verdict, tuple(readable(row.findings, _finding)))
@@ -202,8 +190,3 @@ def verdict(row: RunRow) -> Verdict | None:
 def _finding(row: FindingRow) -> Finding:
     with reading(f"finding {row.position} of run {row.run_id}", row):
         return Finding.from_mapping({name: getattr(row, name) for name in Finding.__dataclass_fields__})
-
-
-def _finite(value: float | int) -> float | int | None:
-    """SQLite makes NULL of NaN; so does PostgreSQL then."""
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,4 +1,4 @@
-"""The tables of a store. A change here needs a revision in `migrations/versions` and a new `REVISION`.
+"""The tables of a store. A change here needs a new revision in `migrations/versions`, and a new `REVISION`.
 
 ```
 studies ──< sweep_runs ──< trials >── points          a point is the same row in every run
@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-REVISION = "0005"
+REVISION = "0001"
 """The newest revision in `migrations/versions`."""
 
 VERSION_TABLE = "scalescope_version"
@@ -36,7 +36,7 @@ VERSION_TABLE = "scalescope_version"
 
 
 class RunState(StrEnum):
-    """Where a run of a sweep stands; only `complete` is never resumed."""
+    """State of a run. Only a complete run is never resumed."""
 
     RUNNING = "running"
     COMPLETE = "complete"
@@ -65,7 +65,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class StoreBase(DeclarativeBase):
-    """All tables; constraints have names, so that a migration can change them."""
+    """All tables. Constraints have names, so that a migration can change them."""
 
     metadata = MetaData(
         naming_convention={
@@ -84,7 +84,7 @@ class StoreBase(DeclarativeBase):
 
 
 class EnvironmentRow(StoreBase):
-    """A package list, as trials and runs were made with."""
+    """A package list of trials and runs."""
 
     __tablename__ = "environments"
 
@@ -124,7 +124,7 @@ class RunRow(StoreBase):
 
 
 class StudyRow(StoreBase):
-    """A question that owns runs, and its answer. Runs name it in `study_id`."""
+    """A question and its answer; its runs name it in `study_id`."""
 
     __tablename__ = "studies"
     __table_args__ = (Index(None, "question_id", "created_at"),)
@@ -154,10 +154,7 @@ class PointRow(StoreBase):
 
 
 class TrialRow(StoreBase):
-    """One measured run of a point.
-
-    All its metrics are in `metrics`; those of the first versions are columns too, to be queried.
-    """
+    """One measured run of a point."""
 
     __tablename__ = "trials"
 
@@ -172,24 +169,10 @@ class TrialRow(StoreBase):
     started_at: Mapped[str]
     saved_at: Mapped[datetime]
     real_s: Mapped[float]
-    makespan_s: Mapped[float | None]
-    elapsed_s: Mapped[float | None]
-    work_s: Mapped[float | None]
-    span_s: Mapped[float | None]
-    ideal_s: Mapped[float | None]
-    efficiency: Mapped[float | None]
-    schedule_quality: Mapped[float | None]
-    parallelism: Mapped[float | None]
-    mean_parallelism: Mapped[float | None]
-    peak_parallelism: Mapped[int | None] = mapped_column(BigInteger)
-    peak_runnable: Mapped[int | None] = mapped_column(BigInteger)
-    tasks: Mapped[int | None] = mapped_column(BigInteger)
-    widest_stage: Mapped[int | None] = mapped_column(BigInteger)
-    workers_used: Mapped[int | None] = mapped_column(BigInteger)
     metrics: Mapped[dict[str, Any] | None]
     facts: Mapped[dict[str, Any]]
     warnings: Mapped[list[Any]]
-    findings: Mapped[list[Any]] = mapped_column(server_default="[]")
+    findings: Mapped[list[Any]]
     environment_hash: Mapped[str | None] = mapped_column(ForeignKey("environments.hash"))
     records: Mapped[str]
 

@@ -1,4 +1,4 @@
-"""The store: runs of sweeps and their trials, durable one by one."""
+"""The store: runs of sweeps and their trials, each trial durable as soon as it is saved."""
 
 from __future__ import annotations
 
@@ -36,40 +36,37 @@ from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow
 from scalescope.store.studies import Studies, now_of
 
 HEARTBEAT_LIMIT_S = 120.0
-"""A run whose owner, on another host, has not been heard of for so long is taken to be dead."""
+"""Seconds without a heartbeat after which a run on another host counts as dead."""
 
 WATCH_INTERVAL_S = 5.0
-"""Between two looks for a sign of life."""
+"""Seconds between two looks for a heartbeat."""
 
 LOCK_TIMEOUT_S = 60.0
-"""How long a writer waits for SQLite's lock."""
-
+"""Seconds that a writer waits for SQLite's lock."""
 
 logger = logging.getLogger(__name__)
 
 ENDED = "ended"
-"""The fact of a run that says why it ended before its time."""
+"""Fact of a run: why it ended early."""
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep, as the store has it.
+    """One run of a sweep, as the store has it. Times are UTC, ISO 8601.
 
     Attributes:
         id: Sortable by time: `20261121-143005-ab12cd`, in UTC.
-        sweep: The question.
-        workload_version: Of the workload, when the run began.
-        state: Where it stands; `stopped` as well where the process that ran it is dead.
-        planned: Trials that it was to run.
-        trials: Those that were saved, in that order; interrupted ones too. A list of runs may be without them.
-        verdict: None until it has finished with one.
-        created_at: When it first began; UTC, ISO 8601.
+        state: `stopped` also if the process that ran it is dead.
+        planned: Number of planned trials.
+        trials: Saved trials in their order, interrupted ones too. `Store.runs` can leave them out.
+        verdict: None until the run has finished with one.
+        created_at: When it first began.
         started_at: When it last began or resumed.
-        finished_at: Empty while it has not.
-        facts: What was known of it when it began, such as its packages.
-        study: Id of the study that it was made for; empty where there is none.
+        finished_at: Empty until it has finished.
+        facts: What was known when it began, such as its packages.
+        study: Id of the study that it was made for; may be empty.
         where: Address of the store, without password.
-        saved: How many trials were saved.
+        saved: Number of saved trials.
     """
 
     id: str
@@ -89,18 +86,18 @@ class SweepRun:
 
     @property
     def done(self) -> dict[str, Trial]:
-        """Trials that need not be repeated, by key, as `Store.finished` has them."""
+        """Trials that need not be repeated, by key (see `Store.finished`)."""
         return {trial.key: trial for trial in self.trials if trial.facts.get(row_conversion.INTERRUPTED) is not True}
 
 
 class Store:
-    """Runs, trials and their raw records, in one database and one folder.
+    """Runs, trials and their raw records, in one database and one folder; also a context manager.
 
-    May be used from several threads; each process opens its own. Use as a context manager, or call `close`.
+    Threads may share it; each process opens its own. All methods raise `StoreError` if the database refuses.
 
     Attributes:
         where: Its address, without password.
-        records: Address of the raw records: a folder from the root, or any fsspec address.
+        records: Address of the raw records: an absolute path, or any fsspec address.
         studies: Questions that own runs.
     """
 
@@ -118,13 +115,12 @@ class Store:
 
     @classmethod
     def open(cls, url: str = "", records: str = "") -> Store:
-        """Open a store; create it, or bring it to the newest schema, where needed.
+        """Open a store. Create it, or upgrade its schema, if necessary.
 
         Args:
-            url: A path, `sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/DATABASE`. Empty: the environment variable
-                `SCALESCOPE_STORE`, or else `scalescope/scalescope.db` in the user's data folder.
-            records: Where raw records go: a folder or any fsspec address. Empty: `records` beside the SQLite file, or
-                in the user's data folder.
+            url: See `locate`.
+            records: Folder or fsspec address of the raw records. Empty: `records` beside the SQLite file, or in the
+                user's data folder.
 
         Raises:
             InvalidField: An address is not understood.
@@ -174,7 +170,7 @@ class Store:
         return f"Store({self.where!r}, records={self.records!r})"
 
     def folder(self, reference: str) -> str:
-        """Address of the folder among the raw records that belongs to the run or study with this id."""
+        """Address of the folder of a run or study among the raw records."""
         return f"{self.records}/{quote(reference, safe='')}"
 
     def begin(
@@ -189,61 +185,38 @@ class Store:
     ) -> SweepRun:
         """Begin a run of a sweep, or resume the newest one where it stopped.
 
-        It is resumed if it is not complete, is of the same sweep, study, workload version, code and packages, and
-        nobody runs it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume
-        at once, one gets it, and the other a new run.
+        A run is resumed if it is not complete, has the same sweep, study, workload version, code and packages, and is
+        run by nobody: it was stopped or failed, or its owner is dead or is this process. If two processes resume at
+        once, one gets the run, and the other a new one.
 
         Args:
             sweep: The question.
             plan: All its trials.
             workload_version: Results of different versions are not comparable.
             fresh: Never resume.
-            facts: What is known of the run beforehand (JSON). A run with other `packages` or `code` is not resumed;
-                where only the code is another, the new one has its id as the fact `instead_of`.
+            facts: What is known of the run beforehand (JSON). If only `code` differs from that of the newest run, the
+                new run has the id of that run as the fact `instead_of`.
             study: Id of the study that it is made for.
-
-        Raises:
-            StoreError: The database refuses.
         """
-        rest, environment = row_conversion.split_packages({**(facts or {}), row_conversion.USER: user()})
-        owner, token = Owner.current(), secrets.token_hex(8)
+        known, environment = row_conversion.split_packages({**(facts or {}), row_conversion.USER: user()})
+        code = known.get(row_conversion.CODE, "")
         same = [
             RunRow.sweep_id == sweep.id,
             RunRow.workload_version == workload_version,
             RunRow.study_id == (study or None),
             RunRow.environment_hash == (environment.hash if environment else None),
         ]
-        of_code = RunRow.facts[row_conversion.CODE].as_string()
-        code = rest.get(row_conversion.CODE, "")
-        of_same_code = of_code == code if code else of_code.is_(None)
-        watched = self._watch([*same, of_same_code]) if self._without_clock and not fresh else None
+        resumable = [*same, code == _CODE if code else _CODE.is_(None)]
+        watched = self._watch(resumable) if self._without_clock and not fresh else None
         with self.writing("begin a run") as session:
             now = now_of(session)
             if environment:
                 _insert_missing(session, environment)
-            ownership = {
-                "state": RunState.RUNNING.value,
-                "planned": len(plan),
-                "started_at": now,
-                "heartbeat_at": now,
-                "owner": token,
-                "host": owner.host,
-                "pid": owner.pid,
-                "process_started": owner.process_started,
-            }
-            taken = None
-            if not fresh and (run := _newest_of(session, [*same, of_same_code])):
-                told = (run.owner, run.heartbeat_at)
-                silent = told == watched if self._without_clock else is_silent(run.heartbeat_at, now)
-                taken = _take_over(session, run, ownership, owner, silent=silent)
-            if taken is None and not fresh:
-                newest = select(RunRow.id, RunRow.state, of_code).where(*same).order_by(*_NEWEST).limit(1)
-                last = session.execute(newest).one_or_none()
-                if last is not None and last.state != RunState.COMPLETE and (last[2] or "") != code:
-                    rest[row_conversion.INSTEAD_OF] = last.id
-            if taken is not None:
-                run_id, self._before[taken[0]] = taken
-            else:
+            ownership = _ownership(now, planned=len(plan))
+            run_id = None if fresh else self._resume(session, resumable, ownership, watched)
+            if run_id is None:
+                if not fresh and (other := _with_other_code(session, same, code)):
+                    known[row_conversion.INSTEAD_OF] = other
                 run_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
                 session.add(
                     RunRow(
@@ -254,33 +227,30 @@ class Store:
                         spec=sweep.to_mapping(),
                         created_at=now,
                         environment_hash=environment.hash if environment else None,
-                        facts=rest,
+                        facts=known,
                         study_id=study or None,
                         **ownership,
                     )
                 )
-        self._owned[run_id] = token
+        self._owned[run_id] = ownership["owner"]
         return self.run(run_id)
 
-    def _watch(self, same: list[Any]) -> tuple[str, datetime] | None:
-        """Watch the newest run of some kind, if another host has it, until that is heard of or was silent for too long.
+    def _watch(self, resumable: list[Any]) -> _Heartbeat | None:
+        """Watch the newest resumable run, if it is on another host: return its heartbeat if it stayed silent.
 
-        For SQLite on a network file system, where times were written by the clocks of several hosts.
-
-        Returns:
-            Its owner and last sign of life, if it was silent.
+        For SQLite on a network file system, where the times were written by clocks of several hosts.
         """
         first = None
         deadline = time.monotonic() + HEARTBEAT_LIMIT_S
         while True:
             with self.reading("read the runs") as session:
-                run = _newest_of(session, same)
+                run = _newest_of(session, resumable)
             if run is None or run.state != RunState.RUNNING or _owner(run).is_here:
                 return None
             found = (run.owner, run.heartbeat_at)
             if first is None:
                 host = run.host.split()[0]
-                text = "run %s may still run on %s: it is continued if nothing is heard of that for %g s"
+                text = "run %s may still run on %s; it is resumed if it sends no heartbeat for %g s"
                 logger.warning(text, run.id, host, HEARTBEAT_LIMIT_S)
                 first = found
             if found != first:
@@ -289,18 +259,41 @@ class Store:
                 return found
             time.sleep(WATCH_INTERVAL_S)
 
+    def _resume(
+        self, session: Session, resumable: list[Any], ownership: Mapping[str, Any], watched: _Heartbeat | None
+    ) -> str | None:
+        """Take over the newest resumable run, unless it is complete or somebody runs it; return its id."""
+        run = _newest_of(session, resumable)
+        if run is None or run.state == RunState.COMPLETE:
+            return None
+        if run.state == RunState.RUNNING:
+            heartbeat = (run.owner, run.heartbeat_at)
+            silent = heartbeat == watched if self._without_clock else is_silent(run.heartbeat_at, now_of(session))
+            ours = (run.host, run.pid) == (ownership["host"], ownership["pid"])
+            if not ours and not is_abandoned(_owner(run), silent=silent):
+                return None
+        changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
+        before = session.execute(select(*changed).where(RunRow.id == run.id)).mappings().one()
+        taken = session.execute(
+            # of two that saw the same owner, the second changes no row
+            update(RunRow)
+            .where(RunRow.id == run.id, RunRow.owner == run.owner, RunRow.state == run.state)
+            .values(**ownership, finished_at=None, verdict=None)
+            .returning(RunRow.id),
+            execution_options={"synchronize_session": False},
+        ).scalar_one_or_none()
+        if not taken:
+            return None
+        findings = session.execute(select(FindingRow.__table__).where(FindingRow.run_id == taken)).mappings().all()
+        session.execute(delete(FindingRow).where(FindingRow.run_id == taken))
+        self._before[taken] = dict(before), [dict(each) for each in findings]
+        return taken
+
     def finished(self, run_id: str, *, besides: Collection[str] = ()) -> dict[str, Trial]:
-        """Trials that a resumed run need not repeat, by key.
+        """Trials that a resumed run need not repeat, by key, without those whose keys are `besides`.
 
-        Invalid and failed trials are among them: running them again would choose results by their outcome. Only
-        trials with the fact `interrupted` are not.
-
-        Args:
-            run_id: As `begin` gave it.
-            besides: Keys of trials that are not wanted again.
-
-        Raises:
-            StoreError: The database refuses.
+        Invalid and failed trials are included: running them again would choose results by their outcome. Only
+        interrupted trials are run again.
         """
         statement = (
             select(TrialRow)
@@ -319,19 +312,19 @@ class Store:
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
         """Make a trial durable: when this returns, neither a crash nor a power cut loses it.
 
-        The records come first, then the row that names them, in one transaction. Saving a trial again that is already
-        there changes nothing, unless it had been interrupted.
+        The records are written first, then the row that names them, in one transaction. Saving a trial again changes
+        nothing, unless it had been interrupted.
 
         Args:
-            run_id: As `begin` gave it.
+            run_id: The run.
             trial: The trial.
-            tables: Its raw records, by `scalescope.model.records.TABLES`.
+            tables: Raw records by table (`scalescope.model.records.TABLES`).
 
         Returns:
-            The trial as it is stored, with the address of its records.
+            The trial with the address of its records.
 
         Raises:
-            StoreError: The database or file system refuses, or another process has taken the run over.
+            StoreError: The database or file system refuses, or another process has taken over the run.
         """
         address = trial.records
         if tables:
@@ -344,17 +337,17 @@ class Store:
         return self._save_row(run_id, trial, address)
 
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
-        """Record how a run ended. One that was resumed, and failed before it had a trial, is again as it was.
+        """Record how a run ended. A resumed run that failed before its first trial becomes what it was before.
 
         Args:
-            run_id: As `begin` gave it.
-            state: `complete`, `stopped` or `failed`; the last two are resumed by the next `begin`.
+            run_id: The run.
+            state: `complete`, `stopped` or `failed`; the next `begin` resumes the last two.
             verdict: What was found.
-            reason: Why it ended before its time, as the fact `ended` keeps it.
+            reason: Why it ended early.
 
         Raises:
             InvalidField: There is no such state.
-            StoreError: The database refuses, or another process has taken the run over.
+            StoreError: The database refuses, or another process has taken over the run.
         """
         ended = [item.value for item in RunState if item is not RunState.RUNNING]
         state = fields.choice("state", str(state), ended)
@@ -373,19 +366,15 @@ class Store:
             row.findings = row_conversion.finding_rows(run_id, verdict) if verdict else []
 
     def extend(self, run_id: str, planned: int) -> None:
-        """Record that a run has grown to so many trials.
-
-        Raises:
-            StoreError: The database refuses, or another process has taken the run over.
-        """
+        """Record that a run now has `planned` trials."""
         with self.writing("extend a run") as session:
             self._owned_run(session, run_id, renew=True).planned = planned
 
     def beat(self, run_id: str) -> None:
-        """Say that the run is alive; at least every 30 s while it runs, or another host may take it over.
+        """Renew the heartbeat of a run, at least every 30 s; otherwise another host may take it over.
 
         Raises:
-            StoreError: The database refuses, or another process has taken the run over: stop then.
+            StoreError: The database refuses, or another process has taken over the run: stop then.
         """
         with self.writing("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
@@ -393,16 +382,13 @@ class Store:
     def runs(
         self, *, limit: int = 50, sweep: str | None = None, own: bool = False, trials: bool = True
     ) -> list[SweepRun]:
-        """The newest runs, newest first, with all their trials.
+        """The newest runs, newest first.
 
         Args:
-            limit: At most so many.
-            sweep: Only of the sweep with this id.
-            own: Only those that were not made for a study.
-            trials: Whether their trials are read, and not only counted.
-
-        Raises:
-            StoreError: The database refuses.
+            limit: Most runs.
+            sweep: Only runs of the sweep with this id.
+            own: Only runs that were not made for a study.
+            trials: Read the trials, instead of only counting them.
         """
         statement = _newest_runs(trials=trials).limit(limit)
         if sweep is not None:
@@ -418,15 +404,10 @@ class Store:
             return row_conversion.readable(found, lambda row: self._run(row, saved=counts.get(row.id, 0)))
 
     def run(self, reference: str = "latest") -> SweepRun:
-        """One run.
-
-        Args:
-            reference: Its id, the beginning of its id if no other run has it, or `latest`, which is the newest that is
-                no part of something larger.
+        """One run, by its id, the start of its id, or `latest`: the newest that belongs to nothing larger.
 
         Raises:
             UsageError: There is no such run, or there are several.
-            StoreError: The database refuses.
         """
         with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
@@ -450,11 +431,7 @@ class Store:
         )
 
     def tables(self, trial: Trial, *names: str) -> dict[str, dict[str, Any]]:
-        """Raw records of a trial: per table, a numpy array or a list of text per column.
-
-        Args:
-            trial: As the store returned it.
-            names: Tables wanted; none means all.
+        """Raw records of a trial: for each named table, or for all, a numpy array or list of text per column.
 
         Raises:
             StoreError: There are no such records, or they are damaged.
@@ -490,15 +467,15 @@ class Store:
             return self._trial(row)
 
     def _owned_run(self, session: Session, run_id: str, *, renew: bool = False) -> RunRow:
-        """The run's row; if it was taken over, refuse. `renew` locks the row and renews the heartbeat."""
+        """The run's row; refused if another process has taken it over. `renew` locks it and renews the heartbeat."""
         row = session.get(RunRow, run_id, with_for_update=renew)
         if row is None:
             raise StoreError(f"There is no run {run_id!r}", where=self.where, cause="It was deleted while it ran.")
         if self._owned.get(run_id, row.owner) != row.owner:
             raise StoreError(
-                f"Process {row.pid} on {row.host.split()[0]} has taken run {run_id} over",
+                f"Process {row.pid} on {row.host.split()[0]} has taken over run {run_id}",
                 where=self.where,
-                cause=f"This process was not heard of for {HEARTBEAT_LIMIT_S:.0f} s, or began the run twice.",
+                cause=f"This process sent no heartbeat for {HEARTBEAT_LIMIT_S:.0f} s, or began the run twice.",
                 next_step="Let the other one finish; this one stops here.",
             )
         if renew:
@@ -530,7 +507,7 @@ class Store:
             )
 
     def _saved(self, row: TrialRow | None) -> Trial | None:
-        """A trial that is not to be saved again: it was not interrupted, and can be read."""
+        """The stored trial, unless it must be saved again: it was interrupted, or cannot be read."""
         return None if row is None or row.interrupted else next(iter(row_conversion.readable([row], self._trial)), None)
 
     def _trial(self, row: TrialRow) -> Trial:
@@ -541,13 +518,13 @@ class Store:
 
     @contextmanager
     def reading(self, doing: str) -> Iterator[Session]:
-        """A session of the database; told what for, to follow "Could not"."""
+        """A session of the database. `doing` follows "Could not" in errors."""
         with explained(doing, self.where), Session(self._engine) as session:
             yield session
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Session]:
-        """A transaction that may write, likewise."""
+        """A transaction that may write. `doing` follows "Could not" in errors."""
         if self._path and not self._path.exists():  # SQLite would write on into a file that nobody finds
             raise StoreError(
                 f"Could not {doing}: the store is gone",
@@ -561,8 +538,13 @@ class Store:
 
 _NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
 
+_CODE = RunRow.facts[row_conversion.CODE].as_string()
+
+_Heartbeat = tuple[str, datetime]
+"""Owner of a run, and the time of its last heartbeat by the owner's clock."""
+
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""What a run was before it was resumed: its row as far as that changes then, and its findings."""
+"""A run before it was resumed: the columns that resuming changes, and its findings."""
 
 
 def _restore(row: RunRow, before: _Before) -> None:
@@ -572,35 +554,33 @@ def _restore(row: RunRow, before: _Before) -> None:
     row.findings = [FindingRow(**each) for each in findings]
 
 
-def _take_over(
-    session: Session, run: Row[Any], ownership: Mapping[str, Any], taker: Owner, *, silent: bool
-) -> tuple[str, _Before] | None:
-    """Take a run if it may be resumed, and return its id, and what it was."""
-    if run.state == RunState.COMPLETE:
+def _ownership(now: datetime, *, planned: int) -> dict[str, Any]:
+    """Columns that a run gets when this process begins or resumes it."""
+    owner = Owner.current()
+    return {
+        "state": RunState.RUNNING.value,
+        "planned": planned,
+        "started_at": now,
+        "heartbeat_at": now,
+        "owner": secrets.token_hex(8),
+        "host": owner.host,
+        "pid": owner.pid,
+        "process_started": owner.process_started,
+    }
+
+
+def _with_other_code(session: Session, same: list[Any], code: str) -> str | None:
+    """Id of the newest run, if that is not complete and other code kept it from being resumed."""
+    newest = select(RunRow.id, RunRow.state, _CODE).where(*same).order_by(*_NEWEST).limit(1)
+    last = session.execute(newest).one_or_none()
+    if last is None or last.state == RunState.COMPLETE or (last[2] or "") == code:
         return None
-    owner = _owner(run)
-    ours = (owner.host, owner.pid) == (taker.host, taker.pid)
-    if run.state == RunState.RUNNING and not (ours or is_abandoned(owner, silent=silent)):
-        return None
-    changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
-    before = session.execute(select(*changed).where(RunRow.id == run.id)).mappings().one()
-    taken = session.execute(
-        # of two that saw the same owner, the second changes no row
-        update(RunRow)
-        .where(RunRow.id == run.id, RunRow.owner == run.owner, RunRow.state == run.state)
-        .values(**ownership, finished_at=None, verdict=None)
-        .returning(RunRow.id),
-        execution_options={"synchronize_session": False},
-    ).scalar_one_or_none()
-    if not taken:
-        return None
-    findings = session.execute(select(FindingRow.__table__).where(FindingRow.run_id == taken)).mappings().all()
-    session.execute(delete(FindingRow).where(FindingRow.run_id == taken))
-    return taken, (dict(before), [dict(each) for each in findings])
+    found: str = last.id
+    return found
 
 
 def _newest_of(session: Session, same: list[Any]) -> Row[Any] | None:
-    """Who has the newest run of some kind, and where that stands."""
+    """Owner, state and heartbeat of the newest of some runs."""
     owner = (RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started)
     newest = select(RunRow.id, RunRow.state, *owner, RunRow.heartbeat_at).where(*same).order_by(*_NEWEST).limit(1)
     return session.execute(newest).one_or_none()
@@ -611,17 +591,17 @@ def _owner(run: Row[Any]) -> Owner:
 
 
 def is_silent(heard_at: datetime, now: datetime) -> bool:
-    """Whether a run was not heard of for too long, by one clock."""
+    """Whether the last heartbeat is too long ago; both times are of one clock."""
     return now - heard_at >= timedelta(seconds=HEARTBEAT_LIMIT_S)
 
 
 def is_abandoned(owner: Owner, *, silent: bool) -> bool:
-    """Whether whoever began or resumed a run is dead; of one on another host, only silence tells."""
+    """Whether the process that ran a run is dead. On another host, only silence tells."""
     return not owner.is_alive() if owner.is_here else silent
 
 
 def _insert_missing(session: Session, row: EnvironmentRow | PointRow) -> None:
-    """Insert a row that another run may have inserted already; its key says all that it holds."""
+    """Insert a row that another run may have inserted already; rows with equal keys are equal."""
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     values = {column.name: getattr(row, column.name) for column in type(row).__table__.columns}
     session.execute(insert(type(row)).values(**values).on_conflict_do_nothing())
@@ -672,6 +652,6 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Take the lock first: a transaction that reads and then writes fails at once if another wrote in between."""
+    """Take the lock first: a transaction that reads and then writes fails if another wrote in between."""
     write = connection.get_execution_options().get("scalescope_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,4 +1,4 @@
-"""Studies in the store: questions, and the runs that were made for them."""
+"""Studies in the store."""
 
 from __future__ import annotations
 
@@ -23,13 +23,7 @@ Transaction = Callable[[str], AbstractContextManager[Session]]
 
 
 class Studies:
-    """The studies of a store; `Store.studies` is one.
-
-    Args:
-        read: Opens a session for reading; told what for.
-        write: Opens a transaction.
-        where: Address of the store, without password.
-    """
+    """The studies of a store: `Store.studies`. All methods raise `StoreError` if the database refuses."""
 
     def __init__(self, read: Transaction, write: Transaction, where: str) -> None:
         self._read = read
@@ -37,16 +31,13 @@ class Studies:
         self._where = where
 
     def begin(self, kind: str, question: Mapping[str, Any], *, follows: str = "", fresh: bool = False) -> Study:
-        """Begin a study, or go on with the newest of the same question if that has no answer yet.
+        """Begin a study, or continue the newest one of the same question if that has no answer yet.
 
         Args:
             kind: What is asked.
             question: All that is asked (JSON).
             follows: Id of the run or study that led to it.
-            fresh: Never go on.
-
-        Raises:
-            StoreError: The database refuses.
+            fresh: Never continue one.
         """
         question_id = digest([kind, question])
         with self._write("begin a study") as session:
@@ -71,47 +62,21 @@ class Studies:
             return self._study(session, row)
 
     def finish(self, study_id: str, line: str, result: Mapping[str, Any], *, alarm: bool) -> None:
-        """Record the answer.
-
-        Args:
-            study_id: As `begin` gave it.
-            line: It in one sentence.
-            result: All of it (JSON).
-            alarm: Whether it is bad news, or there is none.
-
-        Raises:
-            StoreError: The database refuses, or there is no such study.
-        """
+        """Record the answer: one sentence, and all of it as JSON. `alarm`: it is bad news, or there is none."""
         with self._write("finish a study") as session:
             row = self._row(session, study_id)
             row.line, row.result, row.alarm = clean(line), dict(result), alarm
             row.finished_at = now_of(session)
 
     def amend(self, study_id: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Study:
-        """Change what is kept of a study, finished or not; nobody else changes it meanwhile.
-
-        Args:
-            study_id: As `begin` gave it.
-            change: From the result as it is, the new one (JSON).
-
-        Raises:
-            StoreError: The database refuses, or there is no such study.
-        """
+        """Replace the result of a study, finished or not, by `change` of it; nobody else changes it meanwhile."""
         with self._write("change a study") as session:
             row = self._row(session, study_id)
             row.result = dict(change(row.result))
             return self._study(session, row)
 
     def newest(self, *, limit: int = 50, kind: str | None = None) -> list[Study]:
-        """The newest studies, newest first.
-
-        Args:
-            limit: At most so many.
-            kind: Only of this kind.
-
-        Raises:
-            StoreError: The database refuses.
-        """
+        """The newest studies, newest first; of one kind if given."""
         with self._read("read the studies") as session:
             newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc()).limit(limit)
             if kind is not None:
@@ -119,15 +84,10 @@ class Studies:
             return row_conversion.readable(session.scalars(newest), partial(self._study, session))
 
     def get(self, reference: str) -> Study:
-        """One study.
-
-        Args:
-            reference: Its id, or the beginning of its id if no other study has it; `threshold`, `release` and
-                `comparison` are the newest of that kind.
+        """One study, by its id, the start of its id, or its kind: the newest of that kind.
 
         Raises:
             UsageError: There is no such study, or there are several.
-            StoreError: The database refuses.
         """
         with self._read("read a study") as session:
             newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc())
@@ -143,11 +103,7 @@ class Studies:
         )
 
     def following(self, reference: str) -> tuple[str, ...]:
-        """Ids of the studies to which a run or a study led, oldest first.
-
-        Raises:
-            StoreError: The database refuses.
-        """
+        """Ids of the studies to which a run or study led, oldest first."""
         with self._read("read the studies") as session:
             return _following(session, reference)
 
@@ -187,7 +143,7 @@ def _following(session: Session, reference: str) -> tuple[str, ...]:
 
 
 def now_of(session: Session) -> datetime:
-    """The time by the one clock that all processes of this store share."""
+    """The time, by the server's clock on PostgreSQL, which all hosts share."""
     if session.get_bind().dialect.name == "postgresql":
         now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
         return now.astimezone(UTC)

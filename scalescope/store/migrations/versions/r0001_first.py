@@ -1,6 +1,8 @@
-"""Runs, points, trials, environments, findings."""
+"""All tables. Names of constraints and indexes follow the naming convention of `schema`."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,102 +11,102 @@ revision = "0001"
 down_revision = None
 
 
+def _text(name: str, *constraints: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, sa.Text(), *constraints, **{"nullable": False, **options})
+
+
+def _time(name: str, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, sa.DateTime(timezone=True), **{"nullable": False, **options})
+
+
+def _json(name: str, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, sa.JSON(), **{"nullable": False, **options})
+
+
+def _number(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, **{"nullable": False, **options})
+
+
 def upgrade() -> None:
-    """Create all tables."""
-    op.create_table(
-        "environments",
-        sa.Column("hash", sa.Text(), nullable=False),
-        sa.Column("packages", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("hash", name=op.f("pk_environments")),
-    )
+    op.create_table("environments", _text("hash", primary_key=True), _json("packages"))
     op.create_table(
         "points",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("workers", sa.Integer(), nullable=False),
-        sa.Column("threads_per_worker", sa.Integer(), nullable=False),
-        sa.Column("items", sa.BigInteger(), nullable=True),
-        sa.Column("spec", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_points")),
+        _text("id", primary_key=True),
+        _number("workers", sa.Integer()),
+        _number("threads_per_worker", sa.Integer()),
+        _number("items", sa.BigInteger(), nullable=True),
+        _json("spec"),
+    )
+    op.create_table(
+        "studies",
+        _text("id", primary_key=True),
+        _text("kind"),
+        _text("question_id"),
+        _json("question"),
+        _text("line"),
+        _json("result"),
+        sa.Column("alarm", sa.Boolean(), nullable=False),
+        _text("follows", index=True),
+        _time("created_at"),
+        _time("finished_at", nullable=True),
+        sa.Index(None, "question_id", "created_at"),
     )
     op.create_table(
         "sweep_runs",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("sweep_id", sa.Text(), nullable=False),
-        sa.Column("workload", sa.Text(), nullable=False),
-        sa.Column("workload_version", sa.Integer(), nullable=False),
-        sa.Column("spec", sa.JSON(), nullable=False),
-        sa.Column("planned", sa.Integer(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("owner", sa.Text(), nullable=False),
-        sa.Column("host", sa.Text(), nullable=False),
-        sa.Column("pid", sa.BigInteger(), nullable=False),
-        sa.Column("process_started", sa.Float(precision=53), nullable=False),
-        sa.Column("heartbeat_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("verdict", sa.Text(), nullable=True),
-        sa.Column("environment_hash", sa.Text(), nullable=True),
-        sa.Column("facts", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["environment_hash"], ["environments.hash"], name=op.f("fk_sweep_runs_environment_hash")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_sweep_runs")),
+        _text("id", primary_key=True),
+        _text("sweep_id"),
+        _text("workload"),
+        _number("workload_version", sa.Integer()),
+        _json("spec"),
+        _number("planned", sa.Integer()),
+        _text("state"),
+        _time("created_at", index=True),
+        _time("started_at"),
+        _time("finished_at", nullable=True),
+        _text("owner"),
+        _text("host"),
+        _number("pid", sa.BigInteger()),
+        _number("process_started", sa.Float(53)),
+        _time("heartbeat_at"),
+        _text("verdict", nullable=True),
+        _text("environment_hash", sa.ForeignKey("environments.hash"), nullable=True),
+        _json("facts"),
+        _text("study_id", nullable=True, index=True),
+        sa.Index(None, "sweep_id", "created_at"),
+        sa.Index(None, "workload", "created_at"),
     )
-    op.create_index(op.f("ix_sweep_runs_created_at"), "sweep_runs", ["created_at"], unique=False)
-    op.create_index(op.f("ix_sweep_runs_sweep_id_created_at"), "sweep_runs", ["sweep_id", "created_at"], unique=False)
-    op.create_index(op.f("ix_sweep_runs_workload_created_at"), "sweep_runs", ["workload", "created_at"], unique=False)
     op.create_table(
         "findings",
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("code", sa.Text(), nullable=False),
-        sa.Column("severity", sa.Text(), nullable=False),
-        sa.Column("summary", sa.Text(), nullable=False),
-        sa.Column("remedy", sa.Text(), nullable=False),
-        sa.Column("confidence", sa.Float(precision=53), nullable=False),
-        sa.Column("lost_s", sa.Float(precision=53), nullable=False),
-        sa.Column("link", sa.Text(), nullable=False),
-        sa.Column("evidence", sa.JSON(), nullable=False),
-        sa.Column("points", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["sweep_runs.id"], name=op.f("fk_findings_run_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "position", name=op.f("pk_findings")),
+        _text("run_id", sa.ForeignKey("sweep_runs.id", ondelete="CASCADE"), primary_key=True),
+        _number("position", sa.Integer(), primary_key=True, autoincrement=False),
+        _text("code", index=True),
+        _text("severity"),
+        _text("summary"),
+        _text("remedy"),
+        _number("confidence", sa.Float(53)),
+        _number("lost_s", sa.Float(53)),
+        _text("link"),
+        _json("evidence"),
+        _json("points"),
+        _json("gain", nullable=True),
     )
-    op.create_index(op.f("ix_findings_code"), "findings", ["code"], unique=False)
     op.create_table(
         "trials",
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("point_id", sa.Text(), nullable=False),
-        sa.Column("repeat", sa.Integer(), nullable=False),
+        _text("run_id", sa.ForeignKey("sweep_runs.id", ondelete="CASCADE"), primary_key=True),
+        _text("key", primary_key=True),
+        _text("point_id", sa.ForeignKey("points.id"), index=True),
+        _number("repeat", sa.Integer()),
         sa.Column("warmup", sa.Boolean(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
+        _text("state"),
         sa.Column("interrupted", sa.Boolean(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("started_at", sa.Text(), nullable=False),
-        sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("real_s", sa.Float(precision=53), nullable=False),
-        sa.Column("makespan_s", sa.Float(precision=53), nullable=True),
-        sa.Column("elapsed_s", sa.Float(precision=53), nullable=True),
-        sa.Column("work_s", sa.Float(precision=53), nullable=True),
-        sa.Column("span_s", sa.Float(precision=53), nullable=True),
-        sa.Column("ideal_s", sa.Float(precision=53), nullable=True),
-        sa.Column("efficiency", sa.Float(precision=53), nullable=True),
-        sa.Column("parallelism", sa.Float(precision=53), nullable=True),
-        sa.Column("mean_parallelism", sa.Float(precision=53), nullable=True),
-        sa.Column("peak_parallelism", sa.BigInteger(), nullable=True),
-        sa.Column("peak_runnable", sa.BigInteger(), nullable=True),
-        sa.Column("tasks", sa.BigInteger(), nullable=True),
-        sa.Column("widest_stage", sa.BigInteger(), nullable=True),
-        sa.Column("workers_used", sa.BigInteger(), nullable=True),
-        sa.Column("metrics", sa.JSON(), nullable=True),
-        sa.Column("facts", sa.JSON(), nullable=False),
-        sa.Column("warnings", sa.JSON(), nullable=False),
-        sa.Column("environment_hash", sa.Text(), nullable=True),
-        sa.Column("records", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["environment_hash"], ["environments.hash"], name=op.f("fk_trials_environment_hash")),
-        sa.ForeignKeyConstraint(["point_id"], ["points.id"], name=op.f("fk_trials_point_id")),
-        sa.ForeignKeyConstraint(["run_id"], ["sweep_runs.id"], name=op.f("fk_trials_run_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "key", name=op.f("pk_trials")),
+        _text("reason"),
+        _text("started_at"),
+        _time("saved_at"),
+        _number("real_s", sa.Float(53)),
+        _json("metrics", nullable=True),
+        _json("facts"),
+        _json("warnings"),
+        _json("findings"),
+        _text("environment_hash", sa.ForeignKey("environments.hash"), nullable=True),
+        _text("records"),
     )
-    op.create_index(op.f("ix_trials_point_id"), "trials", ["point_id"], unique=False)
