@@ -23,10 +23,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -36,27 +37,11 @@ import mini_image  # noqa: E402
 from mini_config import GPU, PRODUCT, USERS, Configuration  # noqa: E402
 from mini_keeper import ADDRESSES, HOST, MiniKubernetesError, enter  # noqa: E402
 
-PARTS = (
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubelet",
-    "kube-proxy",
-    "kubectl",
-    "coredns",
-    "helm",
-)
-NEEDED = {  # program: Debian's package
-    "containerd": "containerd",
-    "runc": "runc",
-    "iptables": "iptables",
-    "conntrack": "conntrack",
-    "buildah": "buildah",
-    "ip": "iproute2",
-    "openssl": "openssl",
-    "/usr/lib/cni/bridge": "containernetworking-plugins",
-}
+CONTROL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
+PARTS = (*CONTROL, "kubelet", "kube-proxy", "kubectl", "helm")
+NEEDED = {name: name for name in ("containerd", "runc", "iptables", "conntrack", "buildah", "openssl")}
+NEEDED |= {"ip": "iproute2", "/usr/lib/cni/bridge": "containernetworking-plugins"}  # program: Debian's package
+NODES = ("cpu", "gpu")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-kubernetes"
 HOW = "infra/kubernetes/programs/README.md says how to get them"
 START_S = 120.0
@@ -114,14 +99,12 @@ class MiniKubernetes:
     """A Kubernetes of this process: ends when `close` is called or when this process dies, however it dies.
 
     Args:
-        folder: Where everything lies: kubeconfig, logs, and the data of the nodes until the end.
+        folder: Of the kubeconfig, the logs, and until the end the data of the nodes.
         gpus: GPUs of the node `gpu`; they are not real.
         network: N of 10.N.0.0/16, which nodes, pods and services use; None: the first free one from 89.
         operator: Whether the operator of dask-kubernetes runs.
 
     Attributes:
-        kubeconfig: Of its administrator.
-        environment: What a process needs in its environment to talk to this cluster: KUBECONFIG.
         host: The address under which pods reach this machine.
         image: The image of Scalescope that both nodes have.
     """
@@ -136,12 +119,11 @@ class MiniKubernetes:
         self.kubeconfig = self.folder / "kubeconfig"
         self.environment = {"KUBECONFIG": str(self.kubeconfig)}
         self._keeper: subprocess.Popen[str] | None = None
+        self._asking = threading.Lock()
         self._pids: dict[str, int] = {}
 
-    # ------------------------------------------------------------------ life
-
     def start(self) -> MiniKubernetes:
-        """Starts all parts, and waits until both nodes are ready and the operator runs.
+        """Start all parts, and wait until both nodes are ready and the operator runs.
 
         Raises:
             MiniKubernetesError: Something is not installed, or does not come up; with the end of its log.
@@ -149,16 +131,11 @@ class MiniKubernetes:
         if reason := unmet():
             raise MiniKubernetesError(reason)
         self.programs = programs()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "log").mkdir(exist_ok=True)
+        (self.folder / "log").mkdir(parents=True, exist_ok=True)
         self._store, self._image = mini_image.prepare(CACHE)
+        keeper = [sys.executable, str(HERE / "mini_keeper.py"), str(self.folder)]
         self._keeper = subprocess.Popen(
-            [
-                sys.executable,
-                str(HERE / "mini_keeper.py"),
-                str(self.folder),
-                *([str(self.network)] if self.network else []),
-            ],
+            [*keeper, *([str(self.network)] if self.network else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -170,20 +147,26 @@ class MiniKubernetes:
             tokens = {user: secrets.token_hex(16) for user in USERS}
             self._config = Configuration(self.folder, answer["network"], tokens, mini_image.BASE)
             self.host = self._config.address(HOST)
-            self._start_control()
-            for name in ("cpu", "gpu"):
-                self._start_node(name)
-            for name in ("cpu", "gpu"):
-                self._await_node(name)
+            with ThreadPoolExecutor() as pool:
+                runtimes = pool.map(self._start_runtime, NODES)
+                self._start_control()
+                list(runtimes)
+            for name in NODES:
+                self._start_kubelet(name)
             if self.operator:
                 self._install_operator()
+            for name in NODES:
+                self._await_node(name)
+            if self.operator and not _poll(self._operator_answers):
+                log = self.kubectl("logs", "-n", "dask-operator", "deployment/dask-kubernetes-operator", "--tail=20")
+                raise MiniKubernetesError(f"the operator of dask-kubernetes does not answer:\n{log}")
         except BaseException:
             self.close()
             raise
         return self
 
     def close(self) -> None:
-        """Ends all nodes and pods; returns when only the kubeconfig and the logs are left. May be called twice."""
+        """End all nodes and pods; only the kubeconfig and the logs are left. May be called twice."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
             keeper.stdin.close()
@@ -191,7 +174,7 @@ class MiniKubernetes:
             keeper.wait()
 
     def wait(self) -> None:
-        """Waits until somebody ends the cluster (`down`).
+        """Wait until somebody ends the cluster (`down`).
 
         Raises:
             MiniKubernetesError: It ended by itself.
@@ -202,32 +185,24 @@ class MiniKubernetes:
     def __enter__(self) -> MiniKubernetes:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # ------------------------------------------------------------------ use
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """Runs kubectl as the administrator and returns its standard output.
-
-        Raises:
-            MiniKubernetesError: It failed; with what it wrote to its standard error.
-        """
+        """Run kubectl as the administrator; returns its standard output."""
         return self._run(str(self.programs / "kubectl"), *arguments, stdin=stdin)
 
-    def load(self, layout: Path, node: str) -> None:
-        """Loads an image, which is a folder in OCI's layout, on a node."""
-        load = f"tar --directory {shlex.quote(str(layout))} --create . | ctr --namespace k8s.io images import -"
-        self._run(*enter(self._pids[node], "bash", "-o", "pipefail", "-c", load))
-
     def stop_node(self, name: str) -> None:
-        """The node loses its power: all its processes, mounts and interfaces are gone, and nobody is told."""
+        """Cut the power of a node: its processes, mounts and interfaces are gone, and nobody is told."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pids[name], signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
-        """Starts a stopped node again, and waits until it is ready; its disk is what it was."""
-        self._start_node(name)
+        """Start a stopped node again, with the disk that it had, and wait until it is ready."""
+        self._start_runtime(name)
+        self._start_kubelet(name)
         self._await_node(name)
 
     # ------------------------------------------------------------------ parts
@@ -244,16 +219,24 @@ class MiniKubernetes:
         self._part("control", "kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false")
         self._part("control", "coredns", "-conf", str(config.write("control/Corefile", config.dns())))
 
-    def _start_node(self, name: str) -> None:
-        config = self._config
-        if not (stopped := (self.folder / name).exists()):
+    def _start_runtime(self, name: str) -> None:
+        """Start a node with its containerd, which has the images."""
+        config, is_new = self._config, not (self.folder / name).exists()
+        if is_new:
             mini_image.copy_store(self._store, self.folder / name / "lib/containerd")
         self._pids[name] = self._ask(node=name)["pid"]
         config.write(f"{name}/lib/cni/net.d/mini.conflist", config.pods_network(name))
         self._part(name, "containerd", "--config", str(config.write(f"{name}/containerd.toml", config.containerd())))
-        self._until(lambda: self._exists(name, "/run/containerd/containerd.sock"), name, "containerd")
-        if not stopped:
-            self.load(self._image, name)
+        socket = Path(f"/proc/{self._pids[name]}/root/run/containerd/containerd.sock")
+        self._until(socket.exists, name, "containerd")
+        if is_new:
+            load = (
+                f"tar --directory {shlex.quote(str(self._image))} --create . | ctr --namespace k8s.io images import -"
+            )
+            self._run(*enter(self._pids[name], "bash", "-o", "pipefail", "-c", load))
+
+    def _start_kubelet(self, name: str) -> None:
+        config = self._config
         gpu = [f"--node-labels={GPU}.product={PRODUCT}", f"--register-with-taints={GPU}=present:NoSchedule"]
         self._part(
             name,
@@ -271,12 +254,14 @@ class MiniKubernetes:
         self._pids[f"{node}-{name}"] = self._ask(node=node, name=name, command=[program, *options])["pid"]
 
     def _ask(self, **order: Any) -> dict[str, Any]:
-        if self._keeper is None or self._keeper.stdin is None or self._keeper.stdout is None:
+        keeper = self._keeper
+        if keeper is None or keeper.stdin is None or keeper.stdout is None:
             raise MiniKubernetesError("the cluster is not running")
-        with contextlib.suppress(BrokenPipeError):  # it said why, and ended
-            self._keeper.stdin.write(json.dumps(order) + "\n")
-            self._keeper.stdin.flush()
-        answer = json.loads(self._keeper.stdout.readline() or '{"error": "the keeper of the nodes died"}')
+        with self._asking:
+            with contextlib.suppress(BrokenPipeError):  # it said why, and ended
+                keeper.stdin.write(json.dumps(order) + "\n")
+                keeper.stdin.flush()
+            answer = json.loads(keeper.stdout.readline() or '{"error": "the keeper of the nodes died"}')
         if "error" in answer:
             raise MiniKubernetesError(answer["error"])
         return dict(answer)
@@ -285,9 +270,6 @@ class MiniKubernetes:
         with contextlib.suppress(MiniKubernetesError):
             return self.kubectl("get", "--raw", "/readyz") == "ok"
         return False
-
-    def _exists(self, node: str, path: str) -> bool:
-        return Path(f"/proc/{self._pids[node]}/root{path}").exists()
 
     def _await_node(self, name: str) -> None:
         def ready() -> bool:
@@ -306,19 +288,14 @@ class MiniKubernetes:
         if spec is None or spec.origin is None:
             raise MiniKubernetesError('dask-kubernetes is not installed: pip install "scalescope[kubernetes]"')
         chart = Path(spec.origin).parent / "operator/deployment/helm/dask-kubernetes-operator"
-        helm = {
-            name: str(self.folder / "control/helm")
-            for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
-        }
-        values = ("--values", str(HERE / "operator-values.yaml"))
+        home = str(self.folder / "control/helm")
         self._run(
             *(str(self.programs / "helm"), "install", "dask-kubernetes-operator", str(chart)),
-            *("--namespace", "dask-operator", "--create-namespace", *values, "--wait", f"--timeout={START_S:.0f}s"),
-            **helm,
+            *("--namespace", "dask-operator", "--create-namespace", "--values", str(HERE / "operator-values.yaml")),
+            HELM_CACHE_HOME=home,
+            HELM_CONFIG_HOME=home,
+            HELM_DATA_HOME=home,
         )
-        if not _poll(self._operator_answers):  # helm believes pods that crash a moment later
-            log = self.kubectl("logs", "--namespace=dask-operator", "deployment/dask-kubernetes-operator", "--tail=20")
-            raise MiniKubernetesError(f"the operator of dask-kubernetes does not answer:\n{log}")
 
     def _operator_answers(self) -> bool:
         where = "/api/v1/namespaces/dask-operator/pods"
@@ -337,11 +314,7 @@ class MiniKubernetes:
         return done.stdout
 
     def _until(self, done: Callable[[], bool], node: str, part: str) -> None:
-        """Waits for something that a part does.
-
-        Raises:
-            MiniKubernetesError: It does not, or the part ended; with the end of its log.
-        """
+        """Wait for what a part does; raises with the end of its log if it does not, or if the part ended."""
         pid = self._pids[f"{node}-{part}"]
         if not (_poll(lambda: done() or not _alive(pid)) and _alive(pid)):
             log = self.folder / "log" / f"{node}-{part}.log"
@@ -368,19 +341,16 @@ def _alive(pid: int) -> bool:
 
 def keeper_of(folder: Path) -> int | None:
     """The process id of the keeper of the cluster in a folder; None where none runs."""
-    try:
-        with open(folder / "keeper") as mine:
-            try:
-                fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(mine.read())
-    except FileNotFoundError:
-        pass
+    with contextlib.suppress(FileNotFoundError), open(folder / "keeper") as mine:
+        try:
+            fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(mine.read())
     return None
 
 
 def up(folder: Path, **options: Any) -> None:
-    """Serves a cluster until Ctrl-C or `down`."""
+    """Serve a cluster until Ctrl-C or `down`."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with MiniKubernetes(folder, **options) as cluster:
@@ -392,7 +362,7 @@ def up(folder: Path, **options: Any) -> None:
 
 
 def down(folder: Path) -> None:
-    """Ends the cluster of a folder, whoever owns it, and returns when nothing is left of it."""
+    """End the cluster of a folder, whoever owns it; nothing is left of it."""
     if (pid := keeper_of(folder)) is None:
         print(f"no cluster is running in {folder}")
         return
@@ -402,7 +372,7 @@ def down(folder: Path) -> None:
 
 
 def status(folder: Path) -> None:
-    """Says whether a cluster runs in a folder, and shows its nodes and pods."""
+    """Show the nodes and pods of the cluster in a folder."""
     if keeper_of(folder) is None:
         sys.exit(f"no cluster is running in {folder}")
     kubectl = [str(programs() / "kubectl"), f"--kubeconfig={folder / 'kubeconfig'}"]
@@ -414,19 +384,13 @@ def status(folder: Path) -> None:
 
 
 def main() -> None:
-    """Starts, ends or shows a cluster."""
     parser = argparse.ArgumentParser(description="A real Kubernetes of two nodes on this machine.")
     parser.add_argument("command", choices=("up", "down", "status"))
-    parser.add_argument(
-        "--folder", type=Path, default=CACHE / "cluster", help="kubeconfig, logs, state (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--gpus", type=int, default=4, help="GPUs of the node gpu; they are not real (default: %(default)s)"
-    )
-    parser.add_argument("--bare", action="store_true", help="without the operator of dask-kubernetes")
-    parser.add_argument(
-        "--network", type=int, metavar="N", help="use 10.N.0.0/16 (default: the first free one from 89)"
-    )
+    add, shown = parser.add_argument, "(default: %(default)s)"
+    add("--folder", type=Path, default=CACHE / "cluster", help=f"kubeconfig, logs, state {shown}")
+    add("--gpus", type=int, default=4, help=f"GPUs of the node gpu; they are not real {shown}")
+    add("--bare", action="store_true", help="without the operator of dask-kubernetes")
+    add("--network", type=int, metavar="N", help="use 10.N.0.0/16 (default: the first free one from 89)")
     given = parser.parse_args()
     folder = given.folder.resolve()
     try:

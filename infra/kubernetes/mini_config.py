@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,9 @@ class Configuration:
         self.pki = folder / "control/pki"
 
     def address(self, last: int, third: int = 0) -> str:
-        """An address of this cluster."""
         return f"10.{self.network}.{third}.{last}"
 
     def write(self, name: str, content: str | dict[str, Any]) -> Path:
-        """Writes a file that only root can read."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(0o600)
@@ -54,15 +53,11 @@ class Configuration:
     def kubeconfig(self, user: str, path: str = "") -> Path:
         """The kubeconfig of a user, with all that it needs inside."""
         authority = base64.b64encode((self.pki / "api.crt").read_bytes()).decode()
+        cluster = {"server": f"https://{self.control}:6443", "certificate-authority-data": authority}
         content = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [
-                {
-                    "name": "mini",
-                    "cluster": {"server": f"https://{self.control}:6443", "certificate-authority-data": authority},
-                }
-            ],
+            "clusters": [{"name": "mini", "cluster": cluster}],
             "users": [{"name": user, "user": {"token": self.tokens[user]}}],
             "contexts": [{"name": "mini", "context": {"cluster": "mini", "user": user}}],
             "current-context": "mini",
@@ -71,43 +66,22 @@ class Configuration:
 
     def certificate(self) -> list[str]:
         """The command that makes the one certificate, which is its own authority."""
-        names = [
-            f"IP:{self.control}",
-            f"IP:{self.address(1, SERVICES)}",
-            "DNS:kubernetes.default.svc",
-            "DNS:kubernetes.default",
-        ]
+        names = f"IP:{self.control},IP:{self.address(1, SERVICES)},DNS:kubernetes.default.svc,DNS:kubernetes.default"
         self.pki.mkdir(parents=True, exist_ok=True)
         return [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-days",
-                "30",
+            *shlex.split(
+                "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=mini"
             ),
-            *("-subj", "/CN=mini-kubernetes", "-keyout", str(self.pki / "api.key"), "-out", str(self.pki / "api.crt")),
-            *(
-                "-addext",
-                f"subjectAltName={','.join(names)}",
-                "-addext",
-                "keyUsage=critical,digitalSignature,keyCertSign",
-            ),
+            *("-keyout", str(self.pki / "api.key"), "-out", str(self.pki / "api.crt")),
+            *("-addext", f"subjectAltName={names}", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
         ]
 
     def users(self) -> str:
-        """The API server's list of users, by their tokens."""
         return "".join(f'{self.tokens[user]},{user},{user},"{group}"\n' for user, group in USERS.items())
 
     # ------------------------------------------------------------------ the node of the API server
 
     def api_server(self) -> list[str]:
-        """The options of etcd and of the API server."""
         return [
             "--etcd-servers=http://127.0.0.1:2379",
             f"--bind-address={self.control}",
@@ -132,7 +106,6 @@ class Configuration:
         ]
 
     def controllers(self) -> list[str]:
-        """The options of the controller manager."""
         return [
             f"--kubeconfig={self.kubeconfig('system:kube-controller-manager')}",
             f"--service-account-private-key-file={self.pki}/api.key",
@@ -144,7 +117,6 @@ class Configuration:
         ]
 
     def dns(self) -> str:
-        """The Corefile."""
         kubeconfig = self.kubeconfig("system:coredns")
         return f""".:53 {{
   bind {self.control}
@@ -160,7 +132,7 @@ class Configuration:
     # ------------------------------------------------------------------ nodes of pods
 
     def containerd(self) -> str:
-        """The configuration of a containerd; its paths are the usual ones, as a node has its own /run and /var/lib."""
+        """With the usual paths, for a node has its own /run and /var/lib."""
         return f"""version = 2
 [plugins."io.containerd.internal.v1.opt"]
   path = "/var/lib/containerd/opt"
@@ -173,7 +145,6 @@ class Configuration:
 """
 
     def pods_network(self, node: str) -> dict[str, Any]:
-        """The network of a node's pods, as CNI wants it."""
         ipam = {
             "type": "host-local",
             "ranges": [[{"subnet": f"{self.address(0, ADDRESSES[node])}/24"}]],
@@ -184,7 +155,6 @@ class Configuration:
         return {"cniVersion": "0.4.0", "name": "mini", "plugins": [bridge, ports]}
 
     def kubelet(self, node: str, cgroup: str) -> dict[str, Any]:
-        """The configuration of a kubelet."""
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
@@ -212,7 +182,6 @@ class Configuration:
         }
 
     def proxy(self, node: str) -> dict[str, Any]:
-        """The configuration of a kube-proxy."""
         return {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",

@@ -36,16 +36,13 @@ NAME = "localhost/scalescope:dev"
 BASE = "localhost/base:dev"  # also what holds the network of a pod: it sleeps
 EXTRAS = ("kubernetes", "report", "postgresql", "beam")
 SOURCES = ("scalescope", "flows", "blocks", "pyproject.toml")
-RECIPE = (
-    "constraints.txt",
-    "infra/kubernetes/Dockerfile",
-    "infra/kubernetes/entrypoint.sh",
-    "infra/kubernetes/mini_image.py",
-)
+HERE = "infra/kubernetes"
+RECIPE = ("constraints.txt", f"{HERE}/Dockerfile", f"{HERE}/entrypoint.sh", f"{HERE}/mini_image.py")
 TOOLS = (
     "sh bash cat chmod chown cp cut date echo env false getent grep head hostname id ln ls mkdir mv rm sed sleep sort"
     " stat tail test touch true uname wc"
 )
+NOT_PACKED = "site-packages dist-packages EXTERNALLY-MANAGED test idlelib tkinter turtledemo lib2to3"
 LIBRARIES = Path("usr/lib") / (sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu")
 LIBRARIES_OF_WHEELS = (  # those that PEP 513 lets wheels take for granted
     "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libutil.so.1 libresolv.so.2 libnsl.so.1"
@@ -59,14 +56,11 @@ ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SSL_CERT_FI
 
 
 def prepare(cache: Path) -> tuple[Path, Path]:
-    """What both nodes need, made where the cache does not have it.
+    """Make what both nodes need, where the cache does not have it.
 
     Returns:
-        The data folder of a containerd that has the base, and a folder in OCI's layout with what Scalescope's image has
-        besides.
-
-    Raises:
-        MiniKubernetesError: A program failed.
+        The data folder of a containerd that has the base, and a folder in OCI's layout with the other layers of
+        Scalescope's image.
     """
     packages = _distributions(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
     versions = [f"{each.name}={each.version}" for each in packages]
@@ -82,14 +76,15 @@ def prepare(cache: Path) -> tuple[Path, Path]:
                     _pack_package(layer, package)
             made.finish(BASE, Env=ENVIRONMENT, Cmd=["sleep", "infinity"])
             made.folder.rename(base)
-        makers = [(_unpack, store), (_build, image)]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda maker: maker[1].exists() or maker[0](folder, base, maker[1]), makers))
+            makers = [(make, made) for make, made in ((_unpack, store), (_build, image)) if not made.exists()]
+            for made in [pool.submit(make, folder, base, where) for make, where in makers]:
+                made.result()
     return store, image
 
 
 def copy_store(store: Path, data: Path) -> None:
-    """Gives a containerd its data: its files are never changed, so links do, but for the databases."""
+    """Give a containerd its data: links, but for the databases, for no other file is ever changed."""
     data.parent.mkdir(parents=True)
     linked = ["--link"] if data.parent.stat().st_dev == store.stat().st_dev else []
     _run("cp", "--archive", *linked, str(store), str(data))
@@ -109,7 +104,7 @@ def _digest(names: tuple[str, ...], *more: str) -> str:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else is in here for the same folder, which is made."""
+    """Make a folder, and hold its lock."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as mine:
         fcntl.flock(mine, fcntl.LOCK_EX)
@@ -118,7 +113,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _forget_old(cache: Path, folder: Path) -> None:
-    """Removes what was made for other versions of packages, and not used for a day: gigabytes each."""
+    """Remove what was made for other versions of packages and not used for a day: gigabytes each."""
     for lock in cache.glob("image-*/lock"):
         if lock.parent != folder and lock.stat().st_mtime < time.time() - 24 * 3600:
             shutil.rmtree(lock.parent, ignore_errors=True)
@@ -195,19 +190,11 @@ def _distributions(project: dict[str, Any]) -> list[importlib.metadata.Distribut
 
 
 def _pack_machine(layer: tarfile.TarFile) -> None:
-    """A shell and its tools, the interpreter with its standard library, and the shared libraries of both."""
     for link, target in (("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib")):
         _add_link(layer, link, target)
-    for folder, mode in (
-        ("tmp", 0o1777),
-        ("var/tmp", 0o1777),
-        ("proc", 0o755),
-        ("sys", 0o755),
-        ("dev", 0o755),
-        ("run", 0o755),
-    ):
+    for folder in ("tmp", "var/tmp", "proc", "sys", "dev", "run"):
         entry = tarfile.TarInfo(folder)
-        entry.type, entry.mode = tarfile.DIRTYPE, mode
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if "tmp" in folder else 0o755
         layer.addfile(entry)
     _add_text(layer, "etc/passwd", "root:x:0:0::/root:/bin/sh\nscalescope:x:1000:1000::/tmp:/bin/sh\n")
     _add_text(layer, "etc/group", "root:x:0:\nscalescope:x:1000:\n")
@@ -221,16 +208,7 @@ def _pack_machine(layer: tarfile.TarFile) -> None:
     for name in ("python", "python3"):
         _add_link(layer, f"{PREFIX}/bin/{name}", PYTHON)
     library = Path(sysconfig.get_path("stdlib"))
-    skipped = {
-        "site-packages",
-        "dist-packages",
-        "EXTERNALLY-MANAGED",
-        "test",
-        "idlelib",
-        "tkinter",
-        "turtledemo",
-        "lib2to3",
-    }
+    skipped = set(NOT_PACKED.split())
     for module in sorted(library.rglob("*")):
         within = module.relative_to(library)
         if module.is_file() and not skipped.intersection(within.parts) and not within.parts[0].startswith("config-"):
@@ -248,7 +226,7 @@ def _libraries(program: Path) -> list[Path]:
 
 
 def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distribution) -> None:
-    """A package with its bytecode, which uv does not list: pods may not write it, and each would compile all anew."""
+    """A package with its bytecode, which uv does not list: pods cannot write it, and each would compile everything."""
     for file in package.files or ():
         path = Path(str(file.locate())).resolve()
         if path.parent.name == "bin" and ".." in file.parts:
@@ -277,7 +255,7 @@ def _add_text(layer: tarfile.TarFile, name: str, content: str | bytes, mode: int
 
 
 def _unpack(folder: Path, base: Path, store: Path) -> None:
-    """Lets a containerd unpack the base once for all nodes; its own namespaces end it."""
+    """Let a containerd unpack the base once for all nodes; its namespaces end it."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         made, socket = Path(temporary, "store"), Path(temporary, "socket")
         config = Path(temporary, "config.toml")
@@ -303,7 +281,7 @@ def _unpack(folder: Path, base: Path, store: Path) -> None:
 
 
 def _build(folder: Path, base: Path, image: Path) -> None:
-    """Builds the Dockerfile in a folder that has what it copies, and keeps the layers that the base does not have."""
+    """Build the Dockerfile, and keep the layers that the base does not have."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         context, made = Path(temporary, "context"), Path(temporary, "image")
         for name in ("pyproject.toml", "constraints.txt", "infra/kubernetes/entrypoint.sh"):
@@ -313,14 +291,8 @@ def _build(folder: Path, base: Path, image: Path) -> None:
         (made / "blobs/sha256").mkdir(parents=True)
         layer = json.loads(_manifest(base).read_text())["layers"][0]["digest"].removeprefix("sha256:")
         (made / "blobs/sha256" / layer).symlink_to(base / "blobs/sha256" / layer)  # so it is not copied
-        buildah = [
-            "unshare",
-            "--mount",
-            "buildah",
-            "--storage-driver=overlay",
-            f"--root={folder}/buildah",
-            f"--runroot={temporary}/run",
-        ]
+        buildah = ["unshare", "--mount", "buildah", "--storage-driver=overlay"]
+        buildah += [f"--root={folder}/buildah", f"--runroot={temporary}/run"]
         _run(
             *(*buildah, "bud", "--quiet", "--isolation=chroot", "--layers", "--format=oci", f"--tag={NAME}"),
             *(f"--build-arg=BASE=oci:{base.name}", f"--build-arg=EXTRAS={' '.join(EXTRAS)}"),
@@ -336,9 +308,8 @@ def _build(folder: Path, base: Path, image: Path) -> None:
 
 
 def _manifest(layout: Path) -> Path:
-    return (
-        layout / "blobs" / json.loads((layout / "index.json").read_text())["manifests"][0]["digest"].replace(":", "/")
-    )
+    [entry] = json.loads((layout / "index.json").read_text())["manifests"]
+    return layout / "blobs" / entry["digest"].replace(":", "/")
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

@@ -14,6 +14,7 @@ import ctypes
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -65,6 +66,10 @@ def _end_with_parent() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def _spawn(command: list[str], **output: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, preexec_fn=_end_with_parent, **output)
+
+
 class Keeper:
     """Nodes and programs of one cluster, below `folder`, which already exists."""
 
@@ -80,46 +85,19 @@ class Keeper:
         if "command" not in order:
             return self.make_node(node)
         with open(self.folder / "log" / f"{node}-{order['name']}.log", "ab") as log:
-            command = enter(self.nodes[node], *order["command"])
-            self.started.append(
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, **order.get("environment", {})},
-                    preexec_fn=_end_with_parent,
-                    text=True,
-                )
-            )
-        return {"pid": self.started[-1].pid}
+            process = _spawn(enter(self.nodes[node], *order["command"]), stdout=log, stderr=log)
+        self.started.append(process)
+        return {"pid": process.pid}
 
     def make_node(self, name: str) -> dict[str, Any]:
         """Starts a node, with its network."""
         data = self.folder / name
         for each in ("lib/cni/net.d", "log"):
             (data / each).mkdir(parents=True, exist_ok=True)
-        namespaces = ("--pid", "--mount", "--net", "--ipc", "--uts", "--mount-proc")
-        command = [
-            "unshare",
-            "--fork",
-            "--kill-child",
-            *namespaces,
-            sys.executable,
-            __file__,
-            "--node",
-            name,
-            str(data),
-        ]
+        unshare = shlex.split("unshare --fork --kill-child --pid --mount --net --ipc --uts --mount-proc")
         with open(self.folder / "log" / f"{name}.log", "ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                preexec_fn=_end_with_parent,
-            )
+            node = [*unshare, sys.executable, __file__, "--node", name, str(data)]
+            process = _spawn(node, stdout=subprocess.PIPE, stderr=log)
         self.started.append(process)
         if process.stdout is None or process.stdout.readline() != "ready\n":
             raise MiniKubernetesError(f"the node {name} could not be made: {log.name}")
@@ -176,17 +154,10 @@ class Keeper:
         if not at:
             _sh(*ip, "route", "add", f"{base}.{SERVICES}.0/24", "via", f"{base}.0.{ADDRESSES['cpu']}")
 
-    # ------------------------------------------------------------------ control groups
-
-    @property
-    def cgroup(self) -> str:
-        """The folder of control groups."""
-        return f"kube{self.network}"
-
     def make_cgroup(self, node: str) -> None:
-        """A folder for the pods of a node: two kubelets in one would clear away each other's."""
+        """Make a folder for the pods of a node: two kubelets in one would clear away each other's."""
         for top in _hierarchies():
-            folder = top / self.cgroup / node
+            folder = top / f"kube{self.network}" / node
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, folder):
                 for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where they begin empty
@@ -197,18 +168,16 @@ class Keeper:
                     (folder.parent / name).write_text(most)
 
     def remove_cgroups(self) -> None:
-        """Removes the folder of control groups, once the processes are gone."""
+        """Remove the folders of control groups, once the processes are gone."""
         deadline = time.monotonic() + 10
-        for top in _hierarchies() if self.network else ():
-            while (top / self.cgroup).exists():
-                for folder, _, _ in os.walk(top / self.cgroup, topdown=False):
+        for ours in [top / f"kube{self.network}" for top in _hierarchies()]:
+            while ours.exists():
+                for folder, _, _ in os.walk(ours, topdown=False):
                     with contextlib.suppress(OSError):  # still busy: its processes are ending
                         os.rmdir(folder)
                 if time.monotonic() > deadline:
-                    raise MiniKubernetesError(f"cannot remove {top / self.cgroup}: see its cgroup.procs")
+                    raise MiniKubernetesError(f"cannot remove {ours}: see its cgroup.procs")
                 time.sleep(0.02)
-
-    # ------------------------------------------------------------------ the end
 
     def end(self) -> None:
         """Ends all nodes, and returns when nothing is left of them."""
@@ -218,14 +187,11 @@ class Keeper:
         for process in self.started:
             process.wait()
         self.remove_cgroups()
-        with contextlib.suppress(
-            MiniKubernetesError
-        ):  # it goes by itself, but waits for the last packets of closed connections
+        with contextlib.suppress(MiniKubernetesError):  # it goes by itself, but waits for the last packets
             _sh("ip", "link", "delete", f"kube{self.network}")
         self.remove_data()
 
     def remove_data(self) -> None:
-        """Removes the disks of the nodes."""
         for name in ADDRESSES:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -170,11 +170,7 @@ class Api:
         name, _, part = resource.partition("/")
         asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
         version = "authorization.k8s.io/v1"
-        review = {
-            "apiVersion": version,
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
-        }
+        review = {"apiVersion": version, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": asked}}
         found = self._ask("POST", version, "selfsubjectaccessreviews", body=review, namespaced=False)
         return bool(found["status"]["allowed"])
 
@@ -211,19 +207,13 @@ class Api:
 
     def delete(self, version: str, url: str, body: Raw | None = None) -> None:
         """Have an object deleted; it may be gone already."""
-        try:
+        with _may_be_gone():
             self._ask("DELETE", version, url, body=body)
-        except RequestRefused as error:
-            if error.status != NOT_FOUND:
-                raise
 
     def drop_finalizers(self, label: str) -> None:
         """Let a cluster that is being deleted go without the operator; its parts go with it."""
-        try:
+        with _may_be_gone():
             self._patch(f"daskclusters/{label}", {"metadata": {"finalizers": None}})
-        except RequestRefused as error:
-            if error.status != NOT_FOUND:
-                raise
 
     def forward(self, pod: str, port: int) -> int:
         """Forward a port of this machine to one of a pod, until this is closed; returns its number."""
@@ -233,12 +223,9 @@ class Api:
     # ---------------------------------------------------------------- requests
 
     def _found(self, version: str, url: str, *, namespaced: bool = True) -> Raw | None:
-        try:
+        with _may_be_gone():
             return dict(self._ask("GET", version, url, namespaced=namespaced))
-        except RequestRefused as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
+        return None
 
     def _list(self, version: str, what: str, **params: str) -> list[Raw]:
         return list(self._ask("GET", version, what, params)["items"])
@@ -296,6 +283,15 @@ class Api:
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
             detail = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise refusal("Kubernetes does not answer", where, "Unreachable", detail=detail) from error
+
+
+@contextmanager
+def _may_be_gone() -> Iterator[None]:
+    try:
+        yield
+    except RequestRefused as error:
+        if error.status != NOT_FOUND:
+            raise
 
 
 def _of_cluster(label: str) -> str:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -45,14 +46,8 @@ REPORT_INTERVAL_S = 15.0
 LOOK_INTERVAL_S = 0.5
 
 ALLOWED = (
-    ("get", "kubernetes.dask.org", "daskclusters"),
-    ("create", "kubernetes.dask.org", "daskclusters"),
-    ("patch", "kubernetes.dask.org", "daskclusters"),
-    ("delete", "kubernetes.dask.org", "daskclusters"),
-    ("list", "kubernetes.dask.org", "daskworkergroups"),
-    ("create", "kubernetes.dask.org", "daskworkergroups"),
-    ("patch", "kubernetes.dask.org", "daskworkergroups"),
-    ("delete", "kubernetes.dask.org", "daskworkergroups"),
+    *((verb, "kubernetes.dask.org", "daskclusters") for verb in ("get", "create", "patch", "delete")),
+    *((verb, "kubernetes.dask.org", "daskworkergroups") for verb in ("list", "create", "patch", "delete")),
     ("create", "", "secrets"),
     ("list", "", "pods"),
     ("get", "", "pods/log"),
@@ -242,13 +237,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         leaving: list[str] = []
         for group, number in surplus.items():
             leaving += [pod["status"]["podIP"] for pod in self._pods if _group_of(pod) == group][: max(number, 0)]
-        if not leaving:
-            return
-        cloudpickle.register_pickle_by_value(retire_order)  # the image need not have it
-        try:
-            self._open().run_on_scheduler(retire_order.retire_next, leaving, callback_timeout=CONNECT_TIMEOUT_S)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise self._silent(error) from error
+        if leaving:
+            self._on_scheduler(retire_order, "retire_next", leaving)
 
     def _has_arrived(self, pods: list[Raw]) -> bool:
         """Whether these pods, and no others, are the workers that are asked for."""
@@ -286,7 +276,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the pods; when some are lost, find out why and end the trial, which would wait for them in vain."""
-        client, watch = self._open(), PodWatch(self._kube(), self.label, "", self.spec)
+        watch = PodWatch(self._kube(), self.label, "", self.spec)
         names = {pod["metadata"]["name"]: restarts(pod) for pod in [*self._pods, *self._scheduler]}
         gone: set[str] = set()
 
@@ -307,10 +297,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 raise error
 
         def cancel() -> None:
-            cloudpickle.register_pickle_by_value(trial_watch)  # the image need not have it
             try:
-                client.run_on_scheduler(trial_watch.cancel_everything, callback_timeout=CONNECT_TIMEOUT_S)
-            except (OSError, ValueError, TimeoutError) as error:
+                self._on_scheduler(trial_watch, "cancel_everything")
+            except ClusterError as error:
                 raise RuntimeError("the scheduler does not answer") from error
 
         self._lost = ""
@@ -433,14 +422,17 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         )
 
     def _count(self) -> dict[str, dict[str, float]]:
-        cloudpickle.register_pickle_by_value(counters)  # the image need not have it
-        client = self._open()
+        of_scheduler = self._on_scheduler(counters, "read")
         try:
-            of_workers = client.run(counters.read, on_error="ignore")
-            return {
-                "scheduler": client.run_on_scheduler(counters.read, callback_timeout=CONNECT_TIMEOUT_S),
-                **of_workers,
-            }
+            return {"scheduler": of_scheduler, **self._open().run(counters.read, on_error="ignore")}
+        except (OSError, ValueError, TimeoutError) as error:
+            raise self._silent(error) from error
+
+    def _on_scheduler(self, module: ModuleType, name: str, *given: object) -> Any:
+        """Run a function of a module, which the image need not have, on the scheduler."""
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            return self._open().run_on_scheduler(getattr(module, name), *given, callback_timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError, TimeoutError) as error:
             raise self._silent(error) from error
 

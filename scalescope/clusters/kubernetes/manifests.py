@@ -97,17 +97,9 @@ def workers(
     serial: int = 1,
     owner: str = "",
 ) -> dict[str, Any]:
-    """The custom resource of the workers of a group.
+    """The custom resource of a group of workers; the main group has no name.
 
-    Args:
-        spec: Of the cluster.
-        label: Name of the cluster.
-        namespace: Where it runs.
-        number: Of the workers.
-        threads: Of each worker.
-        group: Name of the group; the main one has none.
-        serial: Number of the group within the cluster.
-        owner: UID of the cluster's custom resource; the group is deleted with it.
+    `serial` numbers the groups of a cluster. `owner` is the UID of the cluster, with which the group is deleted.
     """
     name = group_name(label, serial, group)
     metadata = {"name": name, "namespace": namespace, "labels": labels(label), "annotations": STAYS}

@@ -51,17 +51,8 @@ _REFUSED = re.compile("forbidden|denied|invalid")
 class PodWatch:
     """The pods of one component of a cluster, `scheduler` or `worker`, while they are waited for.
 
-    Args:
-        api: Where they are.
-        label: Of the cluster.
-        component: Which of them; empty is all.
-        spec: With the limits.
-        groups: Worker groups that there should be; None is any. Pods of others are ending.
-        clock: Seconds that only grow.
-
-    Attributes:
-        problems: At the last look, the worst first.
-        seen: All pods at the last look, those that are ending too.
+    An empty component is all pods. `groups` are the worker groups that there should be (None: any); pods of others are
+    ending. `problems` (the worst first) and `seen` (all pods, the ending ones too) are of the last look.
     """
 
     def __init__(

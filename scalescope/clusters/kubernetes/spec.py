@@ -41,7 +41,7 @@ _OWN = (
     "environment",
     "environment_secrets",
 )
-"""Fields that a further worker group can have of its own."""
+"""Fields that may differ in a further worker group."""
 _SECRET = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IGNORECASE)
 
 
@@ -65,14 +65,14 @@ class KubernetesSpec(ClusterSpec):
 
     image: Annotated[
         str,
-        WORD("Image of all pods, with the driver's versions of Python and Dask; empty is Dask's own."),
+        WORD("Image of all pods, with the driver's versions of Python and Dask. If empty, Dask's own image."),
     ] = ""
-    namespace: Annotated[str, _NAME("Where the pods run; empty is the namespace of the context.")] = ""
-    context: Annotated[str, WORD("Context of the kubeconfig; empty is the current one, or the pod's account.")] = ""
+    namespace: Annotated[str, _NAME("Where the pods run. If empty, the namespace of the context.")] = ""
+    context: Annotated[str, WORD("Context of the kubeconfig. If empty, the current one, or the pod's account.")] = ""
     cpu: Annotated[
         float,
         Parameter(
-            "CPUs that a worker requests; 0 is one for every thread. It never uses more than its threads.",
+            "CPUs that a worker requests; 0: one for each thread. Its limit is one for each thread.",
             title="CPUs per worker",
             minimum=0,
         ),
@@ -80,7 +80,7 @@ class KubernetesSpec(ClusterSpec):
     memory_mb: Annotated[
         int,
         Parameter(
-            "Memory of a worker in MiB, requested and its limit; 0 is neither.",
+            "Memory of a worker in MiB, as request and limit; 0: neither.",
             title="Memory per worker, MiB",
             minimum=0,
         ),
@@ -89,7 +89,7 @@ class KubernetesSpec(ClusterSpec):
     gpu_product: Annotated[
         str,
         Text(
-            "Model of the GPUs, as the label nvidia.com/gpu.product of the nodes says it.",
+            "Model of the GPUs: the value of the nodes' label nvidia.com/gpu.product.",
             title="GPU product",
             accepts=re.compile(_WORD).fullmatch,
             allowed="the value of a label",
@@ -98,20 +98,20 @@ class KubernetesSpec(ClusterSpec):
     cuda: Annotated[
         bool,
         Parameter(
-            "Start workers as `dask cuda worker` of dask-cuda, which the image must have; each has one GPU.",
+            "Start workers as `dask cuda worker`, each with one GPU; the image must have dask-cuda.",
             title="Workers of dask-cuda",
         ),
     ] = False
     shm_mb: Annotated[
         int,
         Parameter(
-            "Size of a worker's /dev/shm in MiB; 0 is the runtime's 64.",
+            "Size of a worker's /dev/shm in MiB; 0: the runtime's 64.",
             title="Shared memory per worker, MiB",
             minimum=0,
         ),
     ] = 0
     node_selector: Annotated[
-        tuple[str, ...], _LABELS("Labels of the nodes for workers, as KEY=VALUE; for spot nodes, those of the cloud.")
+        tuple[str, ...], _LABELS("Labels of the nodes for workers, as KEY=VALUE; clouds label spot nodes.")
     ] = ()
     tolerations: Annotated[
         tuple[str, ...],
@@ -119,7 +119,7 @@ class KubernetesSpec(ClusterSpec):
     ] = ()
     spread: Annotated[
         Literal["", "node", "zone"],
-        Parameter("Spread workers evenly over nodes or zones; empty leaves it to Kubernetes."),
+        Parameter("Spread workers evenly over nodes or zones. If empty, Kubernetes decides."),
     ] = ""
     scheduler_cpu: Annotated[float, Parameter("CPUs of the scheduler.", title="CPUs of the scheduler", minimum=0)] = 1.0
     scheduler_memory_mb: Annotated[
@@ -130,15 +130,15 @@ class KubernetesSpec(ClusterSpec):
     ] = ()
     scheduler_tolerations: Annotated[tuple[str, ...], _TOLERATIONS("Taints that the scheduler tolerates.")] = ()
     priority_class: Annotated[str, _NAME("Priority class of all pods.")] = ""
-    service_account: Annotated[str, _NAME("Service account of all pods; empty is none of them gets a token.")] = ""
+    service_account: Annotated[str, _NAME("Service account of all pods. If empty, pods get no token.")] = ""
     pull_secrets: Annotated[
         tuple[str, ...], _NAME("Secrets that hold the credentials of the registry.", separator=",")
     ] = ()
     environment: Annotated[
         tuple[str, ...],
         Text(
-            "Variables of all pods, as NAME=VALUE. EXTRA_PIP_PACKAGES has Dask's images install packages in every pod "
-            "at its start: for a try only.",
+            "Variables of all pods, as NAME=VALUE. With EXTRA_PIP_PACKAGES, Dask's images install packages whenever a "
+            "pod starts: only for trying something out.",
             accepts=_is_setting,
             allowed="NAME=VALUE; nothing that looks like a secret, for which there is cluster.environment_secrets",
         ),
@@ -149,9 +149,9 @@ class KubernetesSpec(ClusterSpec):
     groups: Annotated[
         Mapping[str, Any],
         Parameter(
-            "Further worker groups by name, each a mapping of the fields above that differ for its workers; or the "
-            "same as JSON. The GPUs of the main group are its own. The axis workers@NAME says how many of a point's "
-            "workers are in one.",
+            "Further worker groups by name, each a mapping (or JSON) of the fields above that differ for its workers. "
+            "They do not inherit the GPUs of the main group. The axis workers@NAME sets how many of a point's workers "
+            "are in a group.",
             title="Further worker groups",
             examples=({"gpu": {"gpus": 1, "gpu_product": "NVIDIA-H200"}},),
         ),
@@ -159,7 +159,7 @@ class KubernetesSpec(ClusterSpec):
     tls: Annotated[
         bool,
         Parameter(
-            "Encrypt all connections between Dask's processes, and prove both sides; not needed in a service mesh.",
+            "Encrypt all connections between Dask's processes, with proof of both sides; not needed in a service mesh.",
             title="TLS",
         ),
     ] = True
@@ -172,7 +172,7 @@ class KubernetesSpec(ClusterSpec):
     autoscale_timeout_s: Annotated[
         float,
         Parameter(
-            "Seconds that pods may wait for nodes that autoscaling adds; 0: what no node can hold is an error at once.",
+            "Seconds that pods may wait for nodes that autoscaling adds; 0: a pod that no node can hold is an error.",
             minimum=0,
         ),
     ] = 0.0
@@ -203,11 +203,10 @@ class KubernetesSpec(ClusterSpec):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """Of the further worker groups."""
         return tuple(self.groups)
 
     def group(self, name: str) -> KubernetesSpec:
-        """What the workers of a group are made of; the main one has no name."""
+        """The specification of the workers of a group; the main one has no name."""
         if not name:
             return self
         without: dict[str, Any] = {"groups": {}, "gpus": 0, "gpu_product": "", "cuda": False}
@@ -215,22 +214,18 @@ class KubernetesSpec(ClusterSpec):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Cryptography makes the certificates of TLS."""
         return self.packages if self.tls else self.packages[:1]
 
     @property
     def node_labels(self) -> Mapping[str, str]:
-        """Those of the nodes of the main group."""
         return dict(label.split("=", 1) for label in self.node_selector if "=" in label)
 
     @property
     def arrival_limit_s(self) -> float:
-        """Seconds for room, for new nodes and to start."""
         return self.queue_timeout_s + self.autoscale_timeout_s + self.start_timeout_s
 
     @property
     def open_limit_s(self) -> float:
-        """The scheduler waits as workers do."""
         return self.arrival_limit_s
 
 
