@@ -1,4 +1,4 @@
-"""What an interpreter is and has, as it says itself, and why it cannot run trials where it cannot."""
+"""Asks a Python interpreter what it has, and says why it cannot run trials."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scalescope.errors import EnvironmentFailed
 from scalescope.model.environment import OLDEST_PYTHON
 
 OLDEST_DISTRIBUTED = (2023, 5)
-"""The oldest release whose inner parts are those that capture and clusters rely on."""
+"""The oldest release with the internals that `capture` and `clusters` rely on."""
 
 _TIMEOUT_S = 120.0
 _HOST = Path(scalescope.__file__).parent / "capture" / "host.py"
 
-# The list and its digest come from the very code that a driver there records them with. Old interpreters, too, must get
-# as far as saying which version they are.
+# The list and its digest come from the code with which a driver records them. Old interpreters, too, must get as far as
+# naming their version.
 _LOOK = """
 import sys
 del sys.path[0]
@@ -53,11 +53,7 @@ class Interpreter:
 
 
 def look(python: str, *, importing: bool = False) -> Interpreter:
-    """Run an interpreter once and have it say what it has.
-
-    Args:
-        python: Its path.
-        importing: Whether it is to import distributed, which takes a second.
+    """Run the interpreter at this path once; `importing` has it import distributed, too, which takes a second.
 
     Raises:
         EnvironmentFailed: It is no Python, or too old.
@@ -81,15 +77,7 @@ def look(python: str, *, importing: bool = False) -> Interpreter:
 
 
 def refuse_old(python: str, release: str) -> None:
-    """Refuse a release of distributed that is too old.
-
-    Args:
-        python: Interpreter that has it.
-        release: Its version.
-
-    Raises:
-        EnvironmentFailed: It is.
-    """
+    """Raise `EnvironmentFailed` if the interpreter's release of distributed is too old."""
     numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     if numbers < OLDEST_DISTRIBUTED:
         oldest = _text(OLDEST_DISTRIBUTED)
@@ -97,25 +85,14 @@ def refuse_old(python: str, release: str) -> None:
 
 
 def refuse_without_distributed(found: Interpreter) -> None:
-    """Refuse an interpreter without the package that every driver needs.
-
-    Raises:
-        EnvironmentFailed: It has none.
-    """
+    """Raise `EnvironmentFailed` if the interpreter lacks the package that every driver needs."""
     if "distributed" not in found.packages:
         install = f"{found.python} -m pip install distributed"
         raise _failed(found.python, "it has no distributed", install)
 
 
 def explain(python: str) -> None:
-    """Say why a driver did not start on an interpreter, if that is the interpreter's fault.
-
-    Args:
-        python: Its path.
-
-    Raises:
-        EnvironmentFailed: It is no Python, too old, or cannot import a release of distributed that is new enough.
-    """
+    """Raise `EnvironmentFailed` with the reason if a driver did not start because of its interpreter."""
     found = look(python, importing=True)
     refuse_without_distributed(found)
     release = found.packages["distributed"]

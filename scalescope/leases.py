@@ -1,9 +1,8 @@
-"""The ledger of what exists outside this process and must not outlive it: jobs, and drivers.
+"""The ledger of what runs ask of Slurm, Kubernetes and other systems, and what must not outlive them.
 
-A lease is an intent, written durably before the resource is asked for, and removed when the resource is gone. Whoever
-owns it may die in between, by SIGKILL too: then the label in the lease finds what it left, and `scalescope.reaping`
-removes it. One JSON file for each lease, readable by its user alone, in `$SCALESCOPE_LEASES`, or else in
-`$XDG_STATE_HOME/scalescope/leases`.
+A lease is written durably before its resource is asked for, and removed when the resource is gone. If its owner dies in
+between, even by SIGKILL, `clusters.reaping` finds what it left by the label in the lease. Each lease is a JSON file for
+its user alone, in `$SCALESCOPE_LEASES`, or else in `$XDG_STATE_HOME/scalescope/leases`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,8 @@ from scalescope.errors import StoreError
 from scalescope.owner import Owner, home
 
 VARIABLE = "SCALESCOPE_LEASES"
-MARK = "SCALESCOPE_LEASE"
-"""Variable in the environment of local processes that holds the label of their lease."""
-
 RUN = "SCALESCOPE_RUN"
-"""Variable in the environment of a driver that holds the id of the run that it works for."""
+"""Variable in the environment of a driver with the id of its run."""
 
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
@@ -35,31 +31,18 @@ _SUFFIX = ".json"
 _LATEST = 1e11
 """Seconds since the epoch, or clock ticks since a boot, that no lease reaches: the year 5138."""
 
-_OWNER_JOB = "SLURM_JOB_ID"
-
 
 @dataclass(frozen=True)
 class Lease:
-    """Something that exists outside this process, or is about to.
+    """Something that exists outside this process, or is about to."""
 
-    Attributes:
-        label: Its name there: `scalescope-` and twelve hexadecimal digits.
-        backend: What it was asked of: `slurm`, `local` or `kubernetes`.
-        owner: The process that looks after it.
-        owner_job: Slurm job in which the owner runs; empty where it runs in none. Slurm can tell, from any host,
-            whether that job is still there.
-        created_at: Seconds since the epoch.
-        limit_at: When it will have ended by itself, in seconds since the epoch; None where that is not known.
-        details: What else a reader may want to know of it. JSON.
-    """
-
-    label: str
-    backend: str
-    owner: Owner
-    owner_job: str = ""
-    created_at: float = 0.0
-    limit_at: float | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    label: str  # its name there: `scalescope-` and twelve hexadecimal digits
+    backend: str  # kind of cluster that it was asked of, such as `slurm`
+    owner: Owner  # the process that looks after it
+    owner_job: str = ""  # Slurm job of the owner, if any: Slurm can tell from any host whether it is still there
+    created_at: float = 0.0  # seconds since the epoch
+    limit_at: float | None = None  # when it will have ended by itself, in seconds since the epoch, if that is known
+    details: Mapping[str, Any] = field(default_factory=dict)  # JSON
 
 
 def new_label() -> str:
@@ -68,7 +51,7 @@ def new_label() -> str:
 
 
 def is_label(text: str) -> bool:
-    """Whether this is a label of ours."""
+    """Whether `new_label` could have made this."""
     return _LABEL.fullmatch(text) is not None
 
 
@@ -92,12 +75,12 @@ def intend(
     """Write down that something is about to be asked for; when this returns, not even a power failure forgets it.
 
     Args:
-        backend: What it is asked of: `slurm`, `local` or `kubernetes`.
+        backend: Kind of cluster that it is asked of.
         label: From `new_label`; the resource must carry it as its name.
-        details: What else a reader may want to know of it. JSON.
+        details: JSON.
         limit_s: Seconds after which it will have ended by itself, such as the longest wait in a queue and the time
-            limit of the job together. Without it, no other host than this one can ever tell that its owner is dead,
-            unless the owner runs in a Slurm job.
+            limit of the job together. Without it, no other host can ever tell that its owner is dead, unless the owner
+            runs in a Slurm job.
 
     Raises:
         StoreError: It could not be written; then the resource must not be asked for.
@@ -107,7 +90,7 @@ def intend(
         label=label,
         backend=backend,
         owner=Owner.current(),
-        owner_job=os.environ.get(_OWNER_JOB, ""),
+        owner_job=os.environ.get("SLURM_JOB_ID", ""),
         created_at=now,
         limit_at=None if limit_s is None else now + limit_s,
         details=dict(details or {}),
@@ -117,10 +100,10 @@ def intend(
 
 
 def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Lease:
-    """The lease, kept with a new time limit from now on or with further details, as durably as `intend` does.
+    """Keep a lease with a new time limit from now on, or with further details, as durably as `intend` does.
 
     Raises:
-        StoreError: It could not be written; the one before is still there.
+        StoreError: It could not be written; the old one is still there.
     """
     limit_at = lease.limit_at if limit_s is None else time.time() + limit_s
     renewed = replace(lease, limit_at=limit_at, details={**lease.details, **details})
@@ -129,10 +112,10 @@ def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Leas
 
 
 def release(lease: Lease) -> None:
-    """Forget a lease, for nothing of it is left; may be called again.
+    """Forget a lease when nothing of it is left; may be called again.
 
     Raises:
-        StoreError: It could not be removed; `scalescope reap` will find that nothing is left of it.
+        StoreError: It could not be removed.
     """
     path = _path(lease.label)
     try:
@@ -148,11 +131,7 @@ def release(lease: Lease) -> None:
 
 
 def read_all() -> tuple[list[Lease], list[StoreError]]:
-    """All leases of this user that can be read, the oldest first, and what is wrong with the others.
-
-    Raises:
-        StoreError: The folder cannot be read.
-    """
+    """All leases of this user that can be read, the oldest first, and what is wrong with the others."""
     found, broken = [], []
     where = folder()
     try:
@@ -178,10 +157,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
 
 
 def is_owned(lease: Lease) -> bool | None:
-    """Whether the owner lives; None where this host cannot tell, since the owner ran on another one.
-
-    On another host, only the time limit in the lease tells: after it, nothing of it can be left.
-    """
+    """Whether the owner lives; None if it ran on another host, and the time limit of the lease is not over."""
     if lease.owner.is_here:
         return lease.owner.is_alive()
     if lease.limit_at is not None and time.time() > lease.limit_at:
@@ -199,7 +175,7 @@ def _path(label: str) -> Path:
 
 
 def _write(lease: Lease) -> None:
-    """Write the file beside its place, have the disk keep it, then put it in place and have the disk keep that."""
+    """Write a file beside its place, sync it, move it into place, and sync the folder."""
     path = _path(lease.label)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -217,7 +193,7 @@ def _write(lease: Lease) -> None:
         raise StoreError(
             f"a lease could not be written: {error.strerror or error}; so nothing was asked of {lease.backend}",
             where=str(path),
-            cause="what is started outside is written down first, so that it can be found again if this process dies",
+            cause="a resource is written down before it is asked for, so that it can be found if this process dies",
             next_step=f"make room or fix the permissions there, or set {VARIABLE} to a folder on another disk",
         ) from error
 

@@ -15,25 +15,20 @@ from scalescope.errors import UsageError
 CLOCK_SLACK_S = 5.0
 """Where there is no /proc, start times are derived from the host's clock, which may be set between two readings."""
 
-_GONE = ("Z", "X")
-"""States of a process that has ended (`proc_pid_stat(5)`)."""
+_GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that nothing else is mistaken for.
+    """A process, told apart from every other on any host.
 
-    Attributes:
-        host: On Linux, four words: the host's name; the process name space, since containers may share the rest; the
-            id of the machine, since hosts may share a name; and the id of its boot. Elsewhere the name alone.
-        pid: Process identifier on that host.
-        process_started: When it started, in clock ticks after that boot, which no change of the clock moves; elsewhere
-            in seconds since the epoch. Tells it from a later process of that number.
+    On Linux, `host` is four words: the host's name; the process name space, since containers may share the rest; the id
+    of the machine, since hosts may share a name; and the id of its boot. Elsewhere it is the name alone.
     """
 
     host: str
     pid: int
-    process_started: float
+    process_started: float  # in clock ticks after that boot, which no change of the clock moves; else since the epoch
 
     @classmethod
     def current(cls) -> Owner:
@@ -42,11 +37,7 @@ class Owner:
 
     @classmethod
     def of(cls, pid: int) -> Owner:
-        """A process of this host.
-
-        Raises:
-            ProcessLookupError: There is none of that number.
-        """
+        """A process of this host; `ProcessLookupError` if there is none of that number."""
         host = _host()
         try:
             return cls(host, pid, _start(pid)[1] if " " in host else psutil.Process(pid).create_time())
@@ -84,7 +75,7 @@ class Owner:
 
 
 def user() -> str:
-    """Who runs this process: the user's name, or the number where the host has no name for it."""
+    """The name of this process's user, or the number if the host has no name for it."""
     number = os.geteuid()
     try:
         return pwd.getpwuid(number).pw_name
@@ -93,11 +84,7 @@ def user() -> str:
 
 
 def home() -> Path:
-    """The home folder of the user of this process.
-
-    Raises:
-        UsageError: It is not known.
-    """
+    """The home folder of this process's user; `UsageError` if it is not known."""
     try:
         return Path.home()
     except RuntimeError as error:
@@ -117,13 +104,13 @@ def _start(pid: int) -> tuple[str, float]:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether a process of which /proc shows nothing is another user's: whether it is the same cannot be told."""
+    """Whether /proc hides a process because it is another user's; then nobody can tell whether it is the same."""
     try:
         os.kill(pid, 0)
     except PermissionError:
         return True
     except (ProcessLookupError, OverflowError):
-        return False
+        pass
     return False
 
 

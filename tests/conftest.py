@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import signal
+import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -106,11 +107,12 @@ def missing() -> Missing:
 
 @pytest.fixture(scope="session", autouse=True)
 def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Drivers and jobs that tests start are in a ledger of their own, and no Kubernetes of this user is looked at."""
+    """Tests have a ledger and a temporary folder of their own, and look at no Kubernetes of this user."""
     from scalescope import leases
 
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("leases")
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("tmp")))
         patch.setenv(leases.VARIABLE, str(folder))
         patch.setenv("KUBECONFIG", str(folder / "no-kubeconfig"))
         yield

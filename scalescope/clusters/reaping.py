@@ -1,4 +1,4 @@
-"""Removes what dead processes left outside: by the labels in their leases, on every backend, and nothing else.
+"""Removes what dead runs left: drivers of this machine by their folders, all else by the labels in the leases.
 
 The backend of a lease is a kind of cluster; the module `reaper` in the folder of that kind knows what can be left there
 and removes it. Numbers alone, of jobs or processes, are never believed.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from types import ModuleType
 
-from scalescope import clusters, leases
+from scalescope import clusters, driver_folders, leases
 from scalescope.errors import ClusterError, ScalescopeError, StoreError
 from scalescope.leases import Lease
 from scalescope.model.cluster import kinds
@@ -25,58 +25,49 @@ from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import Run
 
 LOCAL = "local"
-"""Backend of the leases of drivers."""
+"""Backend of drivers on this machine."""
 
 _AT_ONCE = 8  # leases; each mostly waits
 
 
 class Fate(StrEnum):
-    """What was done about a lease."""
+    """What was done about something that a run started."""
 
     OWNED = "owned"
     """Its owner lives: nothing was touched."""
     REMOVED = "removed"
-    """Its owner is dead: everything that it left, if anything, was removed, and the lease too."""
+    """Its owner is dead: all that it left was removed, and the lease or folder too."""
     WOULD_REMOVE = "would remove"
-    """As before, if this had not been a dry run."""
+    """Dry run: it would have been removed."""
     ELSEWHERE = "elsewhere"
     """This host cannot tell whether its owner lives, or cannot reach what it left: nothing was touched."""
     FAILED = "failed"
-    """Its owner is dead, and not everything could be removed: the lease is kept for the next time."""
+    """Its owner is dead, but not everything could be removed: the lease or folder is kept for the next time."""
 
 
 @dataclass(frozen=True)
 class Reaped:
-    """What became of a lease.
+    """What became of a lease, or of the folder of a driver."""
 
-    Attributes:
-        label: Of the lease.
-        backend: Of the lease; empty where it could not be read.
-        fate: What was done.
-        removed: Numbers of the jobs or processes that were removed, or would have been.
-        words: The reason, for people.
-        next_step: What to do about it, where there is something to do.
-    """
-
-    label: str
-    backend: str
+    label: str  # of the lease, or the name of the folder
+    backend: str  # empty if the lease could not be read
     fate: Fate
-    removed: tuple[str, ...] = ()
-    words: str = ""
-    next_step: str = ""
+    removed: tuple[str, ...] = ()  # numbers of the jobs or processes that were removed, or would have been
+    words: str = ""  # the reason, for people
+    next_step: str = ""  # what to do about it, if anything
 
 
 Reaper = Callable[[Lease, str, bool, Run | None], Reaped]
-"""Removes what a lease whose owner is dead left: called with the lease, why its owner is known to be dead, whether
-only to say what would be done, and what runs Slurm's commands."""
+"""Removes what a lease whose owner is dead left: called with the lease, why its owner is known to be dead, whether this
+is a dry run, and what runs Slurm's commands."""
 
 ReaperOfOthers = Callable[[Collection[Lease], bool], list[Reaped]]
-"""Removes what dead owners on other hosts left, where the backend itself can tell: called with all leases of the
-ledger, and whether only to say what would be done. Those of this host's owners are none of its business."""
+"""Removes what dead owners on other hosts left, if the backend itself can tell: called with all leases of the ledger,
+and whether this is a dry run. It leaves owners on this host alone."""
 
 
 def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
-    """Remove what dead owners left, and their leases; say of every lease what became of it.
+    """Remove what dead owners left; say of each lease, and of each folder of a dead driver, what became of it.
 
     Args:
         dry_run: Only say what would be done.
@@ -85,16 +76,29 @@ def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
     Raises:
         StoreError: The folder of the leases cannot be read.
     """
+    results = list(_reap_drivers(dry_run))  # first: jobs are theirs, and have no owner once these have ended
     found, broken = leases.read_all()
-    results = [_unreadable(error) for error in broken]
+    results += [_unreadable(error) for error in broken]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        # Drivers first: jobs are theirs, so that they have no owner only then.
-        for local in (True, False):
-            due = [lease for lease in found if (lease.backend == LOCAL) is local]
-            results += pool.map(lambda lease: _reap(lease, dry_run, run), due)
+        results += pool.map(lambda lease: _reap(lease, dry_run, run), found)
     others = [each for kind in kinds() for each in _reap_others(kind, found, dry_run)]
     told = {each.label for each in others}
     return [each for each in results if each.fate is not Fate.ELSEWHERE or each.label not in told] + others
+
+
+def _reap_drivers(dry_run: bool) -> Iterator[Reaped]:
+    for folder in driver_folders.abandoned():
+        numbers = tuple(str(process.pid) for process in driver_folders.processes(folder))
+        words = "the process that started this driver is dead"
+        if dry_run:
+            yield Reaped(folder.name, LOCAL, Fate.WOULD_REMOVE, numbers, words)
+            continue
+        try:
+            driver_folders.remove(folder)
+        except ClusterError as error:
+            yield failed(folder.name, LOCAL, error)
+        else:
+            yield Reaped(folder.name, LOCAL, Fate.REMOVED, numbers, words)
 
 
 def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
@@ -102,7 +106,7 @@ def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
         owned, words = explain(lease, run=run)
         if owned:
             return Reaped(lease.label, lease.backend, Fate.OWNED, words=words)
-        reaper = _reaper(lease.backend)
+        reaper: Reaper | None = getattr(_module(lease.backend), "reap", None)
         if reaper is None:
             return elsewhere(
                 lease,
@@ -114,7 +118,7 @@ def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
             return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for its time limit")
         return reaper(lease, words, dry_run, run)
     except ScalescopeError as error:
-        return failed(lease, error)
+        return failed(lease.label, lease.backend, error)
 
 
 def _reap_others(kind: str, found: Collection[Lease], dry_run: bool) -> list[Reaped]:
@@ -122,12 +126,8 @@ def _reap_others(kind: str, found: Collection[Lease], dry_run: bool) -> list[Rea
     return reaper(found, dry_run) if reaper else []
 
 
-def _reaper(backend: str) -> Reaper | None:
-    """The function `reap` of the module `reaper` in the folder of a kind of clusters, if there is one."""
-    return getattr(_module(backend), "reap", None)
-
-
 def _module(backend: str) -> ModuleType | None:
+    """The module `reaper` in the folder of a kind of clusters, if there is one."""
     if backend not in kinds():
         return None
     name = clusters.module(kinds()[backend], "reaper")
@@ -137,7 +137,7 @@ def _module(backend: str) -> ModuleType | None:
 def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
     """Whether a lease is owned (None: it cannot be told), and why one thinks so.
 
-    The owner of a lease may run in a Slurm job on another host; then Slurm tells whether that job is still there.
+    The owner may run in a Slurm job on another host; then Slurm tells whether that job is still there.
     """
     owned = leases.is_owned(lease)
     owner = f"process {lease.owner.pid} on {lease.owner.host.split()[0]}"
@@ -158,7 +158,7 @@ def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
 
 
 def same_cluster(lease: Lease, run: Run | None) -> bool:
-    """Whether the Slurm that answers is the one that the lease was made on; true where the lease does not say."""
+    """Whether the Slurm that answers is the one that the lease was made on; true if the lease does not say."""
     name = lease.details.get("cluster", "")
     return not name or slurm_jobs.cluster_name(run=commands(lease, run)) == name
 
@@ -175,16 +175,13 @@ def commands(lease: Lease, run: Run | None) -> Run:
 
 
 def removed(lease: Lease, dry_run: bool, numbers: Sequence[str], words: str) -> Reaped:
-    """Everything that a lease left is removed, or would be; then the lease is, too.
+    """All that a lease of a dead owner left is removed, or would be; then the lease is, too.
 
     Args:
         lease: Its owner is dead.
         dry_run: Whether nothing was touched.
         numbers: Of the jobs or processes.
         words: Why the owner is known to be dead.
-
-    Raises:
-        StoreError: The lease could not be removed.
     """
     if not dry_run:
         leases.release(lease)
@@ -197,12 +194,12 @@ def elsewhere(lease: Lease, words: str, next_step: str) -> Reaped:
     return Reaped(lease.label, lease.backend, Fate.ELSEWHERE, words=words, next_step=next_step)
 
 
-def failed(lease: Lease, error: ScalescopeError) -> Reaped:
-    """Not everything that a lease left could be removed; the lease is kept."""
+def failed(label: str, backend: str, error: ScalescopeError) -> Reaped:
+    """Not everything could be removed."""
     words = ": ".join(text for text in (error.what, error.cause) if text)
-    return Reaped(lease.label, lease.backend, Fate.FAILED, words=words, next_step=error.next_step)
+    return Reaped(label, backend, Fate.FAILED, words=words, next_step=error.next_step)
 
 
 def _unreadable(error: StoreError) -> Reaped:
     label = os.path.basename(error.where).partition(".")[0]
-    return Reaped(label, "", Fate.FAILED, words=f"{error.what}: {error.cause}", next_step=error.next_step)
+    return failed(label, "", error)

@@ -21,7 +21,5 @@ if __name__ == "__main__":
 
     from scalescope.driver.server import main
 
-    sys.path.append(
-        os.getcwd()
-    )  # for the user's modules; what it has of the names of others' must not be taken for them
+    sys.path.append(os.getcwd())  # last: the user's modules are found there, but hide no other
     main()

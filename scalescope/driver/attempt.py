@@ -1,4 +1,4 @@
-"""What is known of a trial in the driver, its state, and the texts and values that are reported: pure functions."""
+"""What is known of a trial so far, and how it is judged and described: pure functions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,7 @@ class Attempt:
 
 
 def judge(attempt: Attempt) -> tuple[TrialState, str]:
-    """The state of a trial, and why it is not valid.
-
-    What the machine did wrong comes before what the workload did wrong, because it may be the cause of it.
-    """
+    """The state of a trial, and why it is not valid. The machine's fault comes first: it may cause the workload's."""
     if attempt.problem:
         return TrialState.INVALID, attempt.problem
     if attempt.changes:
@@ -56,10 +53,7 @@ def changes(
 ) -> str:
     """Which workers were lost or came, in a sentence; empty when none was.
 
-    Args:
-        before: Address -> name, threads and status, as the scheduler knew them.
-        after: The same, later.
-        left: Addresses of workers that left in between, by the record of the trial.
+    `before` and `after`: address -> name, threads and status. `left`: addresses of workers that left in between.
     """
     lost = [before[address][0] for address in before if address not in after or address in left]
     came = [after[address][0] for address in after if address not in before]
@@ -88,7 +82,7 @@ def checked_result(result: Any) -> tuple[Any, str]:
 def describe(error: BaseException) -> dict[str, str]:
     """`type`, `message` and `traceback` of an exception, cut to a size that a report can show.
 
-    The exception itself is not kept: its frames hold the workload's futures.
+    The exception is not kept, because its frames hold the workload's futures.
     """
     full = traceback.TracebackException.from_exception(error)
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()

@@ -15,14 +15,11 @@ _WORDS = "key", "state", "type"  # of the protocol: a secret that is such a word
 
 
 def take_over_streams() -> tuple[int, Channel]:
-    """Keep the standard streams for the protocol alone.
+    """Keep the standard streams for the protocol: returns the descriptor of requests, and the channel for replies.
 
-    From now on standard input is empty and standard output goes to standard error, for everything else in this process
-    and its children: a stray `print` or `input` cannot corrupt the protocol. The private copies are not inherited by
-    child processes, so the parent sees the end of replies as soon as the driver ends.
-
-    Returns:
-        The descriptor to read requests from, and the channel for replies.
+    Everything else in this process and its children now has an empty standard input, and writes to standard error: a
+    stray `print` cannot corrupt the protocol. Children do not inherit the private copies, so that the parent sees the
+    end of replies as soon as the driver ends.
     """
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -33,11 +30,7 @@ def take_over_streams() -> tuple[int, Channel]:
 
 
 class Channel:
-    """Sends replies, whole lines from any thread.
-
-    Args:
-        descriptor: Where to; owned by the channel.
-    """
+    """Sends replies, whole lines from any thread, to a descriptor that it owns."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -46,11 +39,7 @@ class Channel:
     def send(self, message: Message) -> None:
         """Send one message, without the secrets that this process knows.
 
-        Nothing is sent, and nothing raised, when the parent no longer listens: what has to be done about that is the
-        business of `Lifeline`, which notices it too.
-
-        Raises:
-            DriverError: The message holds something that JSON cannot carry.
+        If the parent no longer listens, nothing is sent and nothing raised: `DriverWatch` notices that, too.
         """
         given = {each.name: getattr(message, each.name) for each in fields(message) if each.name not in _WORDS}
         data = memoryview(encode(replace(message, **hide_all(given))))

@@ -11,14 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import scalescope
-from scalescope import errors, interpreters, leases
+from scalescope import driver_folders, errors, interpreters, leases
 from scalescope.driver.channel import utc_now
 from scalescope.driver.protocol import (
     Close,
@@ -36,8 +36,7 @@ from scalescope.driver.protocol import (
     decode_reply,
     encode,
 )
-from scalescope.errors import DriverError, InfrastructureError, ScalescopeError, StoreError
-from scalescope.leases import Lease
+from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model import spool
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
@@ -71,7 +70,7 @@ T = TypeVar("T", Ready, Opened, TrialDone)
 
 @dataclass(frozen=True, kw_only=True)
 class TrialOutcome(TrialResult):
-    """What came of a trial, and where its records are."""
+    """How a trial went, and where its records are."""
 
     state: TrialState
     spool: Path  # folder of its raw records (`records.spool` in the format of `scalescope.model.spool`)
@@ -80,37 +79,24 @@ class TrialOutcome(TrialResult):
 class Driver:
     """A driver process with an open cluster. Use `start`, and as a context manager, or call `close`.
 
-    The process leads a session of its own: Ctrl-C in the terminal reaches only the parent, which closes it in order. It
-    ends by itself when the parent disappears.
-
-    Attributes:
-        pid: Of the process, and of its process group.
-        facts: Of the cluster, as it opened.
-        host: Facts of the machine.
-        versions: Of the interpreter and the packages that decide what is measured.
-        packages: Every distribution installed in its environment, with its version.
-        log: Path of the file that takes its standard error, and its workers'.
+    The process leads a session of its own, so Ctrl-C in the terminal reaches only the parent, which closes it in order.
+    It ends by itself when the parent disappears.
     """
 
     def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        *,
-        folder: Path,
-        on_progress: Callable[[str], None] | None = None,
-        lease: Lease | None = None,
+        self, process: subprocess.Popen[bytes], *, folder: Path, on_progress: Callable[[str], None] | None = None
     ) -> None:
-        self.pid = process.pid
-        self.log = folder / LOG
-        self.facts: dict[str, Any] = {}
+        self.pid = process.pid  # of the process, and of its process group
+        self.log = folder / LOG  # takes the standard error of the driver and its workers
+        self.facts: dict[str, Any] = {}  # of the cluster, as it opened
         self.host: dict[str, Any] = {}
-        self.versions: dict[str, str] = {}
-        self.packages: dict[str, str] = {}
+        self.versions: dict[str, str] = {}  # of the interpreter and the packages that decide what is measured
+        self.packages: dict[str, str] = {}  # every installed distribution and its version
         self._process = process
         self._folder = folder
         self._on_progress = on_progress
-        self._lease = lease
         self._log_start = self.log.stat().st_size
+        driver_folders.claim(folder, self)
         self._replies: queue.Queue[Reply | DriverError] = queue.Queue()
         self._turn = threading.Lock()
         self._reaping = threading.Lock()
@@ -141,7 +127,7 @@ class Driver:
             run: Id of the run that it works for, if there is one.
             python: Interpreter of the environment to run in.
             on_progress: Called with a sentence whenever the driver begins something.
-            start_timeout_s: Real seconds until the driver runs; how long the cluster may take is its own.
+            start_timeout_s: Real seconds until the driver runs; the cluster has a limit of its own.
 
         Raises:
             DriverError: The process did not start, or died, or was not ready in time.
@@ -150,13 +136,9 @@ class Driver:
         """
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        lease = _intend(spec, folder)
-        try:
-            process = _spawn(spec, folder, python, {leases.RUN: run, **({leases.MARK: lease.label} if lease else {})})
-        except BaseException:
-            _release(lease)
-            raise
-        driver = cls(process, folder=folder, on_progress=on_progress, lease=lease)
+        driver_folders.sweep()
+        process = _spawn(spec, folder, python, run)
+        driver = cls(process, folder=folder, on_progress=on_progress)
         try:
             driver._greet(python, start_timeout_s)
             driver._open(spec, seed)
@@ -171,18 +153,13 @@ class Driver:
         return not (self._ending or self._closed or self._exited())
 
     def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> TrialOutcome:
-        """Run one trial. When the driver dies in it, the outcome is invalid and says so, and `alive` is false.
+        """Run one trial, at most `timeout_s` real seconds long. If the driver dies in it, the outcome is invalid.
 
         The driver answers before it has cleared up after the trial; it does so while the caller stores the outcome.
 
-        Args:
-            planned: Point, repeat and key.
-            workload: Reference of the workload, as the driver's environment can load it.
-            timeout_s: Real seconds after which the trial is stopped; the driver ends then.
-
         Raises:
             DriverError: The driver had ended before, and the trial has not begun.
-            InfrastructureError: No trial can have workers, or be recorded (`ends_run`): it is none.
+            InfrastructureError: No trial can have workers, or be recorded (`ends_run`).
         """
         with self._turn:
             if not self.alive:
@@ -215,12 +192,9 @@ class Driver:
                 )
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Close the cluster and end the process: politely, then with SIGTERM, then with SIGKILL for its whole group.
+        """Close the cluster and end the process: on request, after `timeout_s` by SIGTERM, at last by SIGKILL.
 
         May be called at any time, from any thread, and again.
-
-        Args:
-            timeout_s: Seconds for the polite end.
         """
         self._ending = True
         if not self._closed:
@@ -241,7 +215,6 @@ class Driver:
     # ---------------------------------------------------------------- talking
 
     def _greet(self, python: str, timeout_s: float) -> None:
-        """Take in what the driver says of itself when it runs."""
         try:
             ready = self._expect(Ready, timeout_s, timeout_s)
         except DriverError:
@@ -281,12 +254,9 @@ class Driver:
             raise self._died() from error
 
     def _expect(self, wanted: type[T], first_word_s: float, total_s: float | None = None) -> T:
-        """The next reply of that kind.
+        """The next reply of that kind: the driver must speak within `first_word_s`, then within each phase's own limit.
 
-        Args:
-            wanted: The kind.
-            first_word_s: Seconds within which the driver must say anything at all.
-            total_s: Seconds within which the reply must come, if that is limited; else the driver's own limits hold.
+        With `total_s`, the reply must come within these seconds, whatever the phases are.
         """
         now = time.monotonic()
         deadline = now + first_word_s
@@ -363,12 +333,14 @@ class Driver:
             if not self._wait(grace_s):
                 os.kill(self.pid, signal.SIGTERM)
                 if not self._wait(TERMINATE_TIMEOUT_S):
-                    _logger.warning("driver process %d is killed; `scalescope reap` removes what it leaves", self.pid)
+                    _logger.warning(
+                        "driver process %d is killed; `scalescope reap` removes jobs and pods that it leaves",
+                        self.pid,
+                    )
             with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
             self._closed = True
-            _release(self._lease)
             self._reader.join(5)
             for stream in (self._process.stdin, self._process.stdout):
                 assert stream is not None
@@ -376,7 +348,6 @@ class Driver:
                     stream.close()
 
     def _died(self, reason: str = "") -> DriverError:
-        """Why nothing more is to be expected of the process."""
         self._wait(_DEATH_WAIT_S)
         what, hint = self._manner()
         return DriverError(
@@ -416,29 +387,8 @@ class Driver:
         return "\n".join(f"    {line}" for line in lines) or "    (empty)"
 
 
-def _intend(spec: ClusterSpec, folder: Path) -> Lease | None:
-    """Write down that a driver is about to start, for `scalescope reap`.
-
-    A driver ends by itself when its parent does, so that one that could not be written down is no reason not to start.
-    """
-    try:
-        return leases.intend("local", leases.new_label(), {"cluster": spec.kind, "log": str(folder / LOG)})
-    except StoreError as error:
-        _logger.warning("a driver is not in the ledger of leases: %s", error)
-        return None
-
-
-def _release(lease: Lease | None) -> None:
-    if lease is None:
-        return
-    try:
-        leases.release(lease)
-    except StoreError as error:
-        _logger.warning("%s", error)
-
-
-def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    environ = {**os.environ, **extra, "SCALESCOPE_CLUSTER": spec.kind}
+def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, leases.RUN: run, driver_folders.FOLDER: str(folder), "SCALESCOPE_CLUSTER": spec.kind}
     environ.pop("SCALESCOPE_CLOCK", None)
     if not spec.real_time:
         environ["SCALESCOPE_CLOCK"] = "virtual"
@@ -467,10 +417,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, extra: Mapping[str, str
 
 
 def _importable(folder: Path) -> Path:
-    """A folder with nothing in it but this package.
-
-    Putting the package's own parent on another interpreter's path could bring this environment's dask with it.
-    """
+    """A folder with this package alone: with its own parent on the path, this environment's dask would come too."""
     path = folder / "importable"
     path.mkdir(exist_ok=True)
     link = path / "scalescope"
@@ -482,7 +429,7 @@ def _importable(folder: Path) -> Path:
 
 
 def _fresh(path: Path) -> Path:
-    """Make a folder of that name, or of the next one that is not there: what an earlier attempt recorded is kept."""
+    """Make a folder of that name, or with the next number: what an earlier attempt recorded is kept."""
     for attempt in range(1, 1000):
         candidate = path if attempt == 1 else path.with_name(f"{path.name}-{attempt}")
         try:

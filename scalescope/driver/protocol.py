@@ -1,9 +1,8 @@
 """What the driver and its parent say to each other: one JSON object a line, over the driver's standard streams.
 
-The parent sends requests, the driver replies. `open` is answered by `opened` or `failed`; `trial` by `trial`; `close`
-by `closed`. `ready` comes first; `progress` may come at any time while a request is served. A message of an
-unknown kind, with an unknown or missing field, or with a value of the wrong type raises `DriverError`: both ends are
-of one version, so anything unexpected means that the stream is corrupt.
+The driver says `ready` first. Requests and replies: `open` > `opened` or `failed`; `trial` > `trial` or `failed`;
+`close` > `closed`. `progress` may come at any time while a request is served. Both ends are of one version, so an
+unknown kind or field, a missing field or a value of the wrong type means that the stream is corrupt: `DriverError`.
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ class Ready(Message):
 
 @dataclass(frozen=True)
 class Opened(Message):
-    """The cluster is open; `facts` are the cluster's."""
+    """The cluster is open."""
 
     kind: ClassVar[str] = "opened"
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any]  # of the cluster
 
 
 @dataclass(frozen=True)
@@ -146,11 +145,7 @@ _REPLIES: dict[str, type[Message]] = {cls.kind: cls for cls in (Ready, Opened, P
 
 
 def encode(message: Message) -> bytes:
-    """One line of ASCII, with its line feed.
-
-    Raises:
-        DriverError: The message holds something that JSON cannot carry.
-    """
+    """One line of ASCII, with its line feed; `DriverError` if JSON cannot carry the message."""
     data = {"kind": message.kind, **{item.name: getattr(message, item.name) for item in fields(message)}}
     try:
         return json.dumps(data, allow_nan=False).encode("ascii") + b"\n"
@@ -164,20 +159,12 @@ def encode(message: Message) -> bytes:
 
 
 def decode_request(line: bytes | str) -> Request:
-    """The request on a line.
-
-    Raises:
-        DriverError: The line is not a request.
-    """
+    """The request on a line; `DriverError` if it is none."""
     return _decode(line, _REQUESTS)  # type: ignore[return-value]
 
 
 def decode_reply(line: bytes | str) -> Reply:
-    """The reply on a line.
-
-    Raises:
-        DriverError: The line is not a reply.
-    """
+    """The reply on a line; `DriverError` if it is none."""
     return _decode(line, _REPLIES)  # type: ignore[return-value]
 
 

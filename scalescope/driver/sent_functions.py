@@ -1,7 +1,6 @@
-"""Functions that the driver sends to the scheduler and to workers.
+"""Functions that the driver sends to the scheduler and to workers, as source text (`scalescope.capture.shipping`).
 
-The source text of this module is what is sent (`scalescope.capture.shipping`): the standard library and `distributed`
-alone.
+This module may use the standard library and `distributed` only.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ TICKS_S = 0.1
 
 
 def census(dask_scheduler: Any = None) -> dict[str, Any]:
-    """Who is there and what there is to do.
-
-    Returns:
-        `workers`: address -> [name, threads, status]; `tasks`: tasks known; `processing`: tasks assigned to workers.
-    """
+    """`workers`: address -> [name, threads, status]; `tasks`: tasks known; `processing`: tasks assigned to workers."""
     workers = dask_scheduler.workers
     return {
         "workers": {address: [str(ws.name), ws.nthreads, ws.status.name] for address, ws in workers.items()},
@@ -31,10 +26,10 @@ def census(dask_scheduler: Any = None) -> dict[str, Any]:
 
 
 async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> None:
-    """Import what there is of these, off the event loop; what a task needs and cannot be imported, it says itself.
+    """Import these modules off the event loop, as far as they can be imported.
 
-    A worker says with each heartbeat how slow its loop was within a second, and would go on to say so in the trial: it
-    begins a second anew.
+    Each heartbeat of a worker reports how slow its loop was during a second. A new second begins here, so that the
+    imports are not reported in the trial.
     """
     await asyncio.get_running_loop().run_in_executor(None, _import, modules)
     if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", False):  # not the scheduler
@@ -51,22 +46,18 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def running(dask_worker: Any = None) -> int:
-    """Tasks that a worker runs, in threads or, if they are coroutines, on its event loop."""
+    """How many tasks a worker runs, in threads or, if they are coroutines, on its event loop."""
     return len({*dask_worker.active_threads.values(), *(task.key for task in dask_worker.state.executing)})
 
 
 def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
-    """Drop what the scheduler learnt from earlier trials: durations by task prefix, and measured bandwidth.
+    """Drop what the scheduler learnt from earlier trials: durations by task prefix, and bandwidth in bytes per second.
 
-    It decides by both where a task runs and what is stolen, so a trial would depend on those before it. What workers
-    measured of the bandwidth they keep, and report again.
-
-    Args:
-        bandwidth: Bytes per second to start from.
-        dask_scheduler: The scheduler.
+    By both it decides where tasks run and what is stolen, so a trial would depend on those before it. Workers keep the
+    bandwidth that they measured, and report it again.
 
     Returns:
-        Whether it was done; it is not while there are tasks, which refer to their prefixes.
+        False while there are tasks, which refer to their prefixes: then nothing was dropped.
     """
     if dask_scheduler.tasks:
         return False

@@ -18,8 +18,8 @@ from typing import NoReturn
 from scalescope.capture import host
 from scalescope.driver.attempt import Attempt, judge, plain
 from scalescope.driver.channel import Channel, real_seconds, take_over_streams, utc_now
-from scalescope.driver.lifeline import Lifeline
-from scalescope.driver.open_cluster import RUNNING, OpenCluster
+from scalescope.driver.driver_watch import DriverWatch, where
+from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.protocol import (
     Close,
     Closed,
@@ -32,7 +32,7 @@ from scalescope.driver.protocol import (
     TrialDone,
     decode_request,
 )
-from scalescope.driver.watchdog import Watchdog, where
+from scalescope.driver.trial_run import RUNNING, TrialRunner
 from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model.trial import TrialState
 
@@ -68,7 +68,7 @@ class _Stop:
 
 @dataclass(frozen=True)
 class _Running:
-    """The trial in progress, and the function that it runs once it is known."""
+    """The trial in progress."""
 
     request: RunTrial
     started_at: str
@@ -78,17 +78,23 @@ class _Running:
 class DriverServer:
     """Serves the requests of one parent.
 
-    The main thread serves; the threads of `Lifeline` and `Watchdog` end the process when there is a reason. Whoever
-    comes first settles the trial in progress: it is reported exactly once.
+    The main thread serves; the thread of `DriverWatch` ends the process when there is a reason. Whichever comes first
+    settles the trial in progress: it is reported exactly once.
     """
 
     def __init__(self, requests: int, channel: Channel) -> None:
         self._channel = channel
         self._requests: queue.Queue[Open | RunTrial | _Stop] = queue.Queue()
-        self._watchdog = Watchdog(self._expired)
-        self._lifeline = Lifeline(self._received, self._parent_gone, self._signalled, requests=requests)
+        self._watch = DriverWatch(
+            requests,
+            on_line=self._received,
+            on_gone=lambda reason: self._end(_Stop(reason, EXIT_PARENT_GONE, parent_gone=True)),
+            on_signal=self._signalled,
+            on_expiry=self._expired,
+        )
         self._packages = host.packages()
-        self._cluster = OpenCluster(self._enter, host.packages_digest(self._packages))
+        self._cluster = OpenCluster(self._enter)
+        self._trials = TrialRunner(self._cluster, host.packages_digest(self._packages))
         self._main = threading.get_ident()
         self._lock = threading.Lock()
         self._trial: _Running | None = None
@@ -97,8 +103,7 @@ class DriverServer:
 
     def serve(self) -> NoReturn:
         """Serve until there is a reason to end the process."""
-        self._watchdog.start()
-        self._lifeline.start()
+        self._watch.start()
         self._channel.send(ready(self._packages))
         while True:
             request = self._next()
@@ -108,7 +113,7 @@ class DriverServer:
                 self._open(request)
             else:
                 self._run(request)
-            self._watchdog.leave()
+            self._watch.leave()
 
     # ---------------------------------------------------------------- requests, on the main thread
 
@@ -140,7 +145,7 @@ class DriverServer:
                 return
             self._trial = running
         try:
-            attempt = self._cluster.run(request)
+            attempt = self._trials.run(request)
         except InfrastructureError as error:
             with self._lock:
                 settled, self._trial = self._trial is not running, None
@@ -155,7 +160,7 @@ class DriverServer:
             self._end_in_order(_Stop("the cluster could not be cleared after a trial", EXIT_STUCK))
 
     def _settle(self, running: _Running, attempt: Attempt, state: TrialState, reason: str) -> None:
-        """Report a trial, unless another thread does."""
+        """Report a trial, unless the watching thread does."""
         with self._lock:
             if self._trial is not running:
                 return
@@ -182,7 +187,7 @@ class DriverServer:
         )
 
     def _enter(self, phase: str, limit_s: float, text: str) -> None:
-        self._watchdog.enter(phase, limit_s)
+        self._watch.enter(phase, limit_s)
         self._channel.send(PhaseBegan(phase, text, limit_s))
 
     # ---------------------------------------------------------------- reasons to end, on other threads
@@ -200,9 +205,6 @@ class DriverServer:
         else:
             self._requests.put(request)
 
-    def _parent_gone(self, reason: str) -> None:
-        self._end(_Stop(reason, EXIT_PARENT_GONE, parent_gone=True))
-
     def _signalled(self, number: int) -> None:
         self._end(_Stop(f"the driver received {signal.Signals(number).name}", 128 + number))
 
@@ -210,7 +212,7 @@ class DriverServer:
         if phase == "closing":
             logger.error("the cluster was not closed within %g s", limit_s)
             _exit(_Stop("closing took too long", EXIT_STUCK), clean=False)
-        seen = where(self._main, self._cluster.function)
+        seen = where(self._main, self._trials.function)
         logger.error("timed out after %g s of real time in phase %r; the threads are:", limit_s, phase)
         faulthandler.dump_traceback(all_threads=True)
         stop = _Stop(f"timed out after {limit_s:g} s of real time while {phase}", EXIT_STUCK, seen)
@@ -219,9 +221,7 @@ class DriverServer:
     def _end(self, stop: _Stop, *, over_s: float | None = None) -> None:
         """End the process: through the main thread if that comes back soon, else in spite of it.
 
-        Args:
-            stop: Why.
-            over_s: The time limit of the trial in progress, if it is over: the cluster is asked where its tasks stand.
+        `over_s` is the time limit of the trial in progress, if it is over: then the cluster is asked where tasks stand.
         """
         with self._lock:
             if self._ending:
@@ -244,7 +244,7 @@ class DriverServer:
         _exit(stop, clean=not closer.is_alive())
 
     def _end_in_order(self, stop: _Stop) -> NoReturn:
-        self._watchdog.enter("closing", CLOSE_LIMIT_S)
+        self._watch.enter("closing", CLOSE_LIMIT_S)
         clean = True
         try:
             self._cluster.close()
@@ -256,7 +256,7 @@ class DriverServer:
 
 
 def ready(packages: Mapping[str, str]) -> Ready:
-    """What there is to say of this process."""
+    """The first message of a driver, about its own process."""
     return Ready(
         pid=os.getpid(),
         python=platform.python_version(),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from scalescope.errors import ClusterError
-from scalescope.leases import MARK
+from scalescope.driver_folders import FOLDER
 from scalescope.slurm import PATIENCE_S
 
 Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
@@ -87,7 +87,7 @@ def commands(
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    kept = os.environ.keys() - {MARK}  # sbatch hands the environment on, and jobs are not of this driver's lease
+    kept = os.environ.keys() - {FOLDER}  # sbatch hands the environment on, and jobs are not this driver's processes
     variables = {name: os.environ[name] for name in kept if not name.startswith(_FILTERS)}
     return {**variables, **more, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
 

@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
 
-from scalescope import leases
+from scalescope import driver_folders, leases
 from scalescope.errors import ClusterError
 
 
 @pytest.fixture(autouse=True)
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / "leases"
 
 
@@ -29,19 +31,18 @@ def latest_artifact() -> Any:
 def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
     from scalescope_flows.reaping import reap
 
-    kept = leases.intend("local", leases.new_label())
-    dead = leases.intend("local", leases.new_label())
-    data = json.loads((ledger / f"{dead.label}.json").read_text())
-    data["owner"]["process_started"] = 1.0
-    (ledger / f"{dead.label}.json").write_text(json.dumps(data))
+    kept = leases.intend("slurm", leases.new_label())
+    dead = ledger.with_name("scalescope-dead")
+    dead.mkdir()
+    (dead / driver_folders.LOCK).touch()
 
     fates = {result["label"]: result["fate"] for result in reap()}
 
-    assert fates == {kept.label: "owned", dead.label: "removed"}
+    assert fates == {kept.label: "owned", dead.name: "removed"}
     assert [lease.label for lease in leases.read_all()[0]] == [kept.label]
     artifact = max(latest_artifact(), key=lambda found: found.created)
     assert artifact.description == "2 leases: 1 owned, 1 removed; 0 jobs or processes of dead runs"
-    assert {row["lease"] for row in json.loads(artifact.data)} == {kept.label, dead.label}
+    assert {row["lease"] for row in json.loads(artifact.data)} == {kept.label, dead.name}
 
 
 @pytest.mark.usefixtures("prefect_server")

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
 import resource
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from scalescope import leases
@@ -26,6 +24,7 @@ from scalescope.owner import Owner
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "leases"
     monkeypatch.setenv(leases.VARIABLE, str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     return folder
 
@@ -94,9 +93,12 @@ def test_no_ledger_is_no_lease() -> None:
     assert reaping.reap() == []
 
 
-def test_where_no_kubernetes_is_configured_nothing_of_it_is_loaded() -> None:
+def test_where_no_kubernetes_is_configured_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     code = "import sys; from scalescope.clusters import reaping; print(reaping.reap(), 'kr8s' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.stdout, done.stderr) == ("[] False\n", "")
 
 
@@ -175,7 +177,7 @@ def test_a_broken_lease_is_told_and_hides_no_other(ledger: Path) -> None:
     ],
 )
 def test_a_lease_of_a_wrong_shape_is_named_and_skipped(ledger: Path, changes: object) -> None:
-    whole, other = leases.intend("slurm", leases.new_label()), leases.intend("local", leases.new_label())
+    whole, other = leases.intend("slurm", leases.new_label()), leases.intend("kubernetes", leases.new_label())
     path = ledger / f"{other.label}.json"
     told = {**json.loads(path.read_text()), **changes} if isinstance(changes, dict) else changes
     path.write_text(json.dumps(told))
@@ -221,69 +223,6 @@ def test_where_slurm_does_not_answer_nobody_is_dead() -> None:
     owned, words = reaping.explain(lease, run=run)
     assert owned is None
     assert "Unable to contact slurm controller" in words
-
-
-# ------------------------------------------------------------------ what dead owners left here
-
-
-OWNER = f"""
-import os, subprocess, sys, time
-from scalescope import leases
-from scalescope.clusters import reaping
-lease = leases.intend("local", leases.new_label())
-for label in (lease.label, lease.label[:-1], lease.label + "0", "another"):
-    child = subprocess.Popen(
-        [sys.executable, "-S", "-c", "import time; time.sleep(600)"],
-        env={{**os.environ, {leases.MARK!r}: label}}, stdout=subprocess.DEVNULL, start_new_session=True,
-    )
-    print(child.pid, flush=True)
-print(lease.label, flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.fixture
-def owner(ledger: Path) -> Iterator[tuple[subprocess.Popen[str], str, list[psutil.Process]]]:
-    """A process with a lease and four children, of which one carries its label; the label; the children."""
-    process = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    children = [psutil.Process(int(process.stdout.readline())) for _ in range(4)]
-    label = process.stdout.readline().strip()
-    yield process, label, children
-    process.kill()
-    for child in children:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    process.wait()
-    process.stdout.close()
-
-
-def test_what_a_living_owner_started_is_left_alone(
-    owner: tuple[subprocess.Popen[str], str, list[psutil.Process]],
-) -> None:
-    _, label, children = owner
-    (result,) = reaping.reap()
-    assert (result.label, result.fate, result.removed) == (label, Fate.OWNED, ())
-    assert all(child.is_running() for child in children)
-
-
-def test_what_a_dead_owner_started_is_ended_and_nothing_else(
-    owner: tuple[subprocess.Popen[str], str, list[psutil.Process]],
-) -> None:
-    process, _, children = owner
-    process.kill()
-    process.wait()
-    (told,) = reaping.reap(dry_run=True)
-    assert (told.fate, told.removed) == (Fate.WOULD_REMOVE, (str(children[0].pid),))
-    assert children[0].is_running()
-    (result,) = reaping.reap()
-    assert (result.fate, result.removed) == (Fate.REMOVED, (str(children[0].pid),))
-    assert [alive(child) for child in children] == [False, True, True, True]
-    assert leases.read_all()[0] == []
-
-
-def alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def test_a_backend_that_cannot_be_reaped_is_named(ledger: Path) -> None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def leases(as_json: Json = False) -> None:
-    """List the jobs and drivers that runs have started outside their own process, and whether these runs are alive.
+    """List what runs have asked of Slurm, Kubernetes and other systems, and whether these runs are alive.
 
-    Each is written down before it is started, in $SCALESCOPE_LEASES or in the user's state folder.
+    Each job or cluster is written down before it is asked for, in $SCALESCOPE_LEASES or in the user's state folder.
     """
     from scalescope import leases as ledger
     from scalescope.clusters import reaping
@@ -54,11 +54,11 @@ def reap(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what killed runs left behind: cancel their jobs, pending ones too, end their processes, drop their leases.
+    """Remove what killed runs left: their jobs and clusters, and their processes and temporary folders on this machine.
 
-    Only jobs of this user whose name and comment are exactly the label of a lease are touched. A lease whose run is
-    alive, or may be alive on another host, is left alone. In the Kubernetes namespaces that these leases name, and that
-    of the current context, clusters of other hosts go too, once their own lease is over. Status 3 if something could
+    Only jobs of this user whose name and comment are the label of a lease are cancelled. A lease whose run is alive, or
+    may be alive on another host, is left alone. In the Kubernetes namespaces that these leases name, and that of the
+    current context, clusters of other hosts are removed, too, once their own lease is over. Status 3 if something could
     not be removed.
     """
     from scalescope.clusters import reaping
@@ -74,10 +74,10 @@ def reap(
 
 def _print(results: list[Reaped]) -> None:
     if not results:
-        say("Nothing to reap: there is no lease.", "dim")
+        say("Nothing to reap: no lease, and no folder of a dead driver.", "dim")
         return
     rows = [(result.label, result.fate.value, ", ".join(result.removed) or "-", result.words) for result in results]
-    print_table(("lease", "what was done", "jobs or processes", "why"), rows)
+    print_table(("lease or folder", "what was done", "jobs or processes", "why"), rows)
     for result in results:
         if result.next_step:
             say(f"{result.label}: {result.next_step}", "yellow")

@@ -14,6 +14,7 @@ from scalescope.driver import open_cluster
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.process import Driver
 from scalescope.driver.protocol import Open, RunTrial
+from scalescope.driver.trial_run import TrialRunner
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial, Point
 
@@ -60,10 +61,10 @@ def test_what_takes_too_long_is_said_and_the_trial_runs(
     (folder / "beside.py").write_text("import time\n\ntime.sleep(2)\n")
     monkeypatch.setattr(open_cluster, "IMPORT_TIMEOUT_S", 0.5)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    opened = OpenCluster(lambda phase, limit_s, text: None, "")
+    opened = OpenCluster(lambda phase, limit_s, text: None)
     opened.open(Open(VirtualSpec(hosts=1, check_limit=False).to_mapping(), str(tmp_path)))
     try:
-        attempt = opened.run(
+        attempt = TrialRunner(opened, "").run(
             RunTrial("k", Point(2, 1).to_mapping(), 0, False, f"{folder}/mine.py:lacking", 60.0, str(tmp_path))
         )
     finally:
@@ -71,4 +72,4 @@ def test_what_takes_too_long_is_said_and_the_trial_runs(
         opened.close()
     assert attempt.raised == ""
     [warning] = attempt.warnings
-    assert warning.startswith("not all processes imported what the workload needs before the trial (TimeoutError")
+    assert warning.startswith("some processes did not import the workload's modules before the trial (TimeoutError")

@@ -9,6 +9,7 @@ from typing import Any
 from scalescope.driver.attempt import Attempt
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.protocol import RunTrial
+from scalescope.driver.trial_run import TrialRunner
 from scalescope.errors import ClusterError
 from scalescope.run.trials import read_records
 
@@ -28,14 +29,15 @@ class Kept:
 
 def test_records_of_the_cluster(tmp_path: Path) -> None:
     phases: list[str] = []
-    opened, cluster = OpenCluster(lambda phase, limit_s, text: phases.append(phase), ""), Kept()
+    opened, cluster = OpenCluster(lambda phase, limit_s, text: phases.append(phase)), Kept()
+    runner = TrialRunner(opened, "")
     request, attempt = RunTrial("k", {}, 0, False, "w", 1.0, str(tmp_path)), Attempt()
-    opened._keep(request, attempt)
+    runner._keep_records_of_cluster(request, attempt)
     assert read_records(tmp_path) == {}
-    opened._cluster = cluster  # type: ignore[assignment]
-    opened._keep(request, attempt)
+    opened.cluster = cluster  # type: ignore[assignment]
+    runner._keep_records_of_cluster(request, attempt)
     assert read_records(tmp_path) == {"logs": LOGS}
     assert (attempt.warnings, phases) == ([], ["recording"])
     cluster.silent = True
-    opened._keep(request, attempt)
+    runner._keep_records_of_cluster(request, attempt)
     assert attempt.warnings == ["logs of the workers could not be kept: it does not answer"]

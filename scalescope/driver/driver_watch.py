@@ -1,0 +1,118 @@
+"""Notices what must end the driver: its parent is gone, a signal arrives, or a phase outlasts its limit.
+
+A thread does this, because the main thread is busy running a workload. It starts before a virtual clock has anything to
+do with the main thread, so that it lives in real time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+
+from scalescope.capture.client_thread import collection_deferred
+from scalescope.driver.channel import real_seconds
+
+PARENT_CHECK_S = 0.5
+"""Seconds between looks at who the parent is. The pipe says at once that it is gone, unless another process, such as a
+forked sibling, holds its other end open. (The death signal of Linux is sent when the *thread* ends that started the
+driver, and orchestrators start drivers from short-lived threads.)"""
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class DriverWatch:
+    """Reads request lines, and reports what must end the driver; all callbacks run in its thread."""
+
+    def __init__(
+        self,
+        requests: int,  # file descriptor that request lines come from
+        *,
+        on_line: Callable[[bytes], object],
+        on_gone: Callable[[str], object],  # once: standard input has ended, or another process is the parent now
+        on_signal: Callable[[int], object],
+        on_expiry: Callable[[str, float], object],  # a phase has outlasted its limit, in real seconds
+    ) -> None:
+        self._requests = requests
+        self._on_line, self._on_gone, self._on_signal, self._on_expiry = on_line, on_gone, on_signal, on_expiry
+        self._phase: tuple[str, float, float] | None = None  # name, limit, when it is over
+        self._parent = os.getppid()
+        self._wakeups, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+
+    def start(self) -> None:
+        """Take over SIGTERM and SIGINT and start watching; to be called in the main thread."""
+        for number in SIGNALS:
+            signal.signal(number, _leave_to_watch)
+        # The interpreter writes the signal's number here from the signal handler itself, so that a main thread stuck
+        # in C does not delay it.
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, name="scalescope-driver-watch", daemon=True).start()
+
+    def enter(self, phase: str, limit_s: float) -> None:
+        """Begin a phase with a limit in real seconds; the one before ends."""
+        self._phase = phase, limit_s, real_seconds() + limit_s
+        with suppress(BlockingIOError):  # full: it wakes anyway
+            os.write(self._wake, b"\0")
+
+    def leave(self) -> None:
+        """End the phase; nothing is limited until the next."""
+        self._phase = None
+
+    def _watch(self) -> None:
+        poll = select.poll()
+        poll.register(self._requests, select.POLLIN)
+        poll.register(self._wakeups, select.POLLIN)
+        buffer, gone, expired = b"", "", None
+        while True:
+            phase = self._phase
+            if phase is expired:
+                phase = None
+            left_s = PARENT_CHECK_S if phase is None else max(min(PARENT_CHECK_S, phase[2] - real_seconds()), 0)
+            ready = {descriptor for descriptor, _ in poll.poll(left_s * 1000)}
+            if self._wakeups in ready:
+                for number in os.read(self._wakeups, 64):
+                    if number in SIGNALS:
+                        self._on_signal(number)
+            if self._requests in ready:
+                chunk = os.read(self._requests, 65536)
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in lines:
+                    self._on_line(line)
+            if not gone:
+                if self._requests in ready and not chunk:
+                    gone = "the parent closed its end of standard input"
+                elif os.getppid() != self._parent:
+                    gone = "the parent process is gone"
+                if gone:
+                    poll.unregister(self._requests)
+                    self._on_gone(gone)
+            if phase is not None and phase is self._phase and real_seconds() >= phase[2]:
+                expired = phase
+                self._on_expiry(*phase[:2])
+
+
+def where(thread_id: int, code: object = None) -> str:
+    """Where a thread is now; names the line of the function `code`, too, if that is on the stack."""
+    with collection_deferred():
+        frame = sys._current_frames().get(thread_id)
+        if frame is None:
+            return "the thread has ended"
+        stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
+    innermost = stack[0]
+    text = f"{innermost.name} ({innermost.filename}:{innermost.lineno})"
+    own = getattr(code, "__code__", None)
+    if own is not None:
+        for entry in stack:
+            if entry.filename == own.co_filename and entry.name == own.co_name and entry is not innermost:
+                return f"{entry.name} ({entry.filename}:{entry.lineno}), waiting in {text}"
+    return text
+
+
+def _leave_to_watch(number: int, frame: object) -> None:
+    """Handle a signal in Python by nothing: the thread has read it already."""

@@ -1,0 +1,201 @@
+"""Runs trials on the open cluster, and records them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+import distributed
+
+from scalescope import workloads
+from scalescope.capture import host
+from scalescope.capture.client_thread import ClientWatch
+from scalescope.capture.partition_calls import noted
+from scalescope.clusters.trial_watch import HaltWatch
+from scalescope.driver.attempt import Attempt, changes, checked_result, describe
+from scalescope.driver.open_cluster import OpenCluster
+from scalescope.driver.protocol import RunTrial
+from scalescope.errors import ClusterError, InfrastructureError, WrongAnswer
+from scalescope.model import spool
+from scalescope.model.fault import NONE, parse
+from scalescope.model.spool import Columns
+from scalescope.model.sweep import FAULT, Point
+from scalescope.model.trial import STOOD_STILL
+from scalescope.workloads._beam import around as around_beam
+
+if TYPE_CHECKING:
+    from scalescope.model.workload import Workload
+
+LOAD_LIMIT_S, RECORD_LIMIT_S = 120.0, 300.0
+"""Real seconds to import a workload, and to take in the records."""
+
+RUNNING = "running"
+"""The phase that has the time limit of its trial."""
+
+RECORDS, CLUSTER_RECORDS, CLIENT_RECORDS = "records.spool", "cluster.spool", "client.spool"
+_CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "spooled_bytes", "notes", "gpus")
+
+
+class TrialRunner:
+    """Runs one trial after another, in the main thread.
+
+    Args:
+        opened: The cluster that they run on.
+        packages: Digest of the packages that are installed.
+    """
+
+    def __init__(self, opened: OpenCluster, packages: str) -> None:
+        self.function: Callable[..., Any] | None = None  # what the trial in progress runs, once it is known
+        self._opened = opened
+        self._packages = packages
+        self._workloads: dict[str, Workload] = {}
+
+    def run(self, request: RunTrial) -> Attempt:
+        """Run a trial. What goes wrong is in the attempt.
+
+        Raises:
+            InfrastructureError: No trial can have workers, or be recorded (`ends_run`).
+        """
+        opened, attempt = self._opened, Attempt()
+        try:
+            self._attempt(request, attempt)
+        except InfrastructureError as error:
+            opened.spoiled = True
+            if error.ends_run:
+                raise
+            attempt.problem = str(error)
+            attempt.error = describe(error)
+            self._keep_records_of_cluster(request, attempt)
+            if opened.cluster is not None:
+                attempt.facts["cluster"] = opened.cluster.facts()
+        except Exception as error:  # noqa: BLE001 - of the cluster or of ours: reported with the trial it spoiled
+            opened.spoiled = True
+            attempt.error = describe(error)
+            attempt.problem = f"the driver could not run the trial: {attempt.error['message']}"
+            if opened.cluster is not None and not opened.cluster.is_whole():
+                attempt.problem = (
+                    f"a process of the {opened.cluster.kind} cluster ended during the trial, such as its scheduler"
+                )
+        self.function = None
+        return attempt
+
+    def _attempt(self, request: RunTrial, attempt: Attempt) -> None:
+        opened, point = self._opened, Point.from_mapping(request.point)
+        attempt.facts |= {
+            "python": platform.python_version(),
+            "dask": dask.__version__,
+            "distributed": distributed.__version__,
+            "packages": self._packages,
+            "dask_config": dict(point.dask_config),
+        }
+        opened.enter("loading", LOAD_LIMIT_S, f"loading workload {request.workload}")
+        try:
+            workload = self._load(request.workload)
+        except Exception as error:  # noqa: BLE001 - importing it runs the user's code
+            attempt.error = describe(error)
+            attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
+            return
+        attempt.facts |= {"imports": list(workload.modules), "modelled": workload.modelled, "code": workload.code}
+        before = opened.prepare(point, workload.folder)
+        cluster = opened.cluster
+        assert cluster is not None
+        attempt.warnings += filter(None, [opened.reopened])
+        opened.reopened = ""
+        if cluster.spec.real_time:
+            attempt.warnings += filter(None, [opened.import_modules(workload, before)])
+        left = self._measure(request, workload, point, attempt)
+        lost = changes(before, opened.members(), left)
+        changed = "; ".join(part for part in (lost, cluster.losses()) if part)
+        if workload.changes_workers or point.fault:
+            attempt.facts["changed_workers"] = changed
+        else:
+            attempt.changes = changed
+        self._keep_records_of_cluster(request, attempt)
+        attempt.facts["cluster"] = cluster.facts()
+
+    def _load(self, reference: str) -> Workload:
+        if reference not in self._workloads:
+            self._workloads[reference] = workloads.load(reference)
+        return self._workloads[reference]
+
+    def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:
+        """Run and record. Returns the addresses of workers that left meanwhile."""
+        opened = self._opened
+        cluster, capture, enter = opened.cluster, opened.capture, opened.enter
+        assert cluster is not None
+        assert capture is not None
+        client = opened.clients.open(cluster)
+        load = host.HostLoad()
+        enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
+        with capture.trial(Path(request.spool, RECORDS)) as recording, load:
+            self.function = workload.run
+            enter(RUNNING, request.timeout_s, f"running {workload.name} with {dict(point.params)}")
+            fault = parse(FAULT, point.fault or NONE, cluster.spec.faults, cluster.kind)
+            breaking = cluster.breaking(fault) if fault else None
+            halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may be a halt
+            watch = ClientWatch(workload.run, cluster.time, cluster.watched)
+            with (
+                halts or nullcontext(),
+                cluster.running(workload, point),
+                around_beam(workload, client.scheduler.address),
+                noted(workload.modules) as asked,
+                breaking or nullcontext(),
+                watch,
+            ):
+                try:
+                    result = workload.run(client, **point.params)
+                except InfrastructureError:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - its sys.exit must not end the driver
+                    attempt.error = describe(error)
+                    verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
+                    attempt.raised = f"the workload {verb} {attempt.error['message']}"
+            if not attempt.raised:
+                attempt.elapsed_s = watch.ended - watch.began
+            if halts is not None and halts.reason:
+                attempt.problem = attempt.facts[STOOD_STILL] = halts.reason
+            enter("recording", RECORD_LIMIT_S, "reading the records")
+            kept = {"client": watch.columns(recording.ahead_s)}
+            if breaking is not None:
+                attempt.facts[FAULT] = breaking.facts
+                if breaking.problem:
+                    attempt.problem = f"the fault {point.fault} did not fire: {breaking.problem}"
+                else:
+                    kept["faults"] = breaking.columns(recording.ahead_s)
+            _write(Path(request.spool, CLIENT_RECORDS), kept, attempt)
+        if recording.no_room:
+            raise spool.unwritable(Path(request.spool), recording.reason)
+        if not attempt.raised:
+            attempt.result, attempt.raised = checked_result(result)
+        attempt.warnings += recording.warnings
+        attempt.missing = "" if recording.complete else recording.reason
+        attempt.facts["asked"] = [each.to_mapping() for each in asked]
+        attempt.facts["host"] = {"load": load.load.to_mapping() if load.load else None, "load_unknown": load.reason}
+        attempt.facts["capture"] = {name: getattr(recording, name) for name in _CAPTURE_FACTS}
+        return recording.workers_left
+
+    def _keep_records_of_cluster(self, request: RunTrial, attempt: Attempt) -> None:
+        """Keep what the cluster itself has recorded, also of a trial that could not run."""
+        cluster = self._opened.cluster
+        if cluster is None:
+            return
+        self._opened.enter("recording", RECORD_LIMIT_S, "reading what the cluster recorded")
+        try:
+            if tables := cluster.records():
+                _write(Path(request.spool, CLUSTER_RECORDS), tables, attempt)
+        except ClusterError as error:
+            attempt.warnings.append(f"logs of the workers could not be kept: {error}")
+
+
+def _write(path: Path, tables: Mapping[str, Columns], attempt: Attempt) -> None:
+    """Write tables without which a trial is worth no less."""
+    try:
+        with path.open("wb") as stream:
+            for table, columns in tables.items():
+                spool.write_chunk(stream, table, columns)
+    except OSError as error:
+        attempt.warnings.append(f"records could not be kept ({', '.join(tables)}): {error}")

@@ -1,0 +1,104 @@
+"""Folders of drivers on this machine: which of them are of dead runs, and what such a run left.
+
+A driver ends by itself when its parent does. If both are killed at once, its temporary folder stays; and a driver that
+is stopped, or stuck in C code, stays too. The parent holds a lock on a file in the folder, which the kernel gives back
+however the parent ends; processes of the driver carry the folder's path in their environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from scalescope.errors import ClusterError
+from scalescope.leases import PREFIX
+
+FOLDER = "SCALESCOPE_DRIVER_FOLDER"
+"""Variable in the environment of a driver, and of the processes that it starts here, with the path of its folder."""
+
+LOCK = "parent.lock"
+
+TERM_S, KILL_S = 25.0, 3.0
+"""Seconds that a driver has after SIGTERM to close its cluster, jobs included, and processes to end after SIGKILL."""
+
+
+def claim(folder: Path, holder: object) -> None:
+    """Hold the lock on a driver's folder as long as this process and `holder` live."""
+    beside = folder / f".{LOCK}"  # locked before it can be found
+    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+    weakref.finalize(holder, os.close, descriptor)
+    with suppress(OSError):  # a file system without locks: then `abandoned` finds none there either
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    beside.replace(folder / LOCK)
+
+
+def abandoned() -> Iterator[Path]:
+    """Temporary folders of this user's drivers whose parent is dead; each is locked until the next is asked for."""
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+        try:
+            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:  # not of a driver, or removed meanwhile
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
+                yield folder
+        except OSError:  # its parent lives, or the file system knows no locks
+            continue
+        finally:
+            os.close(descriptor)
+
+
+def processes(folder: Path) -> list[psutil.Process]:
+    """Processes of this user that a driver with this folder is or has started, except this one."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            ours = process.uids().real == os.getuid() and process.pid != os.getpid()
+            if ours and process.status() != psutil.STATUS_ZOMBIE and process.environ().get(FOLDER) == str(folder):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+            continue
+    return found
+
+
+def remove(folder: Path) -> None:
+    """End the processes of an abandoned folder and remove it.
+
+    Raises:
+        ClusterError: A process could not be ended, or the folder could not be removed.
+    """
+    left = processes(folder)
+    # psutil spares a later process of the same number.
+    for act, patience_s in ((psutil.Process.terminate, TERM_S), (psutil.Process.kill, KILL_S)):
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                act(process)
+        _, left = psutil.wait_procs(left, timeout=patience_s)
+    if left := processes(folder):
+        raise ClusterError(
+            f"processes {', '.join(str(process.pid) for process in left)} could not be ended",
+            cause="they may hang in the kernel, on a file system that does not answer",
+            next_step="`scalescope reap` again in a few minutes",
+        )
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ClusterError("a temporary folder could not be removed", where=str(folder), cause=str(error)) from error
+
+
+def sweep() -> None:
+    """Remove the folders of dead runs that have no process any more."""
+    for folder in abandoned():
+        if not processes(folder):
+            shutil.rmtree(folder, ignore_errors=True)
