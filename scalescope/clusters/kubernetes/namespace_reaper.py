@@ -56,7 +56,7 @@ def reap_namespace(api: Api, found: Collection[Lease], dry_run: bool) -> list[Re
         try:
             return _judge(api, lease, due[label], dry_run)
         except ScalescopeError as error:
-            return reaping.failed(lease, error)
+            return reaping.failed(lease.label, lease.backend, error)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(judge, (each for each in due if leases.is_label(each) and each not in of_this_host)))
