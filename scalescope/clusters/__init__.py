@@ -1,11 +1,12 @@
 """Where it runs: clusters of every kind behind one interface, a folder for each kind.
 
-A folder has the modules `spec` (what it is asked for with; see `scalescope.model.cluster`), `cluster` (its class, named
-`CLUSTER`) and, if it leaves something outside this process, `reaper` (see `scalescope.clusters.reaping`). What several
-kinds share stands beside the folders. `jobqueue` is the folder of all batch systems.
+A folder has the modules `spec` (see `scalescope.model.cluster`), `cluster` (its class is named `CLUSTER`) and, if it
+leaves something outside this machine, `reaper` (see `scalescope.clusters.reaping`). Beside the folders stands what
+several kinds share; `jobqueue` is the folder of all batch
+systems.
 
-This module imports no cluster, and nothing but the standard library, so that the simulated cluster's clock can be
-installed before anything else is loaded.
+This module imports no cluster, and only the standard library, so that the simulated cluster's clock can be installed
+before anything else is loaded.
 """
 
 from __future__ import annotations

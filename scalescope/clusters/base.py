@@ -30,7 +30,7 @@ NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType(
         "distributed.worker.http.routes": [],
     }
 )
-"""Nannies bring workers back; the cluster must not end a nanny that is slow at it. HTTP asks nobody for proof."""
+"""For clusters with nannies: do not end a nanny that is slow to restart its worker; serve no HTTP without proof."""
 
 S = TypeVar("S", bound="ClusterSpec")
 """What a cluster is asked for with."""
@@ -39,34 +39,25 @@ S = TypeVar("S", bound="ClusterSpec")
 class Cluster(ABC, Generic[S]):
     """A Dask cluster of one kind, owned by one driver process.
 
-    The driver calls, in this order: `open`, then for every trial `scale` and `running`, at the end `close`. `close` may
-    be called at any time, twice too.
-
-    Attributes:
-        shows: What a trial on it can show, one sentence.
-        cannot_show: What it cannot show, one sentence.
-        dask_config: Dask configuration that it needs in its process; what a point asks for comes on top.
-        nannies: Whether every worker is a process of its own with a nanny, so that its log can outlive it.
+    The driver calls `open`, then `scale` and `running` for every trial, at the end `close`, which may be called at any
+    time, and again.
     """
 
-    shows: ClassVar[str]
+    shows: ClassVar[str]  # what a trial on it can show, one sentence
     cannot_show: ClassVar[str]
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    nannies: ClassVar[bool] = False
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # for its process; a point's own comes on top
+    nannies: ClassVar[bool] = False  # whether every worker is a process with a nanny, so that its log can outlive it
 
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
-        self.report: Callable[[str], object] = _unheard
-        """Called while `scale` waits, with a sentence that says for what; whoever runs the cluster may replace it."""
-        self.groups: Mapping[str, int] = {}
-        """How many of the workers that `scale` is asked for are in which further worker group: to be set before."""
-        self.folder = ""
-        """Where else workers that see it may import from: to be set before `scale`."""
+        self.report: Callable[[str], object] = lambda text: None  # told what `scale` waits for; may be replaced
+        # To be set before `scale`:
+        self.groups: Mapping[str, int] = {}  # how many of the workers are in which further worker group
+        self.folder = ""  # where else workers that see it may import from
 
     @property
     def kind(self) -> str:
-        """As in its specification."""
         return self.spec.kind
 
     @abstractmethod
@@ -78,7 +69,7 @@ class Cluster(ABC, Generic[S]):
         """
 
     def is_whole(self) -> bool:
-        """Whether it can be scaled again: false where what ended is not replaced, so that it must be opened anew."""
+        """Whether it can be scaled again; if not, because what ended is not replaced, it must be opened anew."""
         return True
 
     @abstractmethod
@@ -99,10 +90,7 @@ class Cluster(ABC, Generic[S]):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What a reader of the result must know of the cluster: layout, clock, costs, limits. JSON.
-
-        Each kind adds its own to this.
-        """
+        """What a reader of the result must know: layout, clock, costs, limits. JSON; each kind adds its own."""
         return {
             "kind": self.kind,
             "clock": "real" if self.spec.real_time else "virtual",
@@ -116,45 +104,38 @@ class Cluster(ABC, Generic[S]):
         )
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
-        """What would be submitted for a cluster of that size, a job script or a manifest; empty where nothing is.
-
-        What is known only when it opens is in capitals. It need not be open.
-        """
+        """The job script or manifest for a cluster of that size, if any; what is known only later is in capitals."""
         return ""
 
     def losses(self) -> str:
-        """Why workers were lost during the last trial, as far as the cluster knows; empty when none was."""
+        """Why workers were lost during the last trial, as far as the cluster knows; empty if none was."""
         return ""
 
     def records(self) -> Mapping[str, Columns]:
         """Rows for tables of `scalescope.model.records` that the cluster itself keeps of the last trial.
 
         Raises:
-            ClusterError: They cannot be had; the trial is worth no less.
+            ClusterError: They cannot be had; the trial is still valid.
         """
         return {}
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Hold while the driver waits for the next request; between `open` and `close`, on the thread that opened."""
+        """Hold while the driver waits for the next request, on the thread that opened the cluster."""
         yield
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Hold for the length of a trial; the calling thread is the one that runs the workload."""
+        """Hold during a trial, on the thread that runs the workload."""
         yield
 
     def breaking(self, fault: Fault) -> Injection:
-        """What breaks something while it is entered; asked of clusters alone whose specification has such faults."""
+        """Breaks something while it is entered; called only if the specification has such faults."""
         raise NotImplementedError(self.kind)
 
     @contextmanager
     def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
-        """Have `passed` called before and after each wait of the calling thread, if its time passes in no other way.
-
-        Yields:
-            Whether it is so.
-        """
+        """Call `passed` before and after each wait of this thread; yields whether time passes only then."""
         yield False
 
     def time(self) -> float:
@@ -165,7 +146,7 @@ class Cluster(ABC, Generic[S]):
 
 
 def registered(scheduler: Scheduler) -> list[WorkerState]:
-    """A scheduler's workers, read from any thread, in no particular order.
+    """A scheduler's workers in no particular order, read from any thread.
 
     `scheduler.workers.values()` raises `KeyError` while the event loop adds one: a `SortedDict` has the key first.
     """
@@ -173,13 +154,7 @@ def registered(scheduler: Scheduler) -> list[WorkerState]:
 
 
 class LogTail(logging.Handler):
-    """Keeps the first lines of the last records of a logger, from level INFO on, whatever of it is shown.
-
-    Args:
-        name: Of the logger.
-        most: Lines.
-        keep: Which records; by default all.
-    """
+    """Keeps the first line of each of the last `most` records of a logger, from level INFO on, whatever is shown."""
 
     def __init__(self, name: str, most: int, keep: Callable[[logging.LogRecord], bool] = lambda record: True) -> None:
         super().__init__(logging.INFO)
@@ -188,17 +163,10 @@ class LogTail(logging.Handler):
         self.addFilter(keep)
 
     def attach(self) -> None:
-        """Begin."""
         self._logger.addHandler(self)
 
     def detach(self) -> None:
-        """Keep no more; what is kept stays."""
         self._logger.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record."""
         self.lines.append(record.getMessage().strip().partition("\n")[0])
-
-
-def _unheard(text: str) -> None:
-    """Nobody listens."""

@@ -1,4 +1,4 @@
-"""What is broken on purpose while a trial runs, and proof that it was."""
+"""Breaks something on purpose while a trial runs, and proves that it did."""
 
 from __future__ import annotations
 
@@ -24,23 +24,19 @@ _SPIN = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile ti
 
 
 class Injection(BackgroundThread):
-    """Breaks something after a while, from a thread of its own; leaving it undoes what can be undone.
-
-    Attributes:
-        facts: What was asked for, and once it has fired when that began and ended (seconds since the epoch), the
-            address of the worker, and the proof.
-        problem: Why it has not fired; empty where it has.
-    """
+    """Breaks something after a while, in a thread of its own; leaving it undoes what can be undone."""
 
     def __init__(self, fault: Fault, victim: Callable[[], tuple[str, int]]) -> None:
-        """Args: `victim` gives address and process id of the worker to break, when the time has come."""
+        """`victim` gives address and process id of the worker to break, when the time has come."""
         super().__init__(f"fault-{fault.kind}")
+        # What was asked for; once it has fired also its begin and end (seconds since the epoch), worker and proof.
         self.facts: dict[str, Any] = {"kind": fault.kind, "after_s": fault.after_s}
+        # Why it has not fired; empty if it has.
         self.problem = f"the call ended within the {fault.after_s:g} s after which it was due"
         self._fault, self._victim = fault, victim
 
     def columns(self, ahead_s: float) -> Columns:
-        """Its row of the table `faults`; the clock of the scheduler is ahead of this process's by so much."""
+        """Its row of the table `faults`; the scheduler's clock is `ahead_s` ahead of this process's."""
         return {
             "kind": [self._fault.kind],
             "worker": [self.facts["worker"]],
@@ -85,7 +81,7 @@ class Injection(BackgroundThread):
         return f"process {pid} was stopped" if stopped else ""
 
     def _steal(self, pid: int) -> str:
-        """Each thief is a session of its own: Linux gives each session the same share (autogroup, sched(7))."""
+        """Each thief leads a session of its own: Linux gives each session the same share (autogroup, sched(7))."""
         count = THIEVES_PER_CPU * (os.cpu_count() or 1)
         thieves = [
             psutil.Popen([sys.executable, "-Sc", _SPIN, str(LASTS_S)], stdin=subprocess.DEVNULL, start_new_session=True)

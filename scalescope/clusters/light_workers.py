@@ -1,4 +1,4 @@
-"""Workers and settings cheap enough for hundreds of workers in one process."""
+"""Workers and settings that are cheap enough for hundreds of workers in one process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ worker. The largest single gain is the profiler's."""
 
 
 def apply() -> None:
-    """Make `CONFIG` the defaults of this process; what the user has set differently stays."""
+    """Make `CONFIG` the defaults of this process; what the user has set stays."""
     dask.config.update_defaults(_nested(CONFIG))
 
 
@@ -78,24 +78,22 @@ class LightWorker(distributed.Worker):  # type: ignore[misc]
         logger.addHandler(self._deque_handler)
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: a server per worker would be most of its cost."""
+        """Do nothing: a server per worker would be most of its cost."""
 
 
 class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
-    """A scheduler without an HTTP server: nothing is served, nothing listens but the scheduler itself."""
+    """A scheduler without an HTTP server."""
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @contextmanager
 def cheap_start(*, versions: bool = True) -> Iterator[None]:
     """Make starting a worker cheap: one monitor and one look at the installed packages per process.
 
-    Workers of one process share what these measure anyway, and comparing a process's versions with itself is idle.
-
-    Args:
-        versions: Whether workers tell the scheduler their versions; in vain where it does `compare_no_versions`.
+    Workers of one process share what these measure, and a process need not compare its versions with itself. With
+    `versions=False`, workers do not tell the scheduler their versions; only for one that ran `compare_no_versions`.
     """
     shared = _SHARED if versions else (*_SHARED, (distributed.worker, "get_versions", _no_versions))
     saved = [(module, name, getattr(module, name)) for module, name, _ in shared]
@@ -109,9 +107,9 @@ def cheap_start(*, versions: bool = True) -> Iterator[None]:
 
 
 def compare_no_versions() -> None:
-    """Let the scheduler in this process take its workers' versions for its own, as they are.
+    """Let the scheduler in this process compare no versions of workers.
 
-    It compares those of all workers whenever one registers, which costs their number squared.
+    It would compare those of all workers whenever one registers: their number squared.
     """
     distributed.versions.get_versions = _no_versions
     distributed.versions.error_message = _no_error
@@ -159,11 +157,7 @@ def slow_heartbeats() -> None:
 
 
 def freeze_garbage_collector(*, collect: bool = True) -> None:
-    """Take everything loaded so far out of garbage collection, and collect rarely.
-
-    Args:
-        collect: Whether to collect first, so that no garbage stays for good.
-    """
+    """Take all that is loaded out of garbage collection, after a collection if `collect`, and collect rarely."""
     if collect:
         gc.collect()
     gc.freeze()

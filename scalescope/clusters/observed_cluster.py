@@ -1,4 +1,4 @@
-"""What clusters whose scheduler is somewhere else share: a client that watches it, and waiting for its workers."""
+"""Clusters whose scheduler is in another process: a client watches it and waits for its workers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ CHECK_SCHEDULER = (
 )
 """What to do about a scheduler that is not reached."""
 
-Workers = Mapping[str, int]
-"""Address -> threads."""
-
 
 class ObservedCluster(Cluster[S]):
     """A cluster whose scheduler is in another process, and is watched through a client."""
@@ -31,14 +28,10 @@ class ObservedCluster(Cluster[S]):
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self._observer: distributed.Client | None = None
-        self._present: Workers = {}
+        self._present: Mapping[str, int] = {}  # address -> threads
 
     def _open(self) -> distributed.Client:
-        """The watching client.
-
-        Raises:
-            ClusterError: The cluster is not open.
-        """
+        """The watching client; `ClusterError` if the cluster is not open."""
         if self._observer is None:
             raise self._not_open()
         return self._observer
@@ -49,7 +42,7 @@ class ObservedCluster(Cluster[S]):
             close_client(observer)
 
     def _wait(self, workers: int, threads: int, timeout_s: float) -> bool:
-        """Wait until there are exactly these workers; whether there are in time, in seconds."""
+        """Wait up to `timeout_s` until there are exactly these workers; whether they came."""
         client, deadline = self._open(), time.monotonic() + timeout_s
         while True:
             self._present = {str(address): int(number) for address, number in client.nthreads().items()}
@@ -62,7 +55,7 @@ class ObservedCluster(Cluster[S]):
     def _others(
         self, who: str, workers: int, threads: int, after_s: float, *, where: str, cause: str, next_step: str
     ) -> WorkersMissing:
-        """The error that says that it has other workers than asked for."""
+        """The error for a cluster that has other workers than asked for."""
         return WorkersMissing(
             f"{who} has {self._described()} after {after_s:g} s, where {workers} of {threads} are asked for",
             where=where,
@@ -79,9 +72,9 @@ class ObservedCluster(Cluster[S]):
 def close_client(client: distributed.Client) -> None:
     """Close a client, whatever has become of its scheduler.
 
-    A client that lost its scheduler connects anew in the background. Where that ends with an error (over TLS, of a
-    connection that is reset at once: `ValueError: IOStream is not idle`), distributed 2026.8 raises it from `close`,
-    with the client half open.
+    A client that lost its scheduler reconnects in the background. If that ends with an error (over TLS, of a connection
+    that is reset at once: `ValueError: IOStream is not idle`), distributed 2026.8 raises it from `close`, and the client
+    stays half open.
     """
     try:
         client.close()

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from scalescope.errors import ClusterError
 from scalescope.driver_folders import FOLDER
+from scalescope.errors import ClusterError
 from scalescope.slurm import PATIENCE_S
 
 Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]

@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CustomCluster(ObservedCluster[CustomSpec]):
-    """What a class of somebody else makes, scaled by its own `scale`."""
+    """What somebody else's class makes, scaled by its own `scale`."""
 
     shows: ClassVar[str] = "what the machines behind that class do"
     cannot_show: ClassVar[str] = "why its workers do not come or go away: only that class could tell"
@@ -51,12 +51,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             ) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Call its `scale`, and wait until exactly these workers are there.
-
-        Raises:
-            ClusterError: Its `scale` raised.
-            WorkersMissing: Others are there when time is up.
-        """
+        """Call its `scale`, and wait until exactly these workers are there."""
         client = self._open()
         try:
             result = self._made.scale(workers)
@@ -95,7 +90,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             _logger.warning("%s did not close in order: %r", self.spec.cluster_class, error)
 
     def facts(self) -> dict[str, Any]:
-        """The class and its arguments; of secrets the names alone."""
+        """The class and its arguments; only the names of secrets."""
         return {
             **super().facts(),
             "layout": f"{self.spec.cluster_class}: {self._described()}",

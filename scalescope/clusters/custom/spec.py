@@ -25,7 +25,7 @@ _SECRET = re.compile(
     rf"|({NAMES.pattern})\w*[\"']?\s*[=:]\s*\S",  # KEY=value, --key=value, JSON
     re.IGNORECASE,
 )
-"""Matches a text that holds what nobody may read; the formats are those that their makers document."""
+"""Matches text that holds a secret, in the formats that their makers document."""
 
 NOT_SHOWN = "(not shown)"
 
@@ -75,11 +75,7 @@ class CustomSpec(ClusterSpec):
         self.arguments_with(self.secrets)
 
     def arguments_with(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """All arguments, with the values of the secrets by name.
-
-        Raises:
-            InvalidField: There is an argument already where a secret belongs.
-        """
+        """All arguments and secrets; `InvalidField` if there is an argument where a secret belongs."""
         arguments = copy.deepcopy(dict(self.arguments))
         for name, value in values.items():
             place, last = _place(arguments, name)
@@ -104,7 +100,7 @@ def _secret(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def _place(arguments: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The mapping in which an argument of this dotted name belongs, made where it is not there, and its last name."""
+    """The mapping in which an argument of this dotted name belongs, made if it is missing, and its last name."""
     *above, last = name.split(".")
     place: Any = arguments
     for each in above:

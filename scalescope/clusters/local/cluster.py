@@ -36,7 +36,7 @@ _LOG_LINES = 12
 class LocalCluster(Cluster[LocalSpec]):
     """A scheduler in this process, and one process per worker, each watched by a nanny.
 
-    Everything listens on the loopback interface only, for this user only; HTTP servers serve nothing.
+    All listen on the loopback interface only, for this user only; HTTP servers serve nothing.
     """
 
     shows: ClassVar[str] = (
@@ -58,11 +58,6 @@ class LocalCluster(Cluster[LocalSpec]):
         self._threads = 1
 
     def open(self) -> None:
-        """Start the scheduler.
-
-        Raises:
-            ClusterError: It did not start.
-        """
         self._log.attach()
         process_guard.refuse_other_users()
         try:
@@ -87,11 +82,7 @@ class LocalCluster(Cluster[LocalSpec]):
             ) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; those that are right already are kept.
-
-        Raises:
-            WorkersMissing: They did not arrive within `start_timeout_s`.
-        """
+        """Have exactly these workers; those that are right already are kept."""
         cluster = self._cluster()
         self._workers, self._threads = workers, threads_per_worker
         self._log.lines.clear()
@@ -106,7 +97,6 @@ class LocalCluster(Cluster[LocalSpec]):
             self._remember_processes()
 
     def client(self) -> distributed.Client:
-        """A client on the cluster's event loop."""
         return distributed.Client(self._cluster(), set_as_default=False)
 
     def close(self) -> None:
@@ -124,7 +114,6 @@ class LocalCluster(Cluster[LocalSpec]):
         self._log.detach()
 
     def facts(self) -> dict[str, Any]:
-        """Layout, and whether the workers have a core for each thread."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return {
             **super().facts(),
@@ -137,7 +126,7 @@ class LocalCluster(Cluster[LocalSpec]):
         }
 
     def breaking(self, fault: Fault) -> Injection:
-        """A worker's process is the one with the most results."""
+        """The victim is the worker with the most results."""
 
         def victim() -> tuple[str, int]:
             cluster = self._cluster()
@@ -163,7 +152,7 @@ class LocalCluster(Cluster[LocalSpec]):
                 await asyncio.sleep(_POLL_S)
 
     async def _repair(self, workers: int, threads: int) -> None:
-        """Make the nannies what they should be; each brings up its worker, and brings it back."""
+        """Make the nannies what they should be; each starts its worker, and starts it again if it ends."""
         cluster = self._cluster()
         for name, nanny in list(cluster.workers.items()):
             if nanny.nthreads != threads or nanny.status != Status.running:
@@ -214,12 +203,12 @@ class LocalCluster(Cluster[LocalSpec]):
 
 
 def _tells_an_end(record: logging.LogRecord) -> bool:
-    """Nannies say it below the level that is shown."""
+    """Nannies log it below the level that is shown."""
     return record.levelno >= logging.WARNING or record.getMessage().startswith("Worker process")
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:
-    """End processes that are still alive; a process of the same number that came later is not touched."""
+    """End processes that are still alive; psutil spares a later process of the same number."""
     alive = []
     for process in processes:
         try:

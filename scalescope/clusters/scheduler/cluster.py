@@ -19,25 +19,16 @@ ANSWER_S = 10.0
 
 
 class SchedulerCluster(ObservedCluster[SchedulerSpec]):
-    """Attached to, never changed, never closed: somebody else started it."""
+    """A running scheduler of somebody else: connected to, never changed, never closed."""
 
     shows: ClassVar[str] = "what that cluster does with the workers that it has now"
     cannot_show: ClassVar[str] = "other numbers of workers, and what other users of it do to the measurement"
 
     def open(self) -> None:
-        """Connect to it.
-
-        Raises:
-            ClusterError: It does not answer, or the files of TLS cannot be read.
-        """
         self._observer = self.connect()
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """See that it has exactly these workers.
-
-        Raises:
-            ClusterError: It has others.
-        """
+        """Check that it has exactly these workers."""
         timeout_s = self.spec.start_timeout_s
         if not self._wait(workers, threads_per_worker, timeout_s):
             raise self._others(
@@ -51,7 +42,6 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
             )
 
     def client(self) -> distributed.Client:
-        """A further client of it."""
         self._open()
         return self.connect()
 
@@ -60,7 +50,6 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         self._disconnect()
 
     def facts(self) -> dict[str, Any]:
-        """Where it is and what it has."""
         return {
             **super().facts(),
             "layout": f"somebody else's: {self._described()}",
@@ -72,7 +61,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         return ClusterError("not connected to the scheduler", next_step="call `open` first; it may have been closed")
 
     def connect(self) -> distributed.Client:
-        """A client of it, for whoever closes it.
+        """A client that the caller closes.
 
         Raises:
             ClusterError: It does not answer, or the files of TLS cannot be read.
@@ -97,7 +86,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
             ) from error
 
     def security(self) -> Security | None:
-        """What the files of TLS make; None where Dask's configuration is to say it."""
+        """What the files of TLS make; None if Dask's configuration says it."""
         spec = self.spec
         if not spec.tls_ca_file:
             return None
@@ -113,7 +102,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
 
 
 async def _answers(address: str, security: Security, timeout_s: float) -> None:
-    """Wait for the answer of a scheduler: a client waits forever for one that takes connections and says nothing."""
+    """Wait for a scheduler's answer: a client waits forever for one that takes connections and says nothing."""
     try:
         connected = connect(address, timeout=0.9 * timeout_s, **security.get_connection_args("client"))
         comm = await asyncio.wait_for(connected, timeout_s)

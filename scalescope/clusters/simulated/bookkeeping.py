@@ -1,9 +1,9 @@
 """Periodic bookkeeping of hundreds of workers, only when there is something to do.
 
-Left to themselves, heartbeats, searches for missing data, keep-alives and looks for work to steal would be most of what
-a long simulation computes. Here one coroutine delivers all heartbeats, directly instead of through messages, and the
-rest happens only when it can change anything. What the scheduler learns stays the same; its measured bandwidths, which
-an in-process cluster cannot show, do not change.
+Heartbeats, searches for missing data, keep-alives and looks for work to steal would be most of what a long simulation
+computes. Here one coroutine delivers all heartbeats, directly instead of through messages, and the rest happens only
+when it can change anything. What the scheduler learns is the same, except for measured bandwidths, which an in-process
+cluster cannot show.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POLL_S = 60.0
 
 
 class _Silent:
-    """Stands where a worker keeps a periodic callback that is taken over here."""
+    """Takes the place of a worker's periodic callback."""
 
     callback_time = 0.0
 
@@ -38,7 +38,7 @@ class _Silent:
 
 
 class _Missing(set[Any]):
-    """The data that a worker misses; the first key in it starts the worker's search for them."""
+    """Data that a worker misses; the first key in it starts the worker's search."""
 
     def __init__(self, search: PeriodicCallback) -> None:
         super().__init__()
@@ -51,15 +51,11 @@ class _Missing(set[Any]):
 
 
 class SimulatedWorker(light_workers.LightWorker):
-    """A worker whose periodic bookkeeping is done by `send_heartbeats`, or when there is something to do.
-
-    Attributes:
-        beating: Whether its heartbeats reach the scheduler.
-    """
+    """A worker whose periodic bookkeeping is done by `send_heartbeats`, or when there is something to do."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.beating = True
+        self.beating = True  # whether its heartbeats reach the scheduler
         self._search = self.periodic_callbacks["find-missing"]
         self.state.missing_dep_flight = _Missing(self._search)
         for name in ("heartbeat", "keep-alive", "find-missing", "shift_counters"):
@@ -67,7 +63,6 @@ class SimulatedWorker(light_workers.LightWorker):
                 self.periodic_callbacks[name] = _Silent()
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
-        """As upstream; the search is stopped too."""
         self._search.stop()
         return await super().close(*args, **kwargs)
 
@@ -83,7 +78,7 @@ async def send_heartbeats(scheduler: distributed.Scheduler, workers: Sequence[Si
 
 
 def _beat(scheduler: distributed.Scheduler, worker: SimulatedWorker, now: float) -> None:
-    """What `Scheduler.heartbeat_worker` does with a heartbeat that concerns scheduling."""
+    """Do what `Scheduler.heartbeat_worker` does with a heartbeat that concerns scheduling."""
     state = scheduler.workers.get(worker.contact_address)
     if state is None:
         return
@@ -98,7 +93,7 @@ def _beat(scheduler: distributed.Scheduler, worker: SimulatedWorker, now: float)
 
 
 def calm_scheduler(scheduler: distributed.Scheduler) -> None:
-    """Let the scheduler look every few seconds, not every quarter of one, whether it is idle or without workers."""
+    """Let the scheduler look every few seconds, not every quarter second, whether it is idle or without workers."""
     for name in ("idle-timeout", "no-workers-timeout"):
         callback = scheduler.periodic_callbacks.get(name)
         if callback is not None:
@@ -108,8 +103,8 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
 class RestingBalancer:
     """Work stealing that rests while there is nothing to steal.
 
-    Its turn comes once a virtual second as long as some worker has more tasks than threads; else it could only try to
-    steal tasks that run already, which workers refuse. `wake` it when a task changes its state.
+    It runs once a virtual second while a worker has more tasks than threads; else it could only try to steal tasks that
+    already run, which workers refuse. `wake` it when a task changes its state.
     """
 
     def __init__(self, scheduler: distributed.Scheduler) -> None:
@@ -136,7 +131,7 @@ class RestingBalancer:
 def patient_iteration() -> Iterator[None]:
     """Let iterating over `as_completed` poll every virtual minute, and at its deadline.
 
-    It is woken when a future finishes; its poll every tenth of a second guards against a race that cannot happen where
+    It is woken when a future finishes; its poll every tenth of a second guards against a race that cannot happen while
     one thread runs at a time.
     """
     original = distributed.as_completed.__init__

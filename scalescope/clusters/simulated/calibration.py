@@ -19,20 +19,13 @@ REFERENCE_WORKER_US = 950.0
 
 @dataclass(frozen=True)
 class Calibration:
-    """Costs of a task outside its own function.
+    """Costs of a task outside its own function."""
 
-    Attributes:
-        scheduler_us: Scheduler CPU per task transition, in microseconds.
-        worker_us: Worker CPU per task, in microseconds.
-        source: `reference`, `host` (measured here by `scalescope calibrate`), or `given` in the specification.
-    """
-
-    scheduler_us: float = REFERENCE_SCHEDULER_US
-    worker_us: float = REFERENCE_WORKER_US
-    source: str = "reference"
+    scheduler_us: float = REFERENCE_SCHEDULER_US  # CPU per task transition, in microseconds
+    worker_us: float = REFERENCE_WORKER_US  # CPU per task, in microseconds
+    source: str = "reference"  # or `host` (measured here by `scalescope calibrate`), or `given` in the specification
 
     def to_mapping(self) -> dict[str, Any]:
-        """As a result shows it."""
         return {
             "scheduler_us_per_transition": self.scheduler_us,
             "worker_us_per_task": self.worker_us,
@@ -53,11 +46,7 @@ class Calibration:
 
     @classmethod
     def load(cls) -> Calibration | None:
-        """This host's calibration, or None.
-
-        Raises:
-            UsageError: The file is there and cannot be read.
-        """
+        """This host's calibration, if there is one; `UsageError` if its file cannot be read."""
         path = calibration_file()
         try:
             return cls(**json.loads(path.read_text()))
@@ -69,7 +58,6 @@ class Calibration:
             ) from error
 
     def save(self) -> Path:
-        """Keep it for this host."""
         path = calibration_file()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self)))
@@ -77,7 +65,6 @@ class Calibration:
 
 
 def calibration_file() -> Path:
-    """Where this host's calibration is kept."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(home) / "scalescope" / "calibration.json"
 
@@ -86,9 +73,6 @@ def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibratio
     """Measure what a real scheduler and real workers of this host spend on an empty task.
 
     CPU seconds of the processes are counted, not elapsed ones, so that a busy host measures nearly the same.
-
-    Raises:
-        ClusterError: The virtual cluster that it measures on could not be opened.
     """
     import distributed
 

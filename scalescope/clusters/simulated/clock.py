@@ -6,15 +6,15 @@ threads those start. Exactly one of them, or the kernel, runs at any moment; the
 gives its turn back when it sleeps, waits for a condition, or ends. When no callback of the loop is ready and no actor
 can run, the clock jumps to the next timer or the next sleeper, whichever comes first.
 
-So time passes only by sleeping, by timers and by what is charged (`Clock.charge`, `Actor.charging`); the order of
-events does not depend on how fast or how busy the host is.
+Time passes only by sleeping, by timers and by what is charged (`Clock.charge`, `Actor.charging`); the order of events
+does not depend on how fast or how busy the host is.
 
 Each actor has a time of its own, never behind the event that woke it: CPU seconds that are charged to it advance it
 while the rest of the simulation stands still, and its next sleep starts from there.
 
-An actor that waits for what is outside of the simulation (another process, a socket, sleep in C) is noticed by the
-system call in which it sleeps. The clock stands still meanwhile, up to `ELSEWHERE_S`, and the real seconds are charged
-to that actor. Waits below `_STALL_CHECK_S` are not noticed.
+An actor that waits outside of the simulation (another process, a socket, sleep in C) is noticed by its system call. The
+clock stands still meanwhile, up to `ELSEWHERE_S`, and the real seconds are charged to that actor. Waits below
+`_STALL_CHECK_S` are not noticed.
 
 An actor that blocks on something else the clock cannot see (a contended `Lock`), or for longer, is noticed by its lack
 of CPU progress, set aside, and counted (`Clock.outside`); the clock waits `PATIENCE_S` real seconds for it, and then
@@ -50,10 +50,10 @@ ELSEWHERE_S = 10.0
 """Real seconds that the clock stands still for an actor that waits for another process, a socket or a timer."""
 
 LITTLE = 0.001
-"""Share of the time for which it asks that a timeless actor sleeps."""
+"""Share of its sleep that a timeless actor sleeps."""
 
 SETTLE_S = 0.001
-"""An actor whose own time is further ahead than this catches up before others see what it does."""
+"""Seconds of its own time that an actor may be ahead before it catches up, so that others see what it does in order."""
 
 _STALL_CHECK_S = 0.05
 _STALL_CHECKS = 6
@@ -69,21 +69,11 @@ _WAITS = {
     # wait4
     "aarch64": (22, 72, 73, 95, 101, 115, 202, 203, 207, 212, 242, 260),
 }.get(platform.machine(), ())
-"""System calls of Linux in which a thread waits for another process, a socket or a timer; `read` does of some files."""
+"""System calls of Linux in which a thread waits for another process, a socket or a timer; so may `read`."""
 
 
 class Actor:
-    """A thread of the simulation.
-
-    Attributes:
-        name: For messages.
-        charging: Whether its CPU time is charged to its own time.
-        locks: How many locks it holds that the kernel takes as well (`scalescope.clusters.simulated.locks`).
-        elsewhere: Whether it was seen to wait outside of the simulation in this turn.
-        timeless: Whether what it computes takes no time, and what it sleeps `LITTLE` of it: somebody who waits for a
-            time by sleeping again and again comes to it.
-        passed: Called in its thread before and after each wait.
-    """
+    """A thread of the simulation."""
 
     __slots__ = (
         "_local",
@@ -106,9 +96,9 @@ class Actor:
 
     def __init__(self, name: str, local: float, *, charging: bool) -> None:
         self.name = name
-        self.charging = charging
-        self.locks = 0
-        self.passed: Callable[[], object] | None = None
+        self.charging = charging  # whether its CPU time is charged to its own time
+        self.locks = 0  # how many locks it holds that the kernel takes as well (see `locks`)
+        self.passed: Callable[[], object] | None = None  # called in its thread before and after each wait
         self.state = _RUNNABLE
         self.go = _thread.allocate_lock()
         self.go.acquire()
@@ -117,7 +107,9 @@ class Actor:
         self.finished: threading.Event | None = None  # set by `adopt`, for those who join the thread
         self.native_id = 0
         self.thread_id = 0
-        self.elsewhere = False
+        self.elsewhere = False  # whether it was seen to wait outside of the simulation in this turn
+        # Whether what it computes takes no time, and what it sleeps only `LITTLE` of it, so that an actor that sleeps
+        # again and again until some time still comes to it.
         self.timeless = False
         self._local = local
         self._mark = 0.0
@@ -145,7 +137,6 @@ class Actor:
             self._mark = computed
 
     def rewind(self) -> None:
-        """Set its time back to 0."""
         self._local = 0.0
 
     def forget(self, now: float) -> None:
@@ -160,7 +151,7 @@ class Actor:
 
 
 class Waiter:
-    """What an actor waits for; stands where `threading.Condition` keeps a lock."""
+    """What an actor waits for; takes the place of a lock in `threading.Condition`."""
 
     __slots__ = ("actor", "clock", "released")
 
@@ -189,16 +180,11 @@ class _Kernel:
 
 
 class Clock:
-    """Virtual time and the turns of the threads that live in it.
-
-    Attributes:
-        now: Virtual seconds since the start.
-        outside: How often an actor blocked on something that the clock cannot see.
-    """
+    """Virtual time, and the turns of the threads that live in it."""
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self.outside = 0
+        self.now = 0.0  # virtual seconds since the start
+        self.outside = 0  # how often an actor blocked on something that the clock cannot see
         self._mutex = _thread.allocate_lock()
         self._returned = _thread.allocate_lock()
         self._returned.acquire()
@@ -218,13 +204,12 @@ class Clock:
         return getattr(self._here, "member", None)
 
     def actor(self) -> Actor | None:
-        """The actor of this thread, or None."""
         member = self.member()
         return member if isinstance(member, Actor) else None
 
     @property
     def engaged(self) -> bool:
-        """Whether the time may pass: some thread of the outside world has joined the simulation."""
+        """Whether time may pass: a thread of the outside world has joined the simulation."""
         return self._engaged > 0
 
     # ---------------------------------------------------------------- for actors
@@ -286,17 +271,17 @@ class Clock:
             self.charge(seconds)
 
     def settle(self) -> None:
-        """Let the calling actor's charged seconds pass, if they amount to anything and it holds no lock of the loop."""
+        """Let the calling actor's charged seconds pass, if there are any and it holds no lock of the loop."""
         actor = self.actor()
         if actor is not None and not actor.locks and self.is_ahead(actor):
             self._block(actor, wake=actor.time())
 
     def is_ahead(self, actor: Actor) -> bool:
-        """Whether the own time of an actor is noticeably ahead."""
+        """Whether an actor's own time is noticeably ahead."""
         return actor.time() - self.now > SETTLE_S
 
     def wait(self, waiter: Waiter, timeout: float | None) -> bool:
-        """Wait until `waiter.release()`, at most `timeout` virtual seconds. Returns whether it was released."""
+        """Wait until `waiter.release()`, at most `timeout` virtual seconds; whether it was released."""
         actor = waiter.actor
         self._return_from_outside(actor)
         wake = None if timeout is None else actor.time() + max(timeout, 0.0)
@@ -334,11 +319,7 @@ class Clock:
     # ---------------------------------------------------------------- threads
 
     def adopt(self, name: str, run: Callable[[], object]) -> tuple[Actor, Callable[[], None]]:
-        """Prepare a thread that will be started as an actor.
-
-        Returns:
-            The actor, and the function that its thread must run.
-        """
+        """Prepare a thread that will start as an actor: returns the actor, and what the thread must run."""
         member = self.member()
         parent = member if isinstance(member, Actor) else None
         local = self.now if member is None else member.time()
@@ -382,7 +363,6 @@ class Clock:
             self._idle_threads.append(thread)
 
     def stop_threads(self) -> None:
-        """End the idle pooled threads."""
         with self._mutex:
             threads, self._idle_threads = self._idle_threads, []
         for thread in threads:
@@ -404,7 +384,7 @@ class Clock:
             self._here.member = None
 
     def run_actors(self) -> bool:
-        """Give every actor that can run now one turn. Returns whether there was any."""
+        """Give every actor that can run now one turn; whether there was any."""
         count = len(self._runnable)
         for _ in range(count):
             with self._mutex:
@@ -414,7 +394,6 @@ class Clock:
         return count > 0
 
     def next_wake(self) -> float | None:
-        """When the next sleeper wakes, or None."""
         while self._sleepers:
             wake, _, actor, ticket = self._sleepers[0]
             if actor.state == _WAITING and actor.ticket == ticket:
@@ -423,7 +402,7 @@ class Clock:
         return None
 
     def jump(self, target: float) -> None:
-        """Move the time to `target` and make the sleepers runnable that wake until then."""
+        """Move the time to `target`, and make the sleepers runnable that wake until then."""
         if target > self.now:
             self.now = target
         with self._mutex:
@@ -582,7 +561,7 @@ _original_start = threading.Thread.start
 
 
 def _progress(actor: Actor) -> tuple[str, float] | None:
-    """CPU seconds of an actor's thread if it sleeps in the operating system, else None.
+    """State and CPU seconds of an actor's thread if it sleeps in the operating system, else None.
 
     A thread that is ready to run but starved by a busy host is not blocked.
     """
@@ -600,7 +579,7 @@ def _progress(actor: Actor) -> tuple[str, float] | None:
 
 
 def _waits_elsewhere(actor: Actor) -> bool:
-    """Whether an actor's thread waits for another process, a socket or a timer; False where the system does not say."""
+    """Whether an actor's thread waits for another process, a socket or a timer; False if the system does not say."""
     try:
         with open(f"/proc/self/task/{actor.native_id}/syscall") as file:
             number, *arguments = file.read().split()

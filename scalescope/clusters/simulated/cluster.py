@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 VALIDATED = "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers; see docs/clusters.md"
-"""What comparing it with real-time clusters gave (`tests/benchmarks/bench_simulated.py`)."""
+"""Measured against real-time clusters by `tests/benchmarks/bench_simulated.py`."""
 
 SHORTEST_TASK_S = 1e-6
-"""No task takes no time at all: distributed's work stealing asserts it."""
+"""distributed's work stealing asserts that every task takes some time."""
 
 
 class SimulatedCluster(Cluster[SimulatedSpec]):
     """The real scheduler, workers and clients on one event loop whose clock jumps to the next event.
 
-    Every trial starts on a fresh scheduler and fresh workers, so that a trial is the same whatever ran before it.
+    Every trial starts on a fresh scheduler and fresh workers, so it does not depend on what ran before.
     """
 
     shows: ClassVar[str] = "how the real scheduler, client and workers divide work over time, exactly repeatable"
@@ -74,7 +74,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         """Start the clock's event loop and a scheduler on it.
 
         Raises:
-            ClusterError: The clock is not under the standard library of this process.
+            ClusterError: The virtual clock is not installed in this process.
         """
         if not patches.installed():
             raise ClusterError(
@@ -96,7 +96,6 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._start_scheduler()
 
     def close(self) -> None:
-        """End scheduler, workers, event loop and threads."""
         self._stack.close()
         if self._io is not None and self._thread is not None:
             self._io.add_callback(self._io.stop)
@@ -124,7 +123,6 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             raise WorkersMissing(f"{arrived} of {workers} simulated workers registered", where=self._scheduler.address)
 
     def client(self) -> distributed.Client:
-        """A client on the cluster's own event loop."""
         assert self._scheduler is not None
         return distributed.Client(self._scheduler.address, loop=self._io, set_as_default=False)
 
@@ -163,7 +161,6 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         return EPOCH + (CLOCK.now if member is None else member.time())
 
     def facts(self) -> dict[str, Any]:
-        """What is charged, and how often the clock could not see what a task waited for."""
         return {
             **super().facts(),
             "task_cost": self.spec.task_cost,
@@ -188,7 +185,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         loop.close()
 
     def _repeat(self, phase: str) -> None:
-        """Start all that would differ between two runs from the same state: random numbers, identifiers, counters."""
+        """Reset what would differ between two runs from the same state: random numbers, identifiers, counters."""
         patches.seed(self.seed, phase)
         if hasattr(distributed.Future, "_counter"):  # part of a future's token, hence of task keys, since 2024
             distributed.Future._counter = itertools.count()
@@ -286,10 +283,8 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 def task_durations(durations: Mapping[str, float], *, timeless: bool = False) -> Iterator[None]:
     """Make each task of a known prefix take its recorded virtual seconds, and every task at least `SHORTEST_TASK_S`.
 
-    Args:
-        durations: Seconds by prefix.
-        timeless: Tasks run and give their results, but take no time (what they sleep, a thousandth of it); only for
-            others do they wait.
+    With `timeless`, tasks run and give their results, but take no time (what they sleep, a thousandth of it); they wait
+    only for other tasks.
     """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
     original = getattr(worker, name)

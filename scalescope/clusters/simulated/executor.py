@@ -19,20 +19,19 @@ _serial = itertools.count()
 class VirtualThreadPoolExecutor(Executor):
     """Runs functions as actors, at most `max_workers` at a time.
 
-    It has the inner parts of `distributed.threadpoolexecutor.ThreadPoolExecutor` on which `secede` and `rejoin` rely.
+    It has the internals of `distributed.threadpoolexecutor.ThreadPoolExecutor` that `secede` and `rejoin` need.
     distributed recognises a thread pool by the class's name.
-
-    Args:
-        clock: The virtual clock.
-        max_workers: Threads.
-        delay: Virtual seconds between the submission of a function and its start: what a worker spends on a task.
-        charging: Says, at each start, whether CPU time is charged.
     """
 
     on_virtual_clock = True
 
     def __init__(
-        self, clock: Clock, max_workers: int, *, delay: float = 0.0, charging: Callable[[], bool] = bool
+        self,
+        clock: Clock,
+        max_workers: int,
+        *,
+        delay: float = 0.0,  # virtual seconds from submission to start: what a worker spends on a task
+        charging: Callable[[], bool] = bool,  # asked at each start: is CPU time charged?
     ) -> None:
         self._clock = clock
         self._max_workers = max_workers
@@ -92,5 +91,5 @@ class VirtualThreadPoolExecutor(Executor):
             self._adjust_thread_count()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False, **_: Any) -> None:
-        """Drop what has not begun; nothing is waited for, since virtual time may stand still."""
+        """Drop what has not begun; do not wait, since virtual time may stand still."""
         self._pending.clear()

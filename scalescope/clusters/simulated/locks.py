@@ -1,8 +1,8 @@
 """Locks that the workload's threads share with the event loop of the simulation.
 
-A client tells the loop something while it holds such a lock, and the loop takes the same lock. An actor whose own time
-is ahead catches up before it tells (`KernelLoop.call_soon_threadsafe`); would it do so with the lock held, the loop
-would wait for the lock and the actor for the loop, forever. So it goes on, and what it tells comes at its time.
+A client calls the loop while it holds such a lock, and the loop takes the same lock. An actor whose own time is ahead
+catches up before it calls (`KernelLoop.call_soon_threadsafe`). If it did so with the lock held, the loop would wait for
+the lock and the actor for the loop, forever. It goes on instead, and its callback comes at its time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class LoopLock:
         self._lock = threading.RLock()
 
     def acquire(self, *args: Any, **kwargs: Any) -> bool:
-        """As `threading.Lock.acquire`."""
         taken = self._lock.acquire(*args, **kwargs)
         actor = CLOCK.actor()
         if taken and actor is not None:
@@ -33,7 +32,6 @@ class LoopLock:
         return taken
 
     def release(self) -> None:
-        """As `threading.Lock.release`."""
         self._lock.release()
         actor = CLOCK.actor()
         if actor is not None:
@@ -48,7 +46,7 @@ class LoopLock:
 
 @contextmanager
 def loop_locks() -> Iterator[None]:
-    """Let clients and `as_completed` make locks of this kind: their own loop callbacks take them too."""
+    """Let clients and `as_completed` make locks of this kind, because their own loop callbacks take them too."""
     module = distributed.client
     original = module.threading
     module.threading = SimpleNamespace(**{**vars(original), "Lock": LoopLock, "RLock": LoopLock})

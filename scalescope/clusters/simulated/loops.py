@@ -24,7 +24,7 @@ class KernelSelector(selectors.DefaultSelector):
         self.loop: KernelLoop | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return ready files; virtual time has passed when there are none and a timer is due."""
+        """Return ready files; if there are none and a timer is due, virtual time has passed."""
         clock, loop = self.clock, self.loop
         events = super().select(0)
         if events or loop is None or (timeout is not None and timeout <= 0):
@@ -69,7 +69,6 @@ class KernelLoop(asyncio.SelectorEventLoop):
         selector.loop = self
 
     def time(self) -> float:
-        """Virtual seconds."""
         return self.clock.now
 
     def has_ready(self) -> bool:
@@ -81,14 +80,14 @@ class KernelLoop(asyncio.SelectorEventLoop):
         return self._scheduled[0].when() if self._scheduled else None
 
     def forget_timers(self) -> None:
-        """Cancel every timer; for when all that set them is closed."""
+        """Cancel every timer, once all that set them is closed."""
         for timer in self._scheduled:
             timer.cancel()
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        """As in asyncio; an actor whose time is ahead catches up first, so that nobody sees the future.
+        """Let an actor whose time is ahead catch up first, so that nobody sees the future.
 
-        Where it cannot, because it holds a lock that the loop may want, what it calls comes at its time.
+        If it holds a lock that the loop may want, it cannot, and the callback comes at the actor's time.
         """
         self.clock.settle()
         actor = self.clock.actor()
@@ -98,7 +97,7 @@ class KernelLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
-        """As in asyncio; executors of the outside world are replaced by one on the virtual clock."""
+        """Use an executor on the virtual clock in place of one of the outside world."""
         if not getattr(executor, "on_virtual_clock", False):
             executor = self._offload()
         return super().run_in_executor(executor, func, *args)
@@ -155,7 +154,6 @@ class Policy(asyncio.DefaultEventLoopPolicy):
     """Gives actors event loops on the virtual clock, and everybody else the usual ones."""
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """A loop for the calling thread."""
         if isinstance(CLOCK.member(), Actor):
             return ActorLoop(CLOCK)
         return super().new_event_loop()

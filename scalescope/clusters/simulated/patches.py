@@ -1,11 +1,10 @@
 """Puts the virtual clock under the standard library of this process.
 
-Only threads of the simulation see virtual time; all others see the real one. `install` must be called before anything
-else is imported, so that `from time import sleep` anywhere finds the replacement; modules that were loaded before
-are searched for references and corrected.
+Only threads of the simulation see virtual time; all others see real time. `install` must be called before anything else
+is imported, so that `from time import sleep` finds the replacement; in modules that were loaded before, references are
+replaced.
 
-Not covered, because it is out of reach from Python: `datetime.now()`, `threading.Lock.acquire(timeout=...)`, and
-sleeping in C.
+Out of reach from Python: `datetime.now()`, `threading.Lock.acquire(timeout=...)`, and sleeping in C.
 """
 
 from __future__ import annotations
@@ -55,17 +54,11 @@ def install() -> None:
 
 
 def installed() -> bool:
-    """Whether `install` was called in this process."""
     return _installed
 
 
 def seed(value: int, phase: str) -> None:
-    """Make identifiers and the global random numbers of this process repeat.
-
-    Args:
-        value: The seed.
-        phase: Of the trial; identifiers of different phases differ.
-    """
+    """Make identifiers, by the phase of the trial, and the global random numbers of this process repeat."""
     global _seed
     _seed = f"{value} {phase}"
     _identifiers.clear()
@@ -165,7 +158,7 @@ def _join(self: threading.Thread, timeout: float | None = None) -> None:
 def _identifier(version: int) -> uuid.UUID:
     """The next identifier of the calling module.
 
-    A stream per module: cloudpickle draws one only when it first meets a class, which must not shift the others.
+    Each module has a stream: cloudpickle draws one only when it first meets a class, which must not shift the others.
     """
     module = sys._getframe(2).f_globals.get("__name__", "")
     stream = _identifiers.get(module)

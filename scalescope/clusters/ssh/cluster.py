@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S = 6.0
 LOOK_AGAIN_S = 3.0
-"""Seconds after which a nanny that was about to end may have ended, and can be replaced."""
+"""Seconds after which a nanny that was about to end may have ended, so that it can be replaced."""
 
 _LOG_LINES = 8
 
@@ -35,10 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SshCluster(ObservedCluster[SshSpec]):
-    """A scheduler and worker processes with nannies; hosts are filled in turn.
-
-    They speak TLS, with credentials of this cluster alone.
-    """
+    """A scheduler and worker processes with nannies; hosts are filled in turn, and all connections use TLS."""
 
     shows: ClassVar[str] = "what these machines and their network do: real processes, transfers, serialisation, memory"
     cannot_show: ClassVar[str] = (
@@ -55,11 +52,6 @@ class SshCluster(ObservedCluster[SshSpec]):
         self._log = LogTail(ssh.__name__, _LOG_LINES)  # what processes say over SSH, and nowhere else
 
     def open(self) -> None:
-        """Start the scheduler on its machine.
-
-        Raises:
-            ClusterError: The machine cannot be reached, refuses us, or has no such Python.
-        """
         host = self.spec.scheduler_host or self.spec.hosts[0]
         options = {
             "port": 0,
@@ -85,12 +77,7 @@ class SshCluster(ObservedCluster[SshSpec]):
             raise self._failed(f"the scheduler did not start on {host}", host, error) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; those that are right already are kept.
-
-        Raises:
-            ClusterError: A machine cannot be reached, refuses us, or has no such Python.
-            WorkersMissing: Workers did not arrive within `start_timeout_s`.
-        """
+        """Have exactly these workers; those that are right already are kept."""
         self._open()
         cluster = self._dask
         assert cluster is not None
@@ -119,7 +106,6 @@ class SshCluster(ObservedCluster[SshSpec]):
                 )
 
     def client(self) -> distributed.Client:
-        """A client of it."""
         self._open()
         return distributed.Client(self._dask, set_as_default=False)
 
@@ -135,7 +121,6 @@ class SshCluster(ObservedCluster[SshSpec]):
         self._log.detach()
 
     def facts(self) -> dict[str, Any]:
-        """Layout."""
         return {
             **super().facts(),
             "layout": f"one process per worker, with nannies, on {len(set(self.spec.hosts))} machines; TLS",

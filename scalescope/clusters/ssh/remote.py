@@ -1,7 +1,7 @@
 """A scheduler or a nanny on a machine that is reached over SSH.
 
-`distributed.deploy.ssh` hands Dask's configuration over on the command line, which all users of that machine can read.
-Here it comes over standard input, with the credentials of the cluster in it.
+`distributed.deploy.ssh` puts Dask's configuration on the command line, which all users of that machine can read. Here
+it comes over standard input, with the credentials of the cluster in it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if "" in sys.path:
     sys.path.append("")
 from distributed.cli.dask_spec import main
 main()"""
-"""Standard input ends when the SSH connection does, and the process with it: no signal would come. What lies in the
-folder where it starts must not be taken for a module of Python or Dask."""
+"""Standard input ends with the SSH connection, and the process with it: no signal would come. Files in the folder where
+it starts must not hide modules of Python or Dask."""
 
 SHELL = """\
 base=${0:-${TMPDIR:-/tmp}}
@@ -40,10 +40,10 @@ env DASK_TEMPORARY_DIRECTORY="$folder" "$@"
 status=$?
 rm -rf "$folder"
 exit $status"""
-"""Gives the process a folder for what it spills, and removes that, also after a SIGKILL; told where, or nothing."""
+"""Gives the process a folder for what it spills, in the folder `$0` if given, and removes it, even after a SIGKILL."""
 
 END_S = 3.0
-"""Seconds in which it must have ended, and its folder must be gone, before it is killed."""
+"""Seconds for the process to end and remove its folder, before it is killed."""
 
 _logger = logging.getLogger(ssh.__name__)  # what processes say over SSH, as with distributed's own
 
@@ -59,29 +59,18 @@ def configuration(security: Security) -> str:
 
 
 class Remote(ssh.Process):  # type: ignore[misc]
-    """Started over SSH, and ended with its connection.
-
-    Args:
-        scheduler: Its address; empty for the scheduler itself.
-        address: The machine.
-        connect_options: Of `asyncssh.connect`.
-        python: Interpreter there.
-        config: See `configuration`.
-        scratch: Folder there for what is spilled; empty takes that for temporary files.
-        kwargs: Arguments of the scheduler or nanny.
-        name: As the cluster calls it.
-    """
+    """A process that is started over SSH, and ends with its connection."""
 
     def __init__(
         self,
-        scheduler: str = "",
+        scheduler: str = "",  # its address; empty for the scheduler itself
         *,
-        address: str,
-        connect_options: Mapping[str, Any],
-        python: str,
-        config: str,
-        scratch: str,
-        kwargs: Mapping[str, Any],
+        address: str,  # the machine
+        connect_options: Mapping[str, Any],  # of `asyncssh.connect`
+        python: str,  # interpreter there
+        config: str,  # from `configuration`
+        scratch: str,  # folder there for what is spilled; empty: the one for temporary files
+        kwargs: Mapping[str, Any],  # of the scheduler or nanny
         name: object = None,
     ) -> None:
         super().__init__(name=name)
@@ -92,7 +81,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         self._scratch = scratch
 
     async def start(self) -> None:
-        """Start it and wait until it says its address, or ends."""
+        """Start it and wait until it tells its address, or ends."""
         import asyncssh  # an extra
 
         self.connection = await asyncssh.connect(self.address, **self._connect_options)

@@ -44,11 +44,6 @@ class VirtualCluster(Cluster[VirtualSpec]):
         self._limit: EmulationLimit | None = None
 
     def open(self) -> None:
-        """Start the processes and the scheduler.
-
-        Raises:
-            ClusterError: A process did not start.
-        """
         light_workers.apply()
         process_guard.refuse_other_users()
         roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
@@ -57,11 +52,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
         self._address = self._scheduler.answer(self.spec.start_timeout_s)
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers, spread evenly over the hosts.
-
-        Raises:
-            WorkersMissing: They did not arrive in time.
-        """
+        """Have exactly these workers, spread evenly over the hosts."""
         deadline = time.monotonic() + self.spec.start_timeout_s
         assert self._scheduler is not None
         for child in (self._scheduler, *self._hosts):
@@ -85,7 +76,6 @@ class VirtualCluster(Cluster[VirtualSpec]):
         return self._scheduler is not None and not any(child.ended for child in (self._scheduler, *self._hosts))
 
     def client(self) -> distributed.Client:
-        """A client in this process."""
         return distributed.Client(self._address, set_as_default=False, timeout=self.spec.start_timeout_s)
 
     def close(self) -> None:
@@ -94,7 +84,6 @@ class VirtualCluster(Cluster[VirtualSpec]):
         self._stack.close()
 
     def facts(self) -> dict[str, Any]:
-        """Layout and what it can show."""
         return {
             **super().facts(),
             "layout": f"few processes of many workers; loopback, {process_guard.words()}",
@@ -138,7 +127,7 @@ class _Child:
 
     @property
     def ended(self) -> bool:
-        """Between commands, when nothing else is to be read than the end of its pipe."""
+        """Between commands, when only the end of its pipe can be read."""
         return self._pipe.poll()
 
     def send(self, command: process.Command, *, quiet: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The process that imports distributed once and forks the processes of a virtual cluster.
 
-Nothing but the standard library is imported here, so that a driver can start it before its own imports: on two cores
-both then import at the same time.
+Only the standard library is imported here, so that a driver can start it before its own imports: on two cores both then
+import at the same time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ main({descriptor}, {path})
 class ForkServer:
     """Forks processes on request.
 
-    It ends when no more requests can come, because all have been made or because this process died, and all that it
-    forked have ended.
+    It ends when no more requests can come, because all are made or this process died, and when its children have ended.
 
     Args:
-        stdout: Descriptor that it and the forked processes write to; None for this process's standard output.
+        stdout: Descriptor that all these processes write to; None for this process's standard output.
     """
 
     def __init__(self, stdout: int | None = None) -> None:
@@ -43,10 +42,7 @@ class ForkServer:
             )
 
     def fork(self, number: int) -> list[socket.socket]:
-        """Have all the processes that are wanted; returns a socket to each. To be called once.
-
-        The socket to a process that could not be forked is at its end.
-        """
+        """Fork all processes that are wanted, once; returns a socket to each, at its end if the fork failed."""
         sockets = []
         with self._requests:
             for _ in range(number):

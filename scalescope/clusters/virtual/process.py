@@ -1,8 +1,8 @@
 """The processes of a virtual cluster: a scheduler, and hosts of many workers each.
 
-`main` runs in a process that imports distributed once and then forks a child per socket that it is sent, so that a
-process costs milliseconds. A child obeys commands that come over its socket, answers each, and ends when the
-socket does: when the driver is killed, nothing of the cluster stays.
+`main` runs in a process that imports distributed once and then forks a child for each socket that it is sent, so that a
+process costs milliseconds. A child obeys commands from its socket, answers each, and ends when the socket does: nothing
+of the cluster outlives the driver.
 """
 
 from __future__ import annotations
@@ -28,35 +28,24 @@ from scalescope.clusters import light_workers, process_guard
 
 @dataclass(frozen=True)
 class StartScheduler:
-    """Start a scheduler on loopback; the answer is its address.
-
-    Attributes:
-        config: Dask's configuration in that process.
-    """
+    """Start a scheduler on loopback; the answer is its address."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class HostWorkers:
-    """Have exactly these workers; the answer is their number.
+    """Have exactly these workers; the answer is their number."""
 
-    Attributes:
-        scheduler: Address to connect to.
-        names: Their names; workers of other names are closed.
-        nthreads: Threads of each; workers with another number are replaced.
-        config: Dask's configuration in that process.
-    """
-
-    scheduler: str
-    names: tuple[int, ...]
-    nthreads: int
+    scheduler: str  # address
+    names: tuple[int, ...]  # workers of other names are closed
+    nthreads: int  # of each; workers with another number are replaced
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Find modules where the driver finds them now, in the folder of the workload's file, too; the answer is None."""
+    """Find modules where the driver finds them now, also in the folder of the workload's file; the answer is None."""
 
     path: tuple[str, ...]
 
@@ -72,10 +61,7 @@ Command = StartScheduler | HostWorkers | SearchPath | Stop
 def main(descriptor: int, path: list[str]) -> None:
     """Fork a child for every socket that comes over a socket; end when no more can come and all children have ended.
 
-    Args:
-        descriptor: The socket that they come over (see `fork_server`). It ends when the driver is gone, even if that
-            happens while this process still imports.
-        path: Where the driver finds modules.
+    That socket ends when the driver is gone, even while this process still imports. `path` is the driver's `sys.path`.
     """
     sys.path[:] = path
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to end
@@ -138,7 +124,6 @@ class Process:
         self.workers: dict[int, distributed.Worker] = {}
 
     async def obey(self, command: Command) -> Any:
-        """Carry out a command; returns its answer."""
         if isinstance(command, StartScheduler):
             dask.config.set(command.config)
             light_workers.slow_heartbeats()
