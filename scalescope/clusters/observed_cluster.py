@@ -72,9 +72,9 @@ class ObservedCluster(Cluster[S]):
 def close_client(client: distributed.Client) -> None:
     """Close a client, whatever has become of its scheduler.
 
-    A client that lost its scheduler reconnects in the background. If that ends with an error (over TLS, of a connection
-    that is reset at once: `ValueError: IOStream is not idle`), distributed 2026.8 raises it from `close`, and the client
-    stays half open.
+    A client that lost its scheduler reconnects in the background. If that fails (over TLS, when a connection is reset
+    at once: `ValueError: IOStream is not idle`), distributed 2026.8 raises the error from `close`, with the client half
+    open.
     """
     try:
         client.close()
