@@ -41,14 +41,14 @@ class CustomSpec(ClusterSpec):
     )
 
     cluster_class: Annotated[str, Text("As package.module:Class.", accepts=_CLASS, allowed="package.module:Class")]
-    arguments: Annotated[Mapping[str, Any], Parameter("What it is called with; a mapping, or the same as JSON.")] = (
+    arguments: Annotated[Mapping[str, Any], Parameter("Arguments of the class: a mapping, or the same as JSON.")] = (
         field(default_factory=dict)
     )
     secrets: Annotated[
         Mapping[str, str],
         Parameter(
-            "Further arguments that nobody may read, by the environment variable that holds each; one within another "
-            "has dots in its name, as `options.key`. A block holds their values instead, encrypted."
+            "Secret arguments: name of the argument (`options.key` for a nested one) and the environment variable that "
+            "holds its value. A block stores the values instead, encrypted."
         ),
     ] = field(default_factory=dict)
     start_timeout_s: Annotated[float, START_TIMEOUT] = 600.0

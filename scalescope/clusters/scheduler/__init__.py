@@ -1,1 +1,1 @@
-"""A scheduler that runs already."""
+"""A running scheduler."""

@@ -1,4 +1,4 @@
-"""A scheduler that runs already, with the workers that it has."""
+"""A running scheduler, with the workers that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification of a scheduler that runs already."""
+"""The specification of a running scheduler."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from scalescope.model.parameters import Parameter
 
 @dataclass(frozen=True)
 class SchedulerSpec(ClusterSpec):
-    """A scheduler that runs already; it is used with the workers that it has, never changed and never closed."""
+    """A running scheduler with the workers that it has. It is never changed and never closed."""
 
     kind: ClassVar[str] = "scheduler"
     title: ClassVar[str] = "Running Scheduler"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"address": "tcp://10.0.0.7:8786"})
 
-    address: Annotated[str, WORD("Such as tls://10.0.0.7:8786.")] = ""
+    address: Annotated[str, WORD("Address of the scheduler, such as tls://10.0.0.7:8786.")] = ""
     scheduler_file: Annotated[
-        str, WORD("The file that `dask scheduler --scheduler-file` wrote, in place of the address.")
+        str, WORD("File that `dask scheduler --scheduler-file` wrote, instead of the address.")
     ] = ""
     tls_ca_file: Annotated[
-        str, WORD("Certificate of the authority that both sides trust.", title="TLS authority file")
+        str, WORD("Certificate file of the authority that both sides trust.", title="TLS authority file")
     ] = ""
-    tls_cert: Annotated[str, WORD("File of this side's certificate.", title="TLS certificate file")] = ""
-    tls_key: Annotated[str, WORD("File of its private key.", title="TLS key file")] = ""
+    tls_cert: Annotated[str, WORD("Certificate file of the client.", title="TLS certificate file")] = ""
+    tls_key: Annotated[str, WORD("Private key file of the client.", title="TLS key file")] = ""
     start_timeout_s: Annotated[
-        float, Parameter("Seconds within which it must answer and have the workers.", minimum=1)
+        float, Parameter("Seconds within which the scheduler must answer and have the workers.", minimum=1)
     ] = 30.0
 
     def __post_init__(self) -> None:

@@ -13,12 +13,12 @@ from scalescope.model.cluster import ClusterSpec
 from scalescope.model.parameters import Parameter
 
 _TASK_COST = Parameter(
-    "What a task is charged besides the time it sleeps. auto: nothing for workloads that model their compute by "
-    "sleeping, measured CPU time for all others. none, cpu: always so. recorded: the durations given."
+    "What a task costs besides the time it sleeps. auto: nothing for workloads that model their compute by sleeping, "
+    "measured CPU time for all others. none: nothing. cpu: measured CPU time. recorded: the given durations."
 )
 _SCHEDULER_US = Parameter(
-    "Scheduler CPU per task transition in microseconds; empty takes this host's calibration (`scalescope calibrate`), "
-    "or else the built-in reference.",
+    "Scheduler CPU per task transition, in microseconds. If empty, this host's calibration (`scalescope calibrate`), "
+    "else the built-in reference.",
     title="Scheduler cost per transition, µs",
     minimum=0,
     maximum=1_000_000,
@@ -27,7 +27,7 @@ _SCHEDULER_US = Parameter(
 
 @dataclass(frozen=True)
 class SimulatedSpec(ClusterSpec):
-    """Dask's real scheduler and workers on a virtual clock: exact, and does not depend on how busy the host is."""
+    """Dask's real scheduler and workers on a virtual clock: exact, however busy the host is."""
 
     kind: ClassVar[str] = "simulated"
     title: ClassVar[str] = "Simulated Cluster"
@@ -39,13 +39,13 @@ class SimulatedSpec(ClusterSpec):
     task_cost: Annotated[Literal["auto", "none", "cpu", "recorded"], _TASK_COST] = "auto"
     durations: Annotated[
         Mapping[str, float] | None,
-        Parameter('Seconds per task prefix, for task cost "recorded" only.', title="Durations of tasks, s"),
+        Parameter('Seconds per task prefix; only for task cost "recorded".', title="Durations of tasks, s"),
     ] = None
     scheduler_us: Annotated[float | None, _SCHEDULER_US] = None
     worker_us: Annotated[
         float | None,
         Parameter(
-            "Worker CPU per task in microseconds; empty as for the scheduler.",
+            "Worker CPU per task, in microseconds. If empty, as for the scheduler.",
             title="Worker cost per task, µs",
             minimum=0,
             maximum=1_000_000,

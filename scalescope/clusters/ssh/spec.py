@@ -35,30 +35,30 @@ class SshSpec(ClusterSpec):
     scheduler_host: Annotated[
         str,
         Text(
-            "Machine of the scheduler; empty is the first of the hosts.",
+            "Machine of the scheduler. If empty, the first of the hosts.",
             accepts=_HOST,
             allowed="the name or address of a machine",
         ),
     ] = ""
-    username: Annotated[str, WORD("Who logs in; empty is the present user, or what ~/.ssh/config says.")] = ""
+    username: Annotated[str, WORD("User who logs in. If empty, the current user, or the one in ~/.ssh/config.")] = ""
     port: Annotated[
         int,
         Parameter(
-            "Of the SSH servers; 0 is 22, or what ~/.ssh/config says.", title="SSH port", minimum=0, maximum=65535
+            "Port of the SSH servers. 0: the one in ~/.ssh/config, else 22.", title="SSH port", minimum=0, maximum=65535
         ),
     ] = 0
-    key_file: Annotated[str, WORD("File of the private key; empty is the agent and the usual files.")] = ""
+    key_file: Annotated[str, WORD("File of the private key. If empty, the agent and the usual files are tried.")] = ""
     known_hosts: Annotated[
         str,
-        WORD("File of the machines' keys; empty is ~/.ssh/known_hosts. A machine that is not in it is refused."),
+        WORD("File of the machines' keys. If empty, ~/.ssh/known_hosts. Machines that are not in it are refused."),
     ] = ""
     python: Annotated[
-        str, WORD("Interpreter on the machines; empty is the path of the driver's.", title="Python interpreter")
+        str, WORD("Interpreter on the machines. If empty, the driver's own path.", title="Python interpreter")
     ] = ""
     memory_limit_mb: Annotated[int, MEMORY_LIMIT] = 0
     interface: Annotated[str, WORD("Network interface of workers and scheduler.")] = ""
     local_directory: Annotated[
-        str, WORD("Where workers spill to; empty is the machine's folder for temporary files.")
+        str, WORD("Folder that workers spill to. If empty, the machine's folder for temporary files.")
     ] = ""
     start_timeout_s: Annotated[float, START_TIMEOUT] = 120.0
 
