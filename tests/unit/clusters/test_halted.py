@@ -1,4 +1,4 @@
-"""What stands still is noticed, and told from what is merely late."""
+"""Processes that stand still are told from those that are late."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from scalescope.clusters import trial_watch
 from scalescope.clusters.trial_watch import HaltWatch
 
 WATCHES = """
@@ -32,6 +33,14 @@ def below() -> Iterator[psutil.Popen]:
     with psutil.Popen(["sleep", "60"]) as process:
         yield process
         process.kill()
+
+
+def stop(process: psutil.Popen, watched: HaltWatch, least_s: float) -> None:
+    """Stop a process until the watch has seen it stand still for so long."""
+    process.suspend()
+    while sum(watched._seconds.values()) < least_s:
+        time.sleep(0.01)
+    process.resume()
 
 
 def seconds(reason: str, sentence: str) -> float:
@@ -58,11 +67,10 @@ def test_code_that_holds_the_interpreter_lock_is_no_standstill() -> None:
     assert watched.reason == ""
 
 
-def test_what_is_short_does_not_count(below: psutil.Popen) -> None:
+def test_what_is_short_does_not_count(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_watch, "LEAST_S", 60.0)
     with HaltWatch() as watched:
-        below.suspend()
-        time.sleep(0.5)
-        below.resume()
+        stop(below, watched, 0.1)
     assert watched.reason == ""
 
 
@@ -99,21 +107,21 @@ def test_a_process_that_was_stopped_knows_it() -> None:
     assert seconds(reason, "the driver stood still for SECONDS s: stopped or starved") >= STOPPED_S - 0.3
 
 
-def test_one_below_that_was_stopped_is_seen(below: psutil.Popen) -> None:
+def test_one_below_that_was_stopped_is_seen(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_watch, "LEAST_S", 0.2)
     with HaltWatch() as watched:
-        below.suspend()
-        time.sleep(STOPPED_S)
-        below.resume()
+        stop(below, watched, 0.3)
     sentence = f"process {below.pid} of the cluster stood still for SECONDS s: stopped"
-    assert seconds(watched.reason, sentence) >= STOPPED_S - 0.3
+    assert seconds(watched.reason, sentence) >= 0.3
 
 
-def test_of_a_long_trial_a_second_or_two_are_little(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scalescope.clusters.trial_watch.PART", 0.9)
+def test_a_small_part_of_a_long_trial_does_not_count(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_watch, "LEAST_S", 0.2)
+    monkeypatch.setattr(trial_watch, "PART", 0.9)
     with HaltWatch() as watched:
-        time.sleep(0.5)
-        below.suspend()
-        time.sleep(STOPPED_S)
-        below.resume()
-        time.sleep(0.5)
+        began = time.monotonic()
+        stop(below, watched, 0.3)
+        stopped_s = time.monotonic() - began
+        while time.monotonic() < began + 2 * stopped_s:
+            time.sleep(0.01)
     assert watched.reason == ""

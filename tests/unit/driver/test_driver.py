@@ -580,7 +580,7 @@ ORCHESTRATOR = """
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(ORCHESTRATOR), str(tmp_path), str(workloads)]
     orchestrator = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
@@ -597,7 +597,13 @@ def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Pa
     assert orchestrator.returncode == -number
 
 
-@pytest.mark.parametrize("spec", [LocalSpec(), VirtualSpec(hosts=1, check_limit=False)], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(LocalSpec(), id="local", marks=pytest.mark.thorough),
+        pytest.param(VirtualSpec(hosts=1, check_limit=False), id="virtual"),
+    ],
+)
 def test_what_lies_in_the_working_folder_is_not_taken_for_dask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: ClusterSpec
 ) -> None:

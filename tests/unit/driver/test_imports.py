@@ -45,7 +45,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("spec", [LocalSpec(), VirtualSpec(hosts=2, check_limit=False)], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(LocalSpec(), id="local", marks=pytest.mark.thorough),
+        pytest.param(VirtualSpec(hosts=2, check_limit=False), id="virtual"),
+    ],
+)
 def test_every_process_has_it_those_of_a_larger_size_too(spec: ClusterSpec, folder: Path, tmp_path: Path) -> None:
     with Driver.start(spec, folder=tmp_path) as driver:
         for number, workers in enumerate([1, 3]):

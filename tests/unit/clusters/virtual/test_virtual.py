@@ -133,7 +133,8 @@ def test_a_task_that_never_ends_does_not_keep_the_processes() -> None:
     cluster.scale(1, 1)
     client = cluster.client()
     future = client.submit(time.sleep, 1000)
-    time.sleep(0.5)
+    while not any(client.processing().values()):
+        time.sleep(0.01)
     started = [process for process in processes() if process.pid not in before]
     cluster.close()
     _, alive = psutil.wait_procs(started, timeout=15)
