@@ -46,24 +46,21 @@ class Lease:
 
 
 def new_label() -> str:
-    """A label that nothing else has."""
     return f"{PREFIX}{secrets.token_hex(6)}"
 
 
 def is_label(text: str) -> bool:
-    """Whether `new_label` could have made this."""
     return _LABEL.fullmatch(text) is not None
 
 
 def folder() -> Path:
-    """Where the leases of this user are kept."""
     if given := os.environ.get(VARIABLE, ""):
         return Path(os.path.abspath(os.path.expanduser(given)))
     return state_folder() / "leases"
 
 
 def state_folder() -> Path:
-    """Where this package keeps what must outlive a process, by the XDG base directory specification."""
+    """Where files stay that outlive a process, by the XDG base directory specification."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if os.path.isabs(base) else home() / ".local" / "state"
     return root / "scalescope"
@@ -78,9 +75,8 @@ def intend(
         backend: Kind of cluster that it is asked of.
         label: From `new_label`; the resource must carry it as its name.
         details: JSON.
-        limit_s: Seconds after which it will have ended by itself, such as the longest wait in a queue and the time
-            limit of the job together. Without it, no other host can ever tell that its owner is dead, unless the owner
-            runs in a Slurm job.
+        limit_s: Seconds after which it will have ended by itself, such as the longest wait in a queue and the time limit of
+            the job. Without it, no other host can tell that its owner is dead, unless the owner runs in a Slurm job.
 
     Raises:
         StoreError: It could not be written; then the resource must not be asked for.
@@ -100,11 +96,7 @@ def intend(
 
 
 def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Lease:
-    """Keep a lease with a new time limit from now on, or with further details, as durably as `intend` does.
-
-    Raises:
-        StoreError: It could not be written; the old one is still there.
-    """
+    """Keep a lease with a new time limit from now on, or with further details, as durably as `intend` does."""
     limit_at = lease.limit_at if limit_s is None else time.time() + limit_s
     renewed = replace(lease, limit_at=limit_at, details={**lease.details, **details})
     _write(renewed)
@@ -112,11 +104,7 @@ def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Leas
 
 
 def release(lease: Lease) -> None:
-    """Forget a lease when nothing of it is left; may be called again.
-
-    Raises:
-        StoreError: It could not be removed.
-    """
+    """Forget a lease when nothing of it is left; may be called again."""
     path = _path(lease.label)
     try:
         path.unlink(missing_ok=True)

@@ -32,7 +32,6 @@ class Owner:
 
     @classmethod
     def current(cls) -> Owner:
-        """This process."""
         return cls.of(os.getpid())
 
     @classmethod

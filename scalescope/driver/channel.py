@@ -57,5 +57,4 @@ def real_seconds() -> float:
 
 
 def utc_now() -> str:
-    """The wall clock in UTC, ISO 8601; real time too."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

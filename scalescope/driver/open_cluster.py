@@ -58,8 +58,7 @@ Members = dict[str, tuple[str, int, str]]
 class OpenCluster:
     """Opens clusters as trials need them. All methods but `abandon` and `stands` belong to the main thread.
 
-    Args:
-        enter: Called when a phase begins, with its name, its limit in real seconds, and a text for people.
+    `enter` is called when a phase begins, with its name, its limit in real seconds, and a text for people.
     """
 
     def __init__(self, enter: Callable[[str, float, str], None]) -> None:
@@ -77,11 +76,7 @@ class OpenCluster:
         self._imported: set[tuple[str, str]] = set()  # workload, and an address that was asked to import
 
     def open(self, request: Open) -> dict[str, Any]:
-        """Open a cluster, in place of the one that is open. Returns its facts.
-
-        Raises:
-            ScalescopeError: The specification is wrong, or the cluster did not start.
-        """
+        """Open a cluster, in place of the one that is open; returns its facts."""
         self._request = request
         return self._open({})
 
@@ -111,7 +106,6 @@ class OpenCluster:
         return self.cluster.facts()
 
     def close(self) -> None:
-        """Close the cluster and what is connected to it."""
         self._disconnect()
         cluster, self.cluster = self.cluster, None
         try:
@@ -130,8 +124,7 @@ class OpenCluster:
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
         """Where the tasks of the trial stand while the main thread is busy with it: in words, and as a fact of it.
 
-        Args:
-            limit_s: The time limit that is over: a trial that stood for half of it has come to a standstill.
+        A trial that stood for half of its time limit has come to a standstill.
         """
         cluster, client = self.cluster, self._observer
         if cluster is None or client is None:
@@ -151,14 +144,9 @@ class OpenCluster:
     # ---------------------------------------------------------------- before a trial
 
     def prepare(self, point: Point, folder: str) -> Members:
-        """Have a cluster with the point's configuration and workers, nothing else on it, and be connected to it.
+        """Have a cluster with exactly the point's workers and configuration, and nothing else on it; returns the workers.
 
-        Args:
-            point: Of the trial.
-            folder: Where workers that see it may import from, too.
-
-        Raises:
-            ClusterError: It cannot be had, or somebody else uses it.
+        Workers that see `folder` may import from it, too.
         """
         config = dict(point.dask_config)
         if self.cluster is None or not self.cluster.is_whole() or self._config != config:
@@ -194,10 +182,9 @@ class OpenCluster:
         return present
 
     def import_modules(self, workload: Workload, workers: Collection[str]) -> str:
-        """Have every process import what the workload imports; else the first tasks would, at some points of a sweep.
+        """Have every process import what the workload imports; else the first tasks would, at some sizes of a sweep only.
 
-        Returns:
-            A warning if they did not answer. A module that cannot be imported is left to the tasks that need it.
+        Returns a warning if they did not answer. A module that cannot be imported is left to the tasks that need it.
         """
         assert self._observer is not None
         wanting = [address for address in workers if (workload.name, address) not in self._imported]
@@ -243,7 +230,6 @@ class OpenCluster:
             self.close()
 
     def _drained(self) -> bool:
-        """Release all that the last trial left behind; whether that succeeded."""
         if self._observer is None or self.cluster is None:
             return True
         ended = True
@@ -277,7 +263,6 @@ class OpenCluster:
             close_client(observer)
 
     def _ask(self, function: str, **arguments: Any) -> Any:
-        """Call a function of `sent_functions` on the scheduler."""
         assert self._observer is not None
         try:
             return self._observer.run_on_scheduler(

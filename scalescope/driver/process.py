@@ -123,16 +123,14 @@ class Driver:
         Args:
             spec: Which cluster.
             seed: Of whatever is random in it.
-            folder: For its log and the spools of its trials; made if it does not exist.
+            folder: For its log and the raw records of its trials; made if it does not exist.
             run: Id of the run that it works for, if there is one.
             python: Interpreter of the environment to run in.
             on_progress: Called with a sentence whenever the driver begins something.
             start_timeout_s: Real seconds until the driver runs; the cluster has a limit of its own.
 
         Raises:
-            DriverError: The process did not start, or died, or was not ready in time.
-            EnvironmentFailed: The interpreter cannot run a driver: it is too old, or lacks what a driver needs.
-            ClusterError: The cluster could not be opened.
+            InfrastructureError: The driver did not start, its environment cannot run trials, or the cluster did not open.
         """
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -254,9 +252,10 @@ class Driver:
             raise self._died() from error
 
     def _expect(self, wanted: type[T], first_word_s: float, total_s: float | None = None) -> T:
-        """The next reply of that kind: the driver must speak within `first_word_s`, then within each phase's own limit.
+        """The next reply of that kind; else the driver is silent or dead.
 
-        With `total_s`, the reply must come within these seconds, whatever the phases are.
+        It must speak within `first_word_s`, then within the limit of each phase; or, with `total_s`, give the reply in that
+        time.
         """
         now = time.monotonic()
         deadline = now + first_word_s
@@ -326,7 +325,6 @@ class Driver:
         return True
 
     def _end(self, *, grace_s: float) -> None:
-        """End the process and everything in its group, and take in its exit status."""
         with self._reaping:
             if self._closed:
                 return
@@ -358,7 +356,6 @@ class Driver:
         )
 
     def _manner(self) -> tuple[str, str]:
-        """How the process ended, and what that suggests."""
         code = self._process.returncode
         if code is None:
             status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

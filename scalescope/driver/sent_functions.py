@@ -51,13 +51,11 @@ def running(dask_worker: Any = None) -> int:
 
 
 def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
-    """Drop what the scheduler learnt from earlier trials: durations by task prefix, and bandwidth in bytes per second.
+    """Drop the durations by task prefix, and the bandwidth, that the scheduler learnt from earlier trials.
 
     By both it decides where tasks run and what is stolen, so a trial would depend on those before it. Workers keep the
-    bandwidth that they measured, and report it again.
-
-    Returns:
-        False while there are tasks, which refer to their prefixes: then nothing was dropped.
+    bandwidth that they measured, and report it again. Nothing is dropped, and False returned, while there are tasks, which
+    refer to their prefixes. `bandwidth` is in bytes per second.
     """
     if dask_scheduler.tasks:
         return False

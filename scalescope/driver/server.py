@@ -102,7 +102,6 @@ class DriverServer:
         self._ending = False
 
     def serve(self) -> NoReturn:
-        """Serve until there is a reason to end the process."""
         self._watch.start()
         self._channel.send(ready(self._packages))
         while True:
@@ -160,7 +159,6 @@ class DriverServer:
             self._end_in_order(_Stop("the cluster could not be cleared after a trial", EXIT_STUCK))
 
     def _settle(self, running: _Running, attempt: Attempt, state: TrialState, reason: str) -> None:
-        """Report a trial, unless the watching thread does."""
         with self._lock:
             if self._trial is not running:
                 return
@@ -267,7 +265,6 @@ def ready(packages: Mapping[str, str]) -> Ready:
 
 
 def main() -> NoReturn:
-    """Entry of the process."""
     requests, channel = take_over_streams()
     faulthandler.enable()
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.WARNING)

@@ -29,7 +29,6 @@ class TrialClients:
         self._client: distributed.Client | None = None
 
     def open(self, cluster: Cluster[Any]) -> distributed.Client:
-        """The client that the workload is called with."""
         self._config = copy.deepcopy(dask.config.config)
         self._client = client = cluster.client()
         # The default as in a script, not `client.as_current()`: there, a client that the workload opens takes over.

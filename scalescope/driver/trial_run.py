@@ -41,12 +41,7 @@ _CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes"
 
 
 class TrialRunner:
-    """Runs one trial after another, in the main thread.
-
-    Args:
-        opened: The cluster that they run on.
-        packages: Digest of the packages that are installed.
-    """
+    """Runs one trial after another, in the main thread; `packages` is the digest of what is installed."""
 
     def __init__(self, opened: OpenCluster, packages: str) -> None:
         self.function: Callable[..., Any] | None = None  # what the trial in progress runs, once it is known
@@ -123,7 +118,7 @@ class TrialRunner:
         return self._workloads[reference]
 
     def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:
-        """Run and record. Returns the addresses of workers that left meanwhile."""
+        """Run and record; returns the addresses of workers that left meanwhile."""
         opened = self._opened
         cluster, capture, enter = opened.cluster, opened.capture, opened.enter
         assert cluster is not None
@@ -192,7 +187,7 @@ class TrialRunner:
 
 
 def _write(path: Path, tables: Mapping[str, Columns], attempt: Attempt) -> None:
-    """Write tables without which a trial is worth no less."""
+    """Write tables; a trial without them is still valid."""
     try:
         with path.open("wb") as stream:
             for table, columns in tables.items():
