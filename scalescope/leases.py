@@ -75,8 +75,9 @@ def intend(
         backend: Kind of cluster that it is asked of.
         label: From `new_label`; the resource must carry it as its name.
         details: JSON.
-        limit_s: Seconds after which it will have ended by itself, such as the longest wait in a queue and the time limit of
-            the job. Without it, no other host can tell that its owner is dead, unless the owner runs in a Slurm job.
+        limit_s: Seconds after which it will have ended by itself, such as the longest wait in a queue and the time
+            limit of the job. Without it, no other host can tell that its owner is dead, unless the owner runs in a
+            Slurm job.
 
     Raises:
         StoreError: It could not be written; then the resource must not be asked for.

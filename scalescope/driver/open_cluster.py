@@ -144,7 +144,7 @@ class OpenCluster:
     # ---------------------------------------------------------------- before a trial
 
     def prepare(self, point: Point, folder: str) -> Members:
-        """Have a cluster with exactly the point's workers and configuration, and nothing else on it; returns the workers.
+        """Have a cluster with exactly the point's workers and configuration, and no other tasks; returns the workers.
 
         Workers that see `folder` may import from it, too.
         """
@@ -182,7 +182,7 @@ class OpenCluster:
         return present
 
     def import_modules(self, workload: Workload, workers: Collection[str]) -> str:
-        """Have every process import what the workload imports; else the first tasks would, at some sizes of a sweep only.
+        """Have every process import what the workload imports; else the first tasks would, at some sizes of a sweep.
 
         Returns a warning if they did not answer. A module that cannot be imported is left to the tasks that need it.
         """

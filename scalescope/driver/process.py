@@ -130,7 +130,7 @@ class Driver:
             start_timeout_s: Real seconds until the driver runs; the cluster has a limit of its own.
 
         Raises:
-            InfrastructureError: The driver did not start, its environment cannot run trials, or the cluster did not open.
+            InfrastructureError: The driver did not start, its environment cannot run it, or the cluster did not open.
         """
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -254,8 +254,8 @@ class Driver:
     def _expect(self, wanted: type[T], first_word_s: float, total_s: float | None = None) -> T:
         """The next reply of that kind; else the driver is silent or dead.
 
-        It must speak within `first_word_s`, then within the limit of each phase; or, with `total_s`, give the reply in that
-        time.
+        It must speak within `first_word_s`, then within the limit of each phase; with `total_s`, it must give the reply
+        within that time.
         """
         now = time.monotonic()
         deadline = now + first_word_s

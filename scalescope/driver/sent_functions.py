@@ -54,7 +54,7 @@ def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
     """Drop the durations by task prefix, and the bandwidth, that the scheduler learnt from earlier trials.
 
     By both it decides where tasks run and what is stolen, so a trial would depend on those before it. Workers keep the
-    bandwidth that they measured, and report it again. Nothing is dropped, and False returned, while there are tasks, which
+    bandwidth that they measured, and report it again. Returns False, and drops nothing, while there are tasks, which
     refer to their prefixes. `bandwidth` is in bytes per second.
     """
     if dask_scheduler.tasks:
