@@ -300,8 +300,9 @@ class MiniKubernetes:
     def _operator_answers(self) -> bool:
         where = "/api/v1/namespaces/dask-operator/pods"
         with contextlib.suppress(MiniKubernetesError):
-            pod = json.loads(self.kubectl("get", "--raw", where))["items"][0]["metadata"]["name"]
-            return bool(self.kubectl("get", "--raw", f"{where}/{pod}:8080/proxy/healthz"))
+            pods = json.loads(self.kubectl("get", "--raw", where))["items"]
+            names = [each["metadata"]["name"] for each in pods]
+            return any(self.kubectl("get", "--raw", f"{where}/{name}:8080/proxy/healthz") for name in names)
         return False
 
     # ------------------------------------------------------------------ small things

@@ -93,6 +93,9 @@ def test_it_opens_scales_and_leaves_nothing(
     cluster.open()
     [lease] = leases.read_all()[0]
     assert (lease.backend, lease.label) == ("kubernetes", cluster.label)
+    for other in (distributed.Security.temporary(), None):  # without the cluster's certificates nobody gets in
+        with pytest.raises((OSError, TypeError)):
+            distributed.Client(cluster._address, security=other, timeout=3, set_as_default=False)
     cluster.scale(2, 1)
     with cluster.client() as client:
         assert client.scheduler.address.startswith("tls://127.0.0.1:")
@@ -154,17 +157,19 @@ def names(found: list[dict[str, Any]]) -> set[str]:
 
 
 def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
-    cluster = build(groups={"gpu": GPU, "cuda": {**GPU, "cuda": True}})
+    cluster = build(groups={"gpu": {**GPU, "shm_mb": 64}, "cuda": {**GPU, "cuda": True}}, tls=False)
     cluster.open()
     cluster.groups = {"gpu": 1}
     cluster.scale(3, 1)
-    assert [pod["node"] for pod in cluster.facts()["pods"]] == ["cpu", "cpu", "gpu"]
+    pods = cluster.facts()["pods"]
+    assert [(pod["node"], pod.get("gpu")) for pod in pods] == [("cpu", None), ("cpu", None), ("gpu", "NVIDIA-H200")]
     first, cluster.groups = names(cluster._pods), {"gpu": 2}
     cluster.scale(3, 1)  # the operator asks for any worker to be retired: it must be one of the main group
     second = names(cluster._pods)
     assert sorted("-gpu-" in name for name in first & second) == [False, True]
     point = Point(workers=3, groups={"gpu": 2})
     with cluster.client() as client, cluster.running(load("futures-map"), point):
+        assert client.scheduler.address.startswith("tcp://")
         found = client.map(lambda _: distributed.get_worker().name, range(4), resources={"gpu": 1}, pure=False)
         on = set(client.gather(found))
         assert {name.split("-")[2] for name in on} == {"gpu"}
@@ -192,25 +197,6 @@ def test_a_sweep_over_the_size_of_one_group(
     assert "ask for resources (gpu=1) and waited" in result.verdict
     assert "workers@gpu" in (tmp_path / "report.html").read_text()
     until(lambda: everything(kubernetes, namespace) == "")
-
-
-def test_gpus_and_plain_tcp(build: Any) -> None:
-    cluster = build(gpus=2, gpu_product="NVIDIA-H200", tls=False, shm_mb=64)
-    cluster.open()
-    cluster.scale(2, 1)
-    with cluster.client() as client:
-        assert client.scheduler.address.startswith("tcp://")
-        assert len(client.nthreads()) == 2
-    assert [pod["gpu"] for pod in cluster.facts()["pods"]] == ["NVIDIA-H200"] * 2
-
-
-def test_without_its_certificates_nobody_gets_in(build: Any) -> None:
-    cluster = build()
-    cluster.open()
-    address = cluster._address
-    for other in (distributed.Security.temporary(), None):
-        with pytest.raises((OSError, TypeError)):
-            distributed.Client(address, security=other, timeout=3, set_as_default=False)
 
 
 def test_the_roles_are_enough_from_outside(build: Any, kubernetes: Any, namespace: str, tmp_path: Path) -> None:
@@ -359,6 +345,7 @@ def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kub
     until(lambda: everything(kubernetes, namespace) == "")
 
 
+@pytest.mark.thorough
 def test_it_does_so_without_the_operator_too(killed: str, kubernetes: Any, namespace: str) -> None:
     def scale(number: int) -> None:
         kubernetes.kubectl("scale", "deployment", "-n", "dask-operator", "--all", f"--replicas={number}")

@@ -26,15 +26,12 @@ import pytest
 import yaml
 from support.failures import Table
 from support.kubernetes import Kubernetes, until
-from support.kubernetes_failures import GROUPS, ROWS, SMALL, FailureRow, FailureSite, quota
+from support.kubernetes_failures import GROUPS, ROWS, FailureRow, FailureSite
 
 from scalescope import leases
 from scalescope.clusters.kubernetes.manifests import INSTANCE
 from scalescope.errors import ClusterError, ScalescopeError
 from scalescope.model.sweep import Point
-from scalescope.model.trial import TrialState
-from scalescope.run.sweep import run_sweep
-from scalescope.store.store import Store
 from scalescope.workloads import load
 
 VARIABLE = "SCALESCOPE_KUBERNETES_FAILURES"
@@ -242,28 +239,6 @@ def test_nothing_of_them_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) 
 
 
 # ------------------------------------------------------------------ what is no row
-
-
-@pytest.mark.thorough  # in CI, a quota does it: test_story
-def test_half_of_the_workers_is_no_data(new_site: Callable[[], FailureSite], tmp_path: Path, table: Table) -> None:
-    site = new_site()
-    quota("pods: '2'")(site)
-    given = {"kind": "kubernetes", "image": site.kubernetes.image, "namespace": site.namespace, **SMALL}
-    params, axes = {"items": 4, "seconds": 0.05}, {"workers": [1, 2]}
-    asked = {
-        "workload": "futures-map",
-        "params": params,
-        "axes": axes,
-        "cluster": given,
-        "store": str(tmp_path / "store"),
-    }
-    result = run_sweep(asked)
-    assert (result.valid, result.failed, result.invalid) == (1, 0, 1)
-    with Store.open(str(tmp_path / "store")) as store:
-        [invalid] = [trial for trial in store.run(result.run_id).trials if trial.state is TrialState.INVALID]
-    assert invalid.point.workers == 2
-    assert "1 of 2 workers of" in invalid.reason
-    assert "exceeded quota: few" in invalid.reason
 
 
 def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(

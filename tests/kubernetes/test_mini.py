@@ -52,16 +52,6 @@ def succeed(kubernetes: Kubernetes, namespace: str, *pods: dict[str, Any]) -> li
     return written
 
 
-def waits(kubernetes: Kubernetes, namespace: str, name: str) -> str:
-    """Why the scheduler does not place a pod."""
-
-    def message() -> str:
-        conditions = kubernetes.get("pod", name, namespace=namespace)["status"].get("conditions", ())
-        return next((c["message"] for c in conditions if c.get("reason") == "Unschedulable"), "")
-
-    return str(until(message))
-
-
 # ------------------------------------------------------------------ what it is
 
 
@@ -82,21 +72,6 @@ def test_a_pod_runs_on_each_node_as_an_ordinary_user(mini: Any, kubernetes: Kube
     for written in succeed(kubernetes, namespace, *pods):
         assert written == f"1000\n{scalescope.__version__}\n"
     assert [kubernetes.get("pod", n, namespace=namespace)["spec"]["nodeName"] for n in ("cpu", "gpu")] == ["cpu", "gpu"]
-
-
-def test_the_fifth_of_four_gpus_waits(mini: Any, kubernetes: Kubernetes, namespace: str) -> None:
-    names = [f"gpu-{i}" for i in range(5)]
-    for name in names:  # one after the other, so the last one waits
-        kubernetes.apply(pod(name, kubernetes.image, "sleep", "600", gpu=True), namespace=namespace)
-    running = [f"pod/{name}" for name in names[:4]]
-    kubernetes.kubectl("wait", "--for=condition=Ready", f"--namespace={namespace}", "--timeout=60s", *running)
-    assert f"Insufficient {GPU}" in waits(kubernetes, namespace, "gpu-4")
-
-
-def test_without_its_toleration_nothing_runs_on_the_gpus(mini: Any, kubernetes: Kubernetes, namespace: str) -> None:
-    bold = pod("bold", kubernetes.image, "true", nodeSelector={f"{GPU}.product": "NVIDIA-H200"})
-    kubernetes.apply(bold, namespace=namespace)
-    assert "had untolerated taint" in waits(kubernetes, namespace, "bold")
 
 
 def test_a_service_is_reached_by_its_name_from_both_nodes_and_by_its_address_from_here(
@@ -126,25 +101,6 @@ def test_who_has_no_role_is_refused(kubernetes: Kubernetes, namespace: str) -> N
     until(
         lambda: "No resources" in kubernetes.kubectl("get", "pods", f"--namespace={namespace}", as_default, check=False)
     )
-
-
-def test_the_operator_makes_the_pods_of_a_dask_cluster(kubernetes: Kubernetes, namespace: str) -> None:
-    from dask_kubernetes.operator import make_cluster_spec
-
-    spec = make_cluster_spec("small", image=kubernetes.image, n_workers=1)
-    for part in (spec["spec"]["scheduler"]["spec"], spec["spec"]["worker"]["spec"]):
-        container = part["containers"][0]
-        container["imagePullPolicy"] = "IfNotPresent"
-        if container["args"][0].startswith("dask-"):  # programs that are gone
-            container["args"][:1] = container["args"][0].split("-")
-    kubernetes.apply(spec, namespace=namespace)
-    selector = "--selector=dask.org/component=worker"
-
-    def connected() -> bool:
-        log = kubernetes.kubectl("logs", selector, f"--namespace={namespace}", "--tail=-1", check=False)
-        return "Registered to:" in log
-
-    until(connected, 120)
 
 
 @pytest.mark.thorough

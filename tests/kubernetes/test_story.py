@@ -113,6 +113,7 @@ def read(said: str, address: str, data: Path) -> Told:
     return Told(said, run, report, logs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewhere: Told, name: str) -> None:
     done = told[name]
@@ -131,6 +132,7 @@ def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewh
         assert "dask_worker_transfer_outgoing_bytes_total" in counted["workers"]
 
 
+@pytest.mark.thorough
 def test_neither_counts_nor_removes_what_is_anothers(told: dict[str, Told], kubernetes: Kubernetes) -> None:
     for done in told.values():
         clusters = [trial.facts["cluster"] for trial in done.run.trials]
