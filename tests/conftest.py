@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import tempfile
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -17,7 +16,7 @@ import pytest
 from scalescope.analysis.measure import measure
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.metrics import WORKER_TIME, Metrics
-from scalescope.model.records import TABLES
+from scalescope.model.records import TABLES, from_rows
 from scalescope.model.study import Study
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -174,12 +173,12 @@ def _records(workers: int, waves: int, rename: Rename) -> dict[str, Any]:
     needs: list[tuple[int, int]] = []
     for wave in range(waves):
         for i in range(max(workers - 1, 1)):
-            row = {name: "" if kind == "str" else 0 for name, kind in TABLES["tasks"].items()}
             stage = "load" if wave < waves / 2 else "sum"
             begin = 1000.0 + wave
             if wave:
                 needs.append((len(tasks), len(tasks) - max(workers - 1, 1)))
-            row |= {"key": rename(f"{stage}-{wave}-{i}"), "prefix": rename(stage), "group": rename(f"{stage}-abcdef")}
+            names = {"prefix": stage, "group": f"{stage}-abcdef", "key": f"{stage}-{wave}-{i}"}
+            row: dict[str, Any] = {column: rename(name) for column, name in names.items()}
             row |= {"worker": rename(f"tcp://10.0.0.{i}:1"), "thread": i + 1, "assigned": begin, "runnable": begin}
             tasks.append(row | {"start": begin, "stop": begin + 1, "done": begin + 1, "span": wave + 1.0})
     tables = {
@@ -196,15 +195,7 @@ def _records(workers: int, waves: int, rename: Rename) -> dict[str, Any]:
             for second in range(waves)
         ],
     }
-    return {
-        name: {
-            column: [row[column] for row in tables.get(name, ())]
-            if kind == "str"
-            else array(kind, [row[column] for row in tables.get(name, ())])
-            for column, kind in TABLES[name].items()
-        }
-        for name in TABLES
-    }
+    return {name: from_rows(name, tables.get(name, ())) for name in TABLES}
 
 
 @pytest.fixture(scope="session")

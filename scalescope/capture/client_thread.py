@@ -23,9 +23,7 @@ import distributed
 
 import scalescope
 from scalescope.capture.shipping import PREFIX
-from scalescope.model import spool
-from scalescope.model.records import IMPORT
-from scalescope.model.spool import Columns
+from scalescope.model.records import IMPORT, Columns, from_rows
 
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
 """Real seconds between two samples: the first come sooner, so that something is known of a short call, too; of a
@@ -101,13 +99,12 @@ class ClientWatch:
         Args:
             ahead_s: Seconds by which the scheduler's clock is ahead of the one that was read here.
         """
-        columns = spool.empty("client")
+        rows = []
         for place, begin, end in self._rows:
             where, what = _described(place)
             row = {"time": begin + ahead_s, "seconds": end - begin, "where": where, "what": what, "waits": place.waits}
-            for name, value in row.items():
-                columns[name].append(value)
-        return columns
+            rows.append(row)
+        return from_rows("client", rows)
 
     def _sample(self) -> None:
         interval, began = INTERVAL_S / 16, time.monotonic()

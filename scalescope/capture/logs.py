@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from scalescope.model import spool
-from scalescope.model.spool import Columns
+from scalescope.model.records import Columns, from_rows
 
 TAIL_BYTES = 256 * 1024
 
@@ -24,7 +23,7 @@ def read(folder: Path, workers: Collection[str]) -> Columns:
         folder: Where `BlackBox` wrote.
         workers: Addresses.
     """
-    columns: dict[str, Any] = spool.empty("logs")
+    rows = []
     for path in sorted(folder.glob("*.log")):
         first, lines = _tail(path)
         worker = str(first.get("worker", ""))
@@ -33,11 +32,8 @@ def read(folder: Path, workers: Collection[str]) -> Columns:
         when = float(first.get("time", 0.0))
         for entry in lines:
             when = float(entry.get("time", when))
-            columns["worker"].append(worker)
-            columns["time"].append(when)
-            columns["level"].append(str(entry["level"]))
-            columns["text"].append(str(entry["text"]))
-    return columns
+            rows.append({"worker": worker, "time": when, "level": str(entry["level"]), "text": str(entry["text"])})
+    return from_rows("logs", rows)
 
 
 def _tail(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:

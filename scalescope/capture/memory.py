@@ -1,14 +1,13 @@
 """Memory and CPU of the scheduler and the workers over a trial.
 
-Resident memory and CPU come from each process's own system monitor, every half second by default, and are gathered once
-at the end: heartbeats are up to 2.5 s apart with 300 workers and miss short peaks. Managed and spilled bytes are what
-the scheduler knew of a worker about then; it hears of them by heartbeat.
+Resident memory and CPU come from the system monitor of each process, every half second by default, and are gathered
+once at the end: heartbeats are up to 2.5 s apart with 300 workers and miss short peaks. Managed and spilled bytes are
+those that the scheduler last heard of in a heartbeat.
 """
 
 from __future__ import annotations
 
 import asyncio
-from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,20 +18,20 @@ from distributed import Client
 
 from scalescope.capture import process_samples
 from scalescope.capture.shipping import Shipment
-from scalescope.model import spool
-from scalescope.model.spool import Columns
+from scalescope.model.records import Columns, empty, from_rows
 
 OFF_INTERVAL_S = 60.0
-"""A system monitor that looks less often than this is off, as in clusters of many workers in few processes."""
+"""A system monitor that looks less often is off, as in clusters of many workers in few processes."""
 
-_SAMPLED = (("time", "d"), ("rss", "q"), ("cpu", "f"))
+Managed = tuple[float, str, int, int]
+"""Time, worker, managed and spilled bytes."""
 
 
 @dataclass
 class Gathered:
     """Rows of `records.MEMORY`, and what to say of them."""
 
-    columns: Columns = field(default_factory=lambda: spool.empty("memory"))
+    columns: Columns = field(default_factory=lambda: empty("memory"))
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     gpus: dict[str, Any] = field(default_factory=dict)
@@ -48,18 +47,10 @@ _NO_GPU = {
 }
 
 
-def gather(
-    client: Client, since: float, managed: Iterable[tuple[float, str, int, int]] = (), *, timeout_s: float = 20.0
-) -> Gathered:
-    """Collect the samples that all system monitors took since a time.
+def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, timeout_s: float = 20.0) -> Gathered:
+    """Collect the samples that all system monitors took since a time (seconds since the epoch, scheduler's clock).
 
     Workers that share a process share its memory: it is given once, under the first of them.
-
-    Args:
-        client: Of the cluster.
-        since: Seconds since the epoch, on the scheduler's clock.
-        managed: Time, worker, managed and spilled bytes, in order of time.
-        timeout_s: Limit of the whole.
     """
     gathered = Gathered()
     shipment = Shipment(process_samples, "memory_samples")
@@ -79,7 +70,7 @@ def gather(
 
     try:
         scheduler, workers = client.sync(limited)
-    except Exception as error:  # noqa: BLE001  # whatever went wrong over there: the trial goes on, and says so
+    except Exception as error:  # noqa: BLE001  # the trial goes on, and says so
         why = str(error) or f"it took longer than {timeout_s:g} s"
         gathered.warnings.append(f"memory over the trial could not be gathered: {why}")
         return gathered
@@ -94,7 +85,7 @@ def gather(
         for key, sample in {"scheduler": scheduler, **workers}.items()
         if key not in silent and not _is_off(sample)
     }
-    _merge(gathered.columns, samples, _by_worker(managed))
+    gathered.columns = _columns(samples, managed)
     shared = len(samples) - len({sample["process"] for sample in samples.values()})
     if shared:
         gathered.notes.append(f"{shared} workers share a process with another; its memory is given once")
@@ -108,8 +99,7 @@ def gpus(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         workers: Samples by address of the worker; each process sees the first GPU that it may use.
 
     Returns:
-        `workers` (by address: `name`, `memory_total` and `memory_peak` in bytes, `utilisation_mean` and
-        `utilisation_peak` from 0 to 1) and `absent`: in words, why there is nothing of the others.
+        `workers` (by address) and `absent`: why there is nothing of the others, in words.
     """
     found = {address: sample["gpu"] for address, sample in workers.items() if not _is_off(sample)}
     missing = Counter(_NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in found.values() if "absent" in gpu)
@@ -138,34 +128,18 @@ def _is_off(sample: Any) -> bool:
     return isinstance(sample, dict) and sample["interval_s"] > OFF_INTERVAL_S
 
 
-def _merge(
-    columns: Columns,
-    samples: Mapping[str, Mapping[str, Any]],
-    managed: Mapping[str, tuple[list[float], list[int], list[int]]],
-) -> None:
-    processes = set()
-    for worker, sample in samples.items():
-        if sample["process"] in processes:
+def _columns(samples: Mapping[str, Mapping[str, Any]], managed: Iterable[Managed]) -> Columns:
+    known: dict[str, list[Managed]] = {}
+    for row in managed:
+        known.setdefault(row[1], []).append(row)
+    rows, processes = [], set()
+    for worker, found in samples.items():
+        if found["process"] in processes:
             continue
-        processes.add(sample["process"])
-        times, sizes, cores = (spool.numbers(kind, sample[name], sample["order"]) for name, kind in _SAMPLED)
-        known_times, known_managed, known_spilled = managed.get(worker, ([], [], []))
-        latest = [bisect_right(known_times, when) - 1 for when in times]
-        columns["worker"] += [worker] * len(times)
-        columns["time"] += times
-        columns["rss"] += sizes
-        columns["cpu"] += cores
-        columns["managed"] += array("q", [known_managed[at] if at >= 0 else 0 for at in latest])
-        columns["spilled"] += array("q", [known_spilled[at] if at >= 0 else 0 for at in latest])
-
-
-def _by_worker(
-    managed: Iterable[tuple[float, str, int, int]],
-) -> dict[str, tuple[list[float], list[int], list[int]]]:
-    series: dict[str, tuple[list[float], list[int], list[int]]] = {}
-    for when, worker, in_memory, spilled in managed:
-        times, kept, on_disk = series.setdefault(worker, ([], [], []))
-        times.append(when)
-        kept.append(in_memory)
-        on_disk.append(spilled)
-    return series
+        processes.add(found["process"])
+        heard = known.get(worker, [])
+        for when, rss, cpu in found["samples"]:
+            latest = bisect_right(heard, when, key=lambda row: row[0]) - 1
+            _, _, kept, spilled = heard[latest] if latest >= 0 else (when, worker, 0, 0)
+            rows.append({"worker": worker, "time": when, "rss": rss, "cpu": cpu, "managed": kept, "spilled": spilled})
+    return from_rows("memory", rows)

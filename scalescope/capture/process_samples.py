@@ -1,53 +1,42 @@
-"""Functions that run on the scheduler or on workers.
+"""Memory, CPU and GPU of a process, as the system monitor of its worker or scheduler sampled them.
 
-The source text of this module is what is sent to them: the standard library and `distributed` alone.
+The source text of this module is sent to schedulers and workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import sys
-from array import array
 from typing import Any
 
 
 def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
-    """Resident memory and CPU of this process since a time, from the system monitor of a worker or the scheduler.
+    """The samples of this process since a time.
 
     Args:
         since: Seconds since the epoch, on the scheduler's clock.
-        dask_worker: The server, which `distributed` fills in; on the scheduler it is the scheduler.
+        dask_worker: The worker or the scheduler; `distributed` fills it in.
 
     Returns:
-        Identity of the process, address of some worker (asked of the scheduler), `interval_s` of the monitor, times (on
-        the scheduler's clock), bytes and cores in use as raw items; what `gpu` returns.
+        `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor, `samples`
+        (time on the scheduler's clock, resident bytes, cores in use) and `gpu`, as `gpu` returns it.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
     callback = dask_worker.periodic_callbacks.get("monitor")
     quantities = monitor.quantities
-    samples = [
-        (when + delay, int(resident), percent / 100)
-        for when, resident, percent in zip(  # noqa: B905  # Python 3.9
-            quantities["time"], quantities["memory"], quantities["cpu"]
-        )
-        if when + delay >= since
-    ]
+    rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",
         "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
-        "order": sys.byteorder,
-        "time": array("d", [when for when, _, _ in samples]).tobytes(),
-        "rss": array("q", [resident for _, resident, _ in samples]).tobytes(),
-        "cpu": array("f", [cores for _, _, cores in samples]).tobytes(),
+        "samples": [(at + delay, int(rss), percent / 100) for at, rss, percent in rows if at + delay >= since],
         "gpu": gpu(monitor, since - delay),
     }
 
 
 def gpu(monitor: Any, since: float) -> dict[str, Any]:
-    """The GPU of this process since a time, of which the system monitor keeps a record where NVML is there.
+    """The GPU of this process since a time, as the system monitor saw it with NVML.
 
     Returns:
         `name`, `total` and `peak` bytes of its memory, whoever used it, `mean` and `highest` utilisation from 0 to 1;

@@ -1,13 +1,29 @@
-"""What the scheduler knows of every task attempt of a trial, kept as columns until the client has them.
+"""Records every task attempt of a trial on the scheduler.
 
-The source text of this module is what is sent to the scheduler (`scalescope.capture.shipping`), which may run another
-Python and has no `scalescope`: it must import the standard library and `distributed` alone, and must run on every
-release of `distributed` since 2023.5. Hooks are called by keyword, so their argument names are upstream's.
+The source text of this module is sent to the scheduler (`scalescope.capture.shipping`), which may run another Python
+and has no `scalescope`: it imports the standard library and `distributed` alone, and runs on every release of
+`distributed` since 2023.5. The scheduler calls hooks by keyword, so their argument names are upstream's.
 
-The scheduler calls `transition` about six times a task. That path is a closure over local names, which appends what it
-is given to a flat list and does little else: see `_Attempts.hook`. Rows are made of it when the recording is over.
-Dictionaries of its own to look things up in, or a tuple and the details kept for each task, took half as long again as
-the whole path takes, by memory and not by instructions.
+How an attempt gets into the record:
+
+    transition()       appends entries to the flat list `held`: about six calls a task, the only hot path
+    close_batch()      puts a full list into `batches`
+    pack()             turns the oldest batch into `rows` of 80 bytes, when `drain` or `finish` is called
+    take()             cuts columns out of `rows` and compresses them, as `scalescope.model.spool` describes
+
+The entries of `held`, one after another:
+
+    given to a worker  key, time, WorkerState of the worker
+    stolen             key, time, _Stolen
+    runnable, waits    key, time, RUNNABLE
+    waits no longer    key, 0.0, UNQUEUED
+    forgotten          key, 0.0, FORGOTTEN
+    ended              key, time, DONE or _Ending, and seven details: task group, keys that it needed, worker, thread,
+                       bytes of its result, start, stop. Where it did more than compute, its list of steps stands in
+                       place of start, and stop is 0.0.
+    no worker fits     key, 0.0, UNASSIGNED, and then as an attempt that ended
+
+We tried dictionaries of our own and a tuple for each task: cache misses made the whole path 50 % slower.
 """
 
 from __future__ import annotations
@@ -23,49 +39,52 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import dask
 from dask.utils import parse_timedelta
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-PROTOCOL = 2
+PROTOCOL = 3
+
+# Most rows and entries that are held until the client fetches them. What is beyond is counted as dropped.
 HELD_ROWS = 5_000_000
 HELD_EDGES = 50_000_000
 HELD_EVENTS = 100_000
-HELD_OTHERS = 1_000_000
-"""Rows of each of the tables of members, stalls, memory and graphs."""
+HELD_OTHERS = 1_000_000  # each of the tables of members, stalls, memory and graphs
 HELD_WAITS = 10_000
-CHUNK_ROWS = 200_000
-BATCH = 20_000
-"""Entries of a batch of transitions: about a thousand tasks, of which rows are made in about 3 ms."""
-HELD_BATCHES = 100
-"""Batches of which rows are made later; about 40 MB. Beyond, the first is worked up for each new one."""
-HELD_BACK_S = 30.0
-"""How long they are held, so that not more is lost with a scheduler that dies."""
-WORKER_CLIENT = "Client-worker-"
+CHUNK_ROWS = 200_000  # rows of one answer to `drain`
+BATCH = 20_000  # entries: about a thousand tasks, which `pack` turns into rows in about 3 ms
+HELD_BATCHES = 100  # about 40 MB; beyond, the oldest is packed for each new one
+HELD_BACK_S = 30.0  # longest that a batch waits to be packed, so that no more is lost with a scheduler that dies
+
 LAG_INTERVAL_S = 0.05
-ALONE_S = 60.0
-UNDRAINED_S = 1800.0
-OURS = "scalescope-"
-"""So begin the names of all plugins of this package."""
-WORKER_LAG_S = 0.1
+WORKER_LAG_S = 0.1  # stalls of a worker's event loop below this are not recorded
+ALONE_S = 60.0  # after its client has gone, before the recorder leaves
+UNDRAINED_S = 1800.0  # without a call of `drain`, before the recorder leaves
+STRAGGLERS_S = 0.1  # after the last event of actors' calls, which workers send at intervals of half as much
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
+
+OURS = "scalescope-"  # begins the names of all plugins of this package
+WORKER_CLIENT = "Client-worker-"  # begins the id of a client that runs inside a task
+WAIT = "scalescope-wait "  # begins actions that `scalescope.capture.waits` adds
+ACTOR_CALLS = "scalescope-actor-calls"  # topic of events that `scalescope.capture.actors` sends
 
 FINISHED, ERRED, LOST = 0, 1, 2
 
 RUNNABLE, UNQUEUED, FORGOTTEN, UNASSIGNED, DONE = "runnable", "unqueued", "forgotten", "unassigned", "done"
-"""Kinds of transitions, told apart by identity. Of others there is the state of the worker that was given the task, or
-`_Stolen`, or the `_Ending` of an attempt that did not just finish, or of a restricted task."""
+"""Third entries of a transition, compared with `is`."""
 
-_ROW = struct.Struct("=iiiiqqdddddd")
+_ROW = struct.Struct("<iiiiqqdddddd")
 _FIELDS = {
     "worker": (0, "i"),
     "prefix": (4, "i"),
     "group": (8, "i"),  # -1: its name is the key
-    "outcome": (12, "i"),  # bits 0-7 status, 8-15 retries, 16-30 workers allowed
+    "status": (12, "b"),  # this and the next two are one number of 32 bits when a row is packed
+    "retries": (13, "b"),
+    "allowed": (14, "h"),
     "thread": (16, "q"),
     "nbytes": (24, "q"),
     "runnable": (32, "d"),
@@ -75,32 +94,24 @@ _FIELDS = {
     "done": (64, "d"),
     "span": (72, "d"),
 }
-"""Offset in a row and type code of each field; every offset is a multiple of the field's size."""
+"""Byte at which each column of the table `tasks` lies in a row, and its type. A multiple of the size of the type."""
 
-_SECONDS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
-WAIT = "scalescope-wait "
-"""So begin actions that `scalescope.capture.waits` adds."""
-ACTOR_CALLS = "scalescope-actor-calls"
-"""Topic of the events that `scalescope.capture.actors` sends."""
-STRAGGLERS_S = 0.1
-"""How long after the last such event a recording ends, since workers send them at intervals of half as much."""
+_STEPS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
+"""Steps of a task whose seconds are columns of their own, named like this with an underscore."""
 
 
 class Recorder(SchedulerPlugin):  # type: ignore[misc]
     """Records what happens between `begin` and `finish`, and hands it out in numbered chunks by `drain`.
 
-    These and `uninstall` are remote calls of the scheduler, under `scalescope_` and their name. A chunk is sent again
-    until it is acknowledged, and nothing is dropped before that.
+    These and `uninstall` are remote calls of the scheduler, named `scalescope_begin` and so on. A chunk is sent again
+    until it is acknowledged; nothing is dropped before that.
 
     Args:
-        held_rows: Most task rows held for the client; what comes beyond is counted as dropped.
-        held_events: The same for structured events.
-        lag_interval_s: Seconds between two looks at the event loop, and the finest stall that is seen; None does not
-            look.
-        owner: Id of the client for which it records; when that has been gone for `ALONE_S`, the recorder removes
-            itself, and what was installed with it.
-        held_back_s: Seconds for which rows are not made of what was recorded, while the recording goes on.
-        undrained_s: Seconds of a recording without a call of `drain`, after which it does the same; None never does.
+        lag_interval_s: Seconds between two looks at the event loop, and the shortest stall that is seen. None: no look.
+        owner: Id of the client that records. `ALONE_S` after it has gone, the recorder removes itself and all else
+            that was installed.
+        undrained_s: Seconds of a recording without a call of `drain`, after which it does the same. None: never.
+        held_back_s: Longest that a batch waits to be packed.
     """
 
     name = "scalescope-recorder"
@@ -143,48 +154,44 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._worst = 0.0
         self._since = 0.0
         self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        self._touched = 0
+        self._graph_tasks = 0
         self._called = float("-inf")  # time of the event loop at which the last event of actors' calls had come
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
 
     # ---------------------------------------------------------------- the scheduler's hooks
 
     async def start(self, scheduler: Any) -> None:
-        """Take the place of a recorder that an earlier client left."""
+        """Install, in place of a recorder that an earlier client left."""
         earlier = scheduler.plugins.get(self.name)
         if earlier is not None and earlier is not self:
             earlier.uninstall()
         self.scheduler = scheduler
         for command in (self.begin, self.drain, self.finish, self.uninstall):
             scheduler.handlers[f"scalescope_{command.__name__}"] = command
-        # A task that may be retried is released without a word to plugins about its error, and the size of a graph is
-        # known only as it arrives: the handlers of these messages alone see it.
+        # Plugins are not told the error of a task that will be retried, nor the size of a graph: only the handlers of
+        # these two messages see them.
         for message, around in (("task-erred", self._around_task_erred), ("update-graph", self._around_update_graph)):
             before = scheduler.stream_handlers[message]
             scheduler.stream_handlers[message] = handler = around(before)
             self._handlers[message] = (before, handler)
 
     async def close(self) -> None:
-        """Stop looking at the loop of a scheduler that closes."""
         self._stop()
         self._expect_drain(None)
         if self._leaving is not None:
             self._leaving.cancel()
 
     def restart(self, scheduler: Any) -> None:
-        """The scheduler forgot all tasks, and its own counts with them."""
         if self.attempts is not None:
             self.attempts.restarted = True
 
     def add_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """A worker arrived."""
         if self.active:
             self._keep("members", self._arrival(worker))
         if self.attempts is not None:
             self.attempts.present.add(worker)
 
     def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any) -> None:
-        """A worker left."""
         self._managed.pop(worker, None)
         if self.attempts is not None:
             self.attempts.present.discard(worker)
@@ -192,15 +199,14 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self._keep("members", (time.time(), "left", worker, stimulus_id))
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """A client has gone; without its own, nobody fetches what is recorded here."""
+        # Without its client, nobody fetches what is recorded.
         if client == self.owner:
             self._leaving = asyncio.ensure_future(self._leave_alone())
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """A structured event of any topic."""
         if not self.active or self.attempts is None:
             return
-        if type(msg) is dict and msg.get("action") == "update-graph":  # there is a table of them
+        if type(msg) is dict and msg.get("action") == "update-graph":  # the table `graphs` has it
             return
         if topic == "stealing":
             self.attempts.stolen(msg)
@@ -209,13 +215,12 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._event(topic, msg)
 
     def update_graph(self, scheduler: Any, *, tasks: Any = (), **kwargs: Any) -> None:
-        """The scheduler has taken in a graph."""
-        self._touched = len(tasks)
+        self._graph_tasks = len(tasks)
 
     # ---------------------------------------------------------------- remote calls
 
     def begin(self) -> dict[str, Any]:
-        """Start a fresh recording; what an earlier one left is discarded."""
+        """Start a fresh recording, and discard what an earlier one left."""
         self._stop()
         self.recording = uuid.uuid4().hex
         self.sequence, self.sent, self.summary = 0, None, None
@@ -223,7 +228,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.full, self._managed, self._called = {}, {}, float("-inf")
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
-        self.transition = self.attempts.hook()  # an attribute of the instance: no method to bind
+        self.transition = self.attempts.hook()  # of the instance: no method to bind at each call
         self.active = True
         self._expect_drain(self.undrained_s)
         if self.lag_interval_s is not None:
@@ -232,7 +237,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         return {"protocol": PROTOCOL, "recording": self.recording, "time": time.time()}
 
     async def drain(self, recording: str, ack: int = 0) -> dict[str, Any]:
-        """Return the chunk after the one that is acknowledged; the same again until then."""
+        """Return the chunk after the acknowledged one, again and again until it is acknowledged itself."""
         attempts = self._current(recording)
         if self.active:
             due = time.time() - self.held_back_s
@@ -243,8 +248,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self.sequence += 1
             self.sent = {
                 "seq": self.sequence,
-                "order": sys.byteorder,
-                "tasks": attempts.take(CHUNK_ROWS),
+                **attempts.take(CHUNK_ROWS),
                 "events": self.events,
                 "members": self.members,
                 "lag": self.lag,
@@ -268,7 +272,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 await asyncio.sleep(0.02)
                 await attempts.pack_all()
             self._stop()
-            assigned = attempts.assigned()  # now: others' tasks may go on while the rest is worked up
+            assigned = attempts.assigned()  # before the rest is packed: tasks of others may go on meanwhile
             await attempts.pack_all()
             if attempts.waits_dropped:
                 self.full["waits"] = attempts.waits_dropped
@@ -294,7 +298,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     # ---------------------------------------------------------------- inside
 
     def _expect_drain(self, limit_s: float | None) -> None:
-        """Leave after so many seconds, unless this is called again before; None leaves not at all."""
+        """Leave after so many seconds, unless this is called again before; None: stay."""
         if self._undrained is not None:
             self._undrained.cancel()
             self._undrained = None
@@ -305,13 +309,12 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._leaving = asyncio.ensure_future(self._leave())
 
     async def _leave_alone(self) -> None:
-        """Leave, unless the client comes back."""
         await asyncio.sleep(self.alone_s)
         if self.owner not in self.scheduler.clients:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Remove everything of ours, unless another has taken over."""
+        """Remove everything of ours, unless another recorder has taken over."""
         scheduler = self.scheduler
         if scheduler.plugins.get(self.name) is not self:
             return
@@ -357,7 +360,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         if not inspect.iscoroutinefunction(handler):  # before 2023.7
 
             def received(*args: Any, **message: Any) -> Any:
-                began, self._touched = time.time(), 0
+                began, self._graph_tasks = time.time(), 0
                 result = handler(*args, **message)
                 self._note_graph(began, message)
                 return result
@@ -366,21 +369,21 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
         async def update_graph(*args: Any, **message: Any) -> Any:
             began = time.time()
-            result = await handler(*args, **message)  # its last step, without a pause, is to call our `update_graph`
+            result = await handler(*args, **message)  # calls our `update_graph` last, without a pause
             self._note_graph(began, message)
             return result
 
         return update_graph
 
     def _note_graph(self, began: float, message: dict[str, Any]) -> None:
-        tasks, self._touched = self._touched, 0
+        tasks, self._graph_tasks = self._graph_tasks, 0
         if self.active:
             frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
-            frames += message.get("graph_frames", ())  # so it came in 2024.8
+            frames += message.get("graph_frames", ())  # 2024.8
             size = sum(memoryview(frame).nbytes for frame in frames)
             client = str(message.get("client", ""))
             if message.get("submitting_task") is not None and not client.startswith(WORKER_CLIENT):
-                client = WORKER_CLIENT + client  # in one process with the workers, tasks find the client of the driver
+                client = WORKER_CLIENT + client  # with workers in its process, tasks use the driver's own client
             self._keep("graphs", (began, time.time() - began, client, tasks, size))
 
     def _event(self, topic: str, message: Any, when: float | None = None) -> None:
@@ -390,7 +393,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self.events.append((time.time() if when is None else when, str(topic), as_json(message)))
 
     def _keep(self, table: str, row: tuple[Any, ...]) -> None:
-        """Add a row to a table; where that is full, count it."""
+        """Add a row to a table, or count it where the table is full."""
         rows = getattr(self, table)
         if len(rows) >= HELD_OTHERS:
             self.full[table] = self.full.get(table, 0) + 1
@@ -398,7 +401,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             rows.append(row)
 
     def _watch(self, interval_s: float, due: float) -> None:
-        """Look how late the event loop calls this; about once a second, note the worst and the workers' memory."""
+        """Measure how late the event loop calls this; once a second, note the worst and the workers' memory."""
         loop = asyncio.get_running_loop()
         at = loop.time()
         self._worst = max(self._worst, at - due)
@@ -413,7 +416,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._worst = 0.0
 
     def _sample_memory(self, now: float) -> None:
-        """What the last heartbeat of every worker said: managed and spilled bytes that changed, a slow event loop."""
+        """Note from the workers' last heartbeats: managed and spilled bytes that changed, slow event loops."""
         for address, state in self.scheduler.workers.items():
             lag_s = state.metrics.get("event_loop_interval", 0.0) - self._tick_s
             if lag_s > WORKER_LAG_S and self._tick_s < 1:  # in clusters of many workers per process nothing ticks
@@ -427,7 +430,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
 
 class _Numbers(dict):  # type: ignore[type-arg]
-    """Numbers for texts, in the order in which they are first asked for."""
+    """Numbers texts in the order in which they are first asked for."""
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
@@ -435,87 +438,65 @@ class _Numbers(dict):  # type: ignore[type-arg]
 
 
 class _Ending(NamedTuple):
-    """Of an attempt that did not just finish, or of a restricted task."""
+    """How an attempt ended that did not simply finish, or whose task is restricted."""
 
     status: int
-    allowed: int  # workers that may run the task, where it is restricted
+    allowed: int  # workers that may run the task; 0 where it is not restricted
     leaving: tuple[str, ...]  # workers that are being removed
     error: str | None  # text of the exception
 
 
 class _Stolen(NamedTuple):
-    """A task that waited at a worker went to another."""
+    """A task went from the queue of one worker to another."""
 
     thief: str
 
 
 class _Attempts:
-    """Task attempts of one recording.
-
-    While tasks run, what the scheduler says of them is held as it is, and not looked at. Rows are made of it
-    later, each packed into one buffer with every field at a fixed place, which costs a third of appending to a column
-    each and cannot leave the columns out of step; `take` slices the columns out of it.
-
-    Attributes:
-        held: Key, time and kind of each transition that counts, one after another. Where an attempt ended, these
-            follow: task group, keys of what it needed, worker, thread, bytes of its result, start and stop; or all that
-            it did in place of start, and 0.
-        batches: The same from before, and when each began, first come first.
-        row_of: Row of each finished task that the scheduler still knows, and the longest path that ends with it.
-        tried: Attempts of a task that erred or whose worker died.
-        running: Attempts that have not ended, by key: the worker's address, and when it was given the task.
-        ready: When a task became runnable, if that was before the scheduler gave it to its worker.
-        present: Addresses of the workers, including one that is just being removed.
-        erring: The message of the error that the scheduler is handling, or None.
-        foreign: Attempts that ended but began before the recording.
-        dropped: Attempts beyond the limit.
-        unassigned: Rows of tasks that failed without having been given to a worker.
-        edges_dropped: Dependencies beyond the limit.
-        waits: What tasks waited for while they held their thread: by prefix and action, how many tasks and seconds.
-        waits_dropped: Waits of prefixes and actions beyond the limit.
-    """
+    """Task attempts of one recording."""
 
     def __init__(self, scheduler: Any, held_rows: int, event: Callable[..., None]) -> None:
         self.scheduler = scheduler
         self.held_rows = held_rows
         self.event = event
-        self.held: list[Any] = []
-        self.opened = time.time()
-        self.batches: deque[tuple[float, list[Any]]] = deque()
-        self.running: dict[Any, tuple[str, float]] = {}
-        self.ready: dict[Any, float] = {}
-        self.present = set(scheduler.workers)
-        self.erring: dict[str, Any] | None = None
-        self.foreign = 0
-        self.dropped = 0
-        self.unassigned = 0
-        self.edges_dropped = 0
-        self.taken = 0
+        self.held: list[Any] = []  # entries, as the top of this module lists them
+        self.opened = time.time()  # when `held` began
+        self.batches: deque[tuple[float, list[Any]]] = deque()  # earlier lists and when they began, oldest first
+        self.running: dict[Any, tuple[str, float]] = {}  # attempts that have not ended: worker, when it was given
+        self.ready: dict[Any, float] = {}  # when tasks became runnable that had to wait for a worker
+        self.row_of: dict[Any, tuple[int, float]] = {}  # finished tasks: row, longest path that ends with it
+        self.tried: dict[Any, int] = {}  # attempts of tasks that erred or whose worker died
+        self.present = set(scheduler.workers)  # addresses, including a worker that is just being removed
+        self.erring: dict[str, Any] | None = None  # message of the error that the scheduler is handling
+        self.confined: set[str] = set()  # prefixes whose restrictions are in an event
+        self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
         self.restarted = False
+        self.assigned_before = _entered_processing(scheduler)
+        self.foreign = 0  # attempts that ended but began before the recording
+        self.dropped = 0  # attempts, dependencies and waits beyond the limits
+        self.edges_dropped = 0
+        self.waits_dropped = 0
+        self.unassigned = 0  # rows of tasks that failed without having been given to a worker
+
+        # Rows that are not taken yet. One packed row costs a third of appending to a list for each column.
+        self.taken = 0
         self.keys: list[Any] = []
         self.rows = bytearray()
         self.workers, self.prefixes, self.groups = _Numbers(), _Numbers(), _Numbers()
         self.names: dict[Any, tuple[int, int]] = {}  # task group: numbers of its prefix and of its name
-        # row, seconds of transfer, deserialize, disk-read, disk-write; rows without any are left out
-        self.seconds: list[tuple[float, ...]] = []
-        # rows with dependencies, how many each has, and the rows of these: one after another
+        self.seconds: list[tuple[float, ...]] = []  # row and seconds of each of `_STEPS`, of rows that have any
+        # rows with dependencies, how many each has, and the rows of these, one after another
         self.dependents, self.counts, self.needs = array("i"), array("i"), array("i")
-        self.confined: set[str] = set()
-        self.waits: dict[tuple[str, str], tuple[int, float]] = {}
-        self.waits_dropped = 0
-        self.row_of: dict[Any, tuple[int, float]] = {}
-        self.tried: dict[Any, int] = {}
-        self.assigned_before = _entered_processing(scheduler)
 
     def hook(self) -> Callable[..., None]:
-        """The function that the scheduler calls on every transition: a closure over local names, for speed.
+        """Make the function that the scheduler calls on every transition: a closure over local names, for speed.
 
-        `held` is looked up each time, since the end of a batch puts a new list in its place.
+        Whatever is added here costs every task. `held` is looked up each time, since a new list takes its place.
         """
         tasks, now = self.scheduler.tasks, time.time
 
-        # What workers say of a task that finished has all its names here: putting it into a dictionary, and taking
-        # what counts out of that, would cost a quarter more. A name left out would be compared with each of these.
+        # Every argument that workers send with a finished task is named: `**others` would collect the rest in a
+        # dictionary, which costs a quarter more.
         def transition(
             key: Any,
             start: str,
@@ -567,7 +548,7 @@ class _Attempts:
         return transition
 
     def _ending(self, task: Any, finish: str, details: dict[str, Any]) -> tuple[_Ending, dict[str, Any] | None]:
-        """How an attempt ended, and the message of its error if it will be retried, which no hook is told of."""
+        """How an attempt ended; and the message of its error, if it will be retried: no hook is told that."""
         erred = None
         if finish == "memory":
             status = FINISHED
@@ -585,14 +566,11 @@ class _Attempts:
 
     @property
     def holds(self) -> bool:
-        """Whether anything is held of which no rows have been made."""
+        """Whether there are entries that are not packed."""
         return bool(self.held or self.batches)
 
     def close_batch(self) -> None:
-        """Have what is held wait its turn, or the oldest batch worked up if there are too many.
-
-        A new list takes its place: to copy it would bring all of it into the cache again.
-        """
+        """Start a new list. To copy and clear the old one would bring all of it into the cache again."""
         self.batches.append((self.opened, self.held))
         self.held = []
         self.opened = time.time()
@@ -600,7 +578,7 @@ class _Attempts:
             self.pack()
 
     async def pack_all(self) -> None:
-        """Make rows of all that is held now, and let the scheduler work between: it may never cease to add to it."""
+        """Pack what is held now, and let the scheduler work between batches, which may go on adding to it."""
         if self.held:
             self.close_batch()
         for _ in range(len(self.batches)):
@@ -608,12 +586,15 @@ class _Attempts:
             await asyncio.sleep(0)
 
     def pack(self, until: float = float("inf")) -> bool:
-        """Make rows of the oldest batch, if it began before a time. Returns whether there was one."""
+        """Make rows of the oldest batch, if it began before `until`. Returns whether there was one."""
         if not self.batches and self.held and self.opened <= until:
             self.close_batch()
         if not self.batches or self.batches[0][0] > until:
             return False
-        entries = iter(self.batches.popleft()[1])
+        self._replay(iter(self.batches.popleft()[1]))
+        return True
+
+    def _replay(self, entries: Iterator[Any]) -> None:
         take = entries.__next__
         running, ready, row_of = self.running, self.ready, self.row_of
         for key in entries:
@@ -639,10 +620,9 @@ class _Attempts:
                     running[key] = (what.thief, when)
             else:
                 running[key] = (what.address, when)
-        return True
 
     def _add_row(self, key: Any, done: float, ending: _Ending | None, take: Callable[[], Any]) -> None:
-        """Of an attempt that ended, and of what is taken next."""
+        """Make a row of an attempt that ended and of its seven details, which are taken next."""
         group, needs, worker, thread, nbytes, begin, end = take(), take(), take(), take(), take(), take(), take()
         attempt = self.running.pop(key, None)
         if attempt is None:
@@ -683,7 +663,7 @@ class _Attempts:
             self.row_of[key] = (number, span)
 
     def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> int:
-        """The field of that name; an error becomes an event."""
+        """Status, retries and workers allowed in one number; an error becomes an event."""
         retries = self.tried.get(key, 0)
         if ending is None:
             return FINISHED | retries << 8
@@ -694,30 +674,28 @@ class _Attempts:
         return ending.status | retries << 8 | ending.allowed << 16
 
     def _add_steps(self, prefix: str, steps: Any) -> tuple[float, float]:
-        """Note what else the attempt did that is about to become a row. Returns its start and stop."""
+        """Note what else the attempt did whose row is added next. Returns its start and stop."""
         begin = end = 0.0
         for entry in steps:
             action = entry["action"]
             if action == "compute":
                 begin = entry["start"]
                 end = entry["stop"]
-            elif action in _SECONDS:
+            elif action in _STEPS:
                 self._add_seconds(action, entry["stop"] - entry["start"])
             elif action.startswith(WAIT):
                 self._add_wait(prefix, action, entry["stop"] - entry["start"])
         return begin, end
 
     def _add_seconds(self, action: str, seconds: float) -> None:
-        """To the row that is about to be added."""
         row = len(self.keys)
         if not self.seconds or self.seconds[-1][0] != row:
             self.seconds.append((row, 0.0, 0.0, 0.0, 0.0))
         values = list(self.seconds[-1])
-        values[1 + _SECONDS[action]] += seconds
+        values[1 + _STEPS[action]] += seconds
         self.seconds[-1] = tuple(values)
 
     def _add_wait(self, prefix: str, action: str, seconds: float) -> None:
-        """Of a task that held its thread meanwhile."""
         if len(self.waits) >= HELD_WAITS and (prefix, action) not in self.waits:
             self.waits_dropped += 1
             return
@@ -725,7 +703,7 @@ class _Attempts:
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
 
     def tell_waits(self) -> None:
-        """As events, one for each prefix, line and what was waited for there."""
+        """Log an event for each prefix, line, and what was waited for there."""
         for (prefix, action), (tasks, seconds) in self.waits.items():
             what, _, where = action[len(WAIT) :].partition("\t")
             message = {"prefix": prefix, "what": what, "where": where, "tasks": tasks, "seconds": seconds}
@@ -733,7 +711,7 @@ class _Attempts:
         self.waits.clear()
 
     def _add_needs(self, row: int, needs: list[Any]) -> float:
-        """Note what a row depends on. Returns the longest path that ends with one of these, in seconds."""
+        """Note what a row depends on. Returns the longest path that ends with any of it, in seconds."""
         needed = [self.row_of[key] for key in needs if key in self.row_of]
         if not needed:
             return 0.0
@@ -746,7 +724,7 @@ class _Attempts:
         return max([span for _, span in needed])
 
     def _name(self, key: Any, group: Any) -> tuple[int, int]:
-        """Numbers of a task's prefix and group; the group is -1 where every task has its own, named like its key."""
+        """Numbers of a task's prefix and group; -1 for a group that has the name of the key."""
         number = self.prefixes[group.prefix.name]
         if group.name == key:
             return number, -1
@@ -754,7 +732,7 @@ class _Attempts:
         return numbers
 
     def _allowed(self, task: Any) -> int:
-        """How many workers may run a restricted task, at most 32,767."""
+        """How many workers may run a restricted task, at most 32,767; its restrictions become an event."""
         scheduler, prefix = self.scheduler, task.prefix.name
         restrictions = {
             "workers": task.worker_restrictions,
@@ -769,43 +747,49 @@ class _Attempts:
         return min(len(scheduler.workers if allowed is None else allowed), 0x7FFF)
 
     def stolen(self, message: Any) -> None:
-        """A task went to another worker before it ran; the scheduler makes no transition of that."""
+        """Note a task that went to another worker before it ran, which is no transition."""
         if not isinstance(message, (tuple, list)) or len(message) < 5 or message[0] != "confirm":
             return
         self.held.extend((message[1], time.time(), _Stolen(message[4])))
 
     def take(self, limit: int) -> dict[str, Any]:
-        """Remove at most `limit` rows and return them as compressed columns, with the names behind the numbers."""
+        """Remove at most `limit` rows and return them as packed chunks of the tables `tasks` and `dependencies`."""
         count = min(len(self.keys), limit)
         if len(self.rows) != len(self.keys) * _ROW.size:
             raise RuntimeError(f"the recorder holds {len(self.rows)} bytes for {len(self.keys)} keys")
-        raw = bytes(self.rows[: count * _ROW.size])
-        texts = [str(key) for key in self.keys[:count]]
-        seconds = [entry for entry in self.seconds if entry[0] < count]
-        rows = bisect_left(self.dependents, self.taken + count)
-        edges = sum(self.counts[:rows])
-        taken = {
-            "rows": count,
-            "keys": zlib.compress("".join(texts).encode("utf-8", "surrogatepass"), 1),
-            "lengths": _packed("i", [len(text) for text in texts]),
-            "columns": {name: (kind, zlib.compress(column, 1)) for name, kind, column in _columns(raw)},
-            "seconds": [_packed("f" if place else "i", [entry[place] for entry in seconds]) for place in range(5)],
-            "edges": [
-                _packed("i", values) for values in (self.dependents[:rows], self.counts[:rows], self.needs[:edges])
-            ],
-            "workers": list(self.workers),
-            "prefixes": list(self.prefixes),
-            "groups": list(self.groups),
-        }
-        del self.keys[:count]
-        del self.rows[: count * _ROW.size]
-        self.seconds[:] = [(entry[0] - count, *entry[1:]) for entry in self.seconds if entry[0] >= count]
-        del self.dependents[:rows], self.counts[:rows], self.needs[:edges]
+        taken = {"tasks": self._take_tasks(count), "dependencies": self._take_dependencies(self.taken + count)}
         self.taken += count
         if not self.keys:
             for numbers in (self.workers, self.prefixes, self.groups, self.names):
                 numbers.clear()
         return taken
+
+    def _take_tasks(self, count: int) -> dict[str, Any]:
+        keys, raw = [str(key) for key in self.keys[:count]], bytes(self.rows[: count * _ROW.size])
+        columns = {"key": ["str", packed_texts(keys)], **_columns(raw)}
+        for name, numbers in {"worker": self.workers, "prefix": self.prefixes, "group": self.groups}.items():
+            columns[name] = ["str", packed_texts(list(numbers)), columns[name][1]]
+        first_left = bisect_left(self.seconds, (count,))
+        for name, place in _STEPS.items() if first_left else ():
+            column = array("f", bytes(4 * count))
+            for entry in self.seconds[:first_left]:
+                column[int(entry[0])] = entry[1 + place]
+            columns[name.replace("-", "_")] = packed_numbers(column)
+        del self.keys[:count]
+        del self.rows[: count * _ROW.size]
+        self.seconds[:] = [(entry[0] - count, *entry[1:]) for entry in self.seconds[first_left:]]
+        return {"table": "tasks", "rows": count, "columns": columns}
+
+    def _take_dependencies(self, before_row: int) -> dict[str, Any]:
+        rows = bisect_left(self.dependents, before_row)
+        edges = sum(self.counts[:rows])
+        runs = packed_numbers(self.counts[:rows])[1]
+        columns = {
+            "task": [*packed_numbers(self.dependents[:rows]), runs],
+            "needs": packed_numbers(self.needs[:edges]),
+        }
+        del self.dependents[:rows], self.counts[:rows], self.needs[:edges]
+        return {"table": "dependencies", "rows": edges, "columns": columns}
 
     def totals(self) -> dict[str, Any]:
         """What must have been recorded."""
@@ -821,7 +805,7 @@ class _Attempts:
         }
 
     def assigned(self) -> int | None:
-        """How many attempts have begun by the scheduler's own count; None where it keeps none, or was restarted."""
+        """Attempts that began, by the scheduler's own count; None where it keeps none, or was restarted."""
         after = _entered_processing(self.scheduler)
         if after is None or self.assigned_before is None or self.restarted:
             return None
@@ -829,29 +813,37 @@ class _Attempts:
 
 
 def _some(names: Any) -> Any:
-    """The first few of a restriction's names, in order; amounts of resources as they are."""
     return names if isinstance(names, dict) else sorted(names)[:5] if names else []
 
 
-def _packed(kind: str, values: list[Any] | array[Any]) -> bytes:
-    return zlib.compress(array(kind, values).tobytes(), 1)
+def packed_texts(texts: list[str]) -> bytes:
+    """Texts as `scalescope.model.spool` takes them."""
+    joined = "\0".join(texts)
+    if joined.count("\0") >= len(texts) > 0:
+        joined = "\0".join([text.replace("\0", "\\x00") for text in texts])
+    return zlib.compress(joined.encode("utf-8", "backslashreplace"), 1)
 
 
-def _columns(raw: bytes) -> list[tuple[str, str, bytes]]:
-    """Name, type code and bytes of every column of packed rows."""
-    columns = []
-    for kind in "iqd":
-        numbers = array(kind)
-        numbers.frombytes(raw)
-        stride = _ROW.size // numbers.itemsize
-        for name, (offset, column_kind) in _FIELDS.items():
-            if column_kind == kind:
-                columns.append((name, kind, numbers[offset // numbers.itemsize :: stride].tobytes()))
+def packed_numbers(numbers: array[Any]) -> list[Any]:
+    """A column of numbers as `scalescope.model.spool` takes it."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return [numbers.typecode, zlib.compress(numbers.tobytes(), 1)]
+
+
+def _columns(raw: bytes) -> dict[str, list[Any]]:
+    """The columns of packed rows."""
+    columns, view = {}, memoryview(raw)
+    for name, (offset, kind) in _FIELDS.items():
+        items: Any = view.cast(kind)  # type: ignore[call-overload]
+        column = items[offset // items.itemsize :: _ROW.size // items.itemsize]
+        columns[name] = [kind, zlib.compress(column.tobytes(), 1)]
     return columns
 
 
 def _entered_processing(scheduler: Any) -> int | None:
-    """How often the scheduler gave a task to a worker since it started, by its own count; None where it keeps none."""
+    """How often the scheduler has given a task to a worker, by its own count; None where it keeps none."""
     try:
         return sum(int(prefix.state_counts["processing"]) for prefix in scheduler.task_prefixes.values())
     except AttributeError:
@@ -859,13 +851,12 @@ def _entered_processing(scheduler: Any) -> int | None:
 
 
 def describe_error(key: Any, worker: str, exception_text: str | None) -> dict[str, str]:
-    """The message of a `task-erred` event."""
     text = exception_text or "KilledWorker: the workers that ran it died, or none could take it"
     return {"key": str(key), "worker": worker, "exception": text[:EXCEPTION_CHARACTERS]}
 
 
 def as_json(message: Any) -> str:
-    """JSON of anything, of bounded length: too long a message becomes `{"truncated": length, "text": its start}`."""
+    """JSON of anything; a message that is too long becomes `{"truncated": its length, "text": its start}`."""
     try:
         text = json.dumps(message, default=_plain)
     except (TypeError, ValueError, RecursionError):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from operator import sub
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import actors, blackbox, chunks, clock, logs, memory, recorder, waits
+from scalescope.capture import actors, blackbox, clock, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
-from scalescope.model.spool import Columns
+from scalescope.model.records import TABLES, Columns, from_rows
 
 CLOCK_ERROR_S = 0.05
 """Beyond this, clocks that disagree are worth a warning: short tasks would be misplaced."""
@@ -47,8 +48,7 @@ class Recording:
     ahead_s: float = 0.0  # the scheduler's clock ahead of this host's, as far as the time of a call shows it
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
-    received_bytes: int = 0  # of task records, as sent by the scheduler
-    spooled_bytes: int = 0  # of the task table, as written
+    received_bytes: int = 0  # of task records, as the scheduler packed them
 
 
 class Capture:
@@ -242,18 +242,16 @@ class _Run:
 
     def _store(self, chunk: Mapping[str, Any]) -> None:
         recording = self.recording
-        sent = chunk["tasks"]
-        if sent["rows"]:
-            columns = chunks.decode_tasks(sent, chunk["order"])
-            recording.spooled_bytes += spool.write_chunk(self.stream, "tasks", columns)
-            recording.received_bytes += chunks.sent_bytes(sent)
-            recording.tasks += sent["rows"]
-            recording.clock_error_s = max(recording.clock_error_s, chunks.clock_error(columns))
-            if (dependencies := chunks.decode_dependencies(sent, chunk["order"]))["task"]:
-                recording.spooled_bytes += spool.write_chunk(self.stream, "dependencies", dependencies)
-        for table, order in _ROWS.items():
+        for table in ("tasks", "dependencies"):
+            if chunk[table]["rows"]:
+                recording.received_bytes += spool.append(self.stream, chunk[table])
+        if chunk["tasks"]["rows"]:
+            recording.tasks += chunk["tasks"]["rows"]
+            recording.clock_error_s = max(recording.clock_error_s, _clock_error(chunk["tasks"]))
+        for table in ("events", "lag", "graphs"):
             if chunk[table]:
-                spool.write_chunk(self.stream, table, _columns(table, order, chunk[table]))
+                rows = (dict(zip(TABLES[table], row, strict=True)) for row in chunk[table])
+                spool.write_chunk(self.stream, table, from_rows(table, rows))
         self.members += chunk["members"]
         self.managed += chunk["memory"]
 
@@ -336,37 +334,30 @@ def _unwritten(recording: Recording, error: OSError) -> str:
     return f"records could not be written: {error}"
 
 
-_ROWS = {
-    "events": ("time", "topic", "message"),
-    "lag": ("time", "process", "seconds"),
-    "graphs": ("time", "seconds", "client", "tasks", "nbytes"),
-}
-"""Columns of the tables that the recorder sends as rows, in its order."""
+def _clock_error(tasks: Mapping[str, Any]) -> float:
+    """The longest impossible interval between times of the scheduler and of a worker, in seconds.
 
-
-def _columns(table: str, order: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
-    columns = spool.empty(table)
-    for name, values in zip(order, zip(*rows, strict=True), strict=True):
-        columns[name].extend(values)
-    return columns
+    A task cannot end after the scheduler has learnt of it, nor start before it was assigned.
+    """
+    names = ("assigned", "start", "stop", "done")
+    assigned, start, stop, done = (spool.unpack_numbers(tasks["columns"][name], "d") for name in names)
+    early = (gap for gap, begin in zip(map(sub, assigned, start), start, strict=True) if begin)
+    return max(0.0, max(map(sub, stop, done), default=0.0), max(early, default=0.0))
 
 
 def _workers(members: list[tuple[Any, ...]]) -> Columns:
     """Rows of `records.WORKERS` from arrivals and departures, in the order in which workers came."""
-    columns = spool.empty("workers")
-    present: dict[str, int] = {}
+    rows: list[dict[str, Any]] = []
+    present: dict[str, dict[str, Any]] = {}
     for when, what, address, *details in members:
         if what == "joined":
-            present[address] = len(columns["worker"])
             name, host, nthreads = details
             row = {"worker": address, "name": name, "host": host, "nthreads": nthreads, "joined": when}
-            for column, values in columns.items():
-                values.append(row.get(column, "" if isinstance(values, list) else 0))
+            rows.append(row)
+            present[address] = row
         elif address in present:
-            row_number = present.pop(address)
-            columns["left"][row_number] = when
-            columns["reason"][row_number] = details[0]
-    return columns
+            present.pop(address).update(left=when, reason=details[0])
+    return from_rows("workers", rows)
 
 
 def _why_incomplete(summary: Mapping[str, Any], received: int) -> str:

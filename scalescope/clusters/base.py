@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scalescope.clusters.fault_injection import Injection
     from scalescope.model.cluster import ClusterSpec
     from scalescope.model.fault import Fault
-    from scalescope.model.spool import Columns
+    from scalescope.model.records import Columns
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 

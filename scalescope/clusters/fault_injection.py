@@ -14,7 +14,7 @@ import psutil
 
 from scalescope.clusters.trial_watch import BackgroundThread
 from scalescope.model.fault import LASTS_S, Fault
-from scalescope.model.spool import Columns
+from scalescope.model.records import Columns
 
 PROOF_S = 5.0
 """Seconds within which a fault must show."""

@@ -1,10 +1,17 @@
 """The raw records of a trial: tables, their columns, and what the columns mean.
 
-All times are seconds since the epoch on the cluster's clock (virtual on the simulated cluster), aligned to the
-scheduler's. A table travels as columns: `array.array` for numbers, a list for text.
+All times are seconds since the epoch on the scheduler's clock (virtual on the simulated cluster). A column that was not
+recorded is zeros or empty texts.
 """
 
 from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+Columns: TypeAlias = dict[str, Any]
+"""Columns of a table by name: an `array.array` of numbers, or a list of text."""
 
 TASKS: dict[str, str] = {
     "key": "str",  # the task's key, as text
@@ -55,7 +62,7 @@ MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "
 """Bytes, and the cores that its process kept busy since the sample before (1.0 is one core). `worker` is an address, or
 `scheduler`; of workers that share a process only the first has rows."""
 
-LAG: dict[str, str] = {"process": "str", "time": "d", "seconds": "f"}
+LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 """The longest stall of an event loop within about a second; `process` is `scheduler` or a worker's address."""
 
 EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
@@ -109,8 +116,27 @@ TABLES: dict[str, dict[str, str]] = {
 }
 """Columns per table; a type is an `array.array` type code, or `str`."""
 
-REQUIRED: dict[str, tuple[str, ...]] = {"tasks": ("key", "worker", "start", "stop", "status"), "workers": ("worker",)}
-"""Columns that every version has recorded. Others may be missing in older records, and are then zeros or empty texts:
-no time, no seconds, no bytes, unknown."""
-
 STATUS_FINISHED, STATUS_ERRED, STATUS_LOST = 0, 1, 2
+
+
+def empty(table: str) -> Columns:
+    """The columns of a table, without rows."""
+    return complete(table, {}, 0)
+
+
+def from_rows(table: str, rows: Iterable[Mapping[str, Any]]) -> Columns:
+    """Columns from rows, which may lack some."""
+    rows = list(rows)
+    return {
+        name: [row.get(name, "") for row in rows] if kind == "str" else array(kind, [row.get(name, 0) for row in rows])
+        for name, kind in TABLES[table].items()
+    }
+
+
+def complete(table: str, columns: Mapping[str, Any], rows: int) -> Columns:
+    """All columns that the table declares, in that order; those that are missing are zeros or empty texts."""
+    return {name: columns[name] if name in columns else _zeros(kind, rows) for name, kind in TABLES[table].items()}
+
+
+def _zeros(kind: str, rows: int) -> list[str] | array[Any]:
+    return [""] * rows if kind == "str" else array(kind, bytes(array(kind).itemsize * rows))

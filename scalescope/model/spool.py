@@ -1,43 +1,43 @@
-"""An append-only file of column chunks: how raw records travel from a trial to whoever analyses it.
+"""An append-only file of raw records: how they travel from a trial to whoever analyses it.
 
-A chunk belongs to one table of `scalescope.model.records`. It is one line of JSON (table, rows, byte order, columns and
-the sizes of their buffers) followed by the buffers, each compressed with zlib, whose checksum detects damage. Numbers
-are raw `array.array` items. Text is UTF-8 with an array of lengths, and dictionary-coded where it repeats. Nothing is
-pickled, so that any version of this package, on any Python, reads it.
+A chunk holds rows of one table: a msgpack mapping of `table`, `rows` and `columns`. The task recorder packs its own on
+the scheduler (`scalescope.capture.recorder`); they are kept as they came. A column is one of these lists, with buffers
+that zlib compressed (its checksum detects damage) and little-endian numbers:
 
-A writer that dies leaves at most one incomplete chunk, at the end.
+| column | list |
+| --- | --- |
+| numbers | type code, items |
+| numbers in runs | type code, items, length of each run |
+| text | `str`, texts joined by NUL |
+| text that repeats | `str`, distinct texts joined by NUL, number of the text of each row; -1: the row's first column |
+
+A column that a chunk lacks is zeros or empty texts. A writer that dies leaves at most one incomplete chunk, at the end.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping
 from errno import EDQUOT, EFBIG, ENOSPC
-from itertools import accumulate
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
+
+import msgpack
 
 from scalescope.errors import CaptureError
-from scalescope.model.records import TABLES
+from scalescope.model.records import TABLES, Columns, complete
 from scalescope.redaction import hide, knows_any
 
-Columns: TypeAlias = dict[str, Any]
-"""Columns by name: an `array.array` of numbers, or a list of text."""
-
 NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})
-"""Errors of the system that a disk without room gives, or a limit on what may be written."""
-
-VERSION = 1
-_LEVEL = 1  # fast: the spool is written while a trial is measured
-_TEXT_ERRORS = "surrogatepass"  # keys are whatever the user made them
-_LONGEST_HEADER = 1 << 20
+"""Errors of a disk without room, or of a limit on what may be written."""
+_LEVEL = 1  # of compression: fast, since the spool is written while a trial is measured
 
 
 def unwritable(path: Path, cause: object) -> CaptureError:
-    """Says that raw records cannot be written there, now or for any other trial: the run ends."""
+    """The error that raw records cannot be written there, now or for any other trial: the run ends."""
     error = CaptureError(
         "the raw records of a trial could not be written",
         where=str(path),
@@ -48,68 +48,38 @@ def unwritable(path: Path, cause: object) -> CaptureError:
     return error
 
 
-def empty(table: str) -> Columns:
-    """The columns of a table, without rows."""
-    return {name: [] if kind == "str" else array(kind) for name, kind in _contract(table).items()}
+def write_chunk(stream: BinaryIO, table: str, columns: Columns) -> int:
+    """Append rows of one table. Returns the bytes written."""
+    return append(stream, pack(table, columns))
 
 
-def write_chunk(stream: BinaryIO, table: str, columns: Mapping[str, Any]) -> int:
-    """Append rows of one table, without the secrets that this process knows.
-
-    Args:
-        stream: Opened for appending, in binary.
-        table: A key of `records.TABLES`.
-        columns: Exactly its columns, all of one length, with its types.
-
-    Returns:
-        Bytes written.
-
-    Raises:
-        CaptureError: The columns are not those of the table.
-        OSError: The stream cannot be written.
-    """
-    contract = _contract(table)
-    rows = _check(table, contract, columns)
-    buffers: list[bytes] = []
-    described = []
-    secret = knows_any()
-    for name, kind in contract.items():
-        column = columns[name]
-        if secret and isinstance(column, list):
-            column = [hide(text) for text in column]
-        coded, raw = _encode_text(column) if isinstance(column, list) else (False, [column.tobytes()])
-        packed = [zlib.compress(buffer, _LEVEL) for buffer in raw]
-        described.append({"name": name, "type": kind, "coded": coded, "sizes": [len(buffer) for buffer in packed]})
-        buffers += packed
-    header = {"spool": VERSION, "table": table, "rows": rows, "order": sys.byteorder, "columns": described}
-    data = b"".join([json.dumps(header, separators=(",", ":")).encode(), b"\n", *buffers])
+def append(stream: BinaryIO, chunk: Mapping[str, Any]) -> int:
+    """Append a packed chunk, without the secrets that this process knows. Returns the bytes written."""
+    if knows_any():
+        chunk = {**chunk, "columns": {name: _without_secrets(*column) for name, column in chunk["columns"].items()}}
+    data: bytes = msgpack.packb(chunk)
     stream.write(data)
     return len(data)
 
 
 def read(path: str | Path, *, partial: bool = False) -> dict[str, Columns]:
-    """Read a whole file, the chunks of each table concatenated.
+    """Read all tables of a file; a table without a chunk is missing.
 
     Args:
         path: The file.
         partial: Return what is whole if the file ends within a chunk, as it does when its writer was killed.
 
-    Returns:
-        Columns by table; a table without a chunk is missing.
-
     Raises:
         CaptureError: There is no such file, it ends within a chunk (unless `partial`), or it is damaged.
     """
-    path = Path(path)
     tables: dict[str, Columns] = {}
     try:
-        with path.open("rb") as stream:
-            for table, columns in _chunks(stream, path, partial):
-                if table not in tables:
-                    tables[table] = columns
-                    continue
-                for name, column in tables[table].items():
-                    column.extend(columns[name])
+        for table, columns in _chunks(Path(path), partial):
+            if table not in tables:
+                tables[table] = columns
+                continue
+            for name, column in tables[table].items():
+                column.extend(columns[name])
     except OSError as error:
         raise CaptureError(
             "the raw records of a trial cannot be read",
@@ -120,114 +90,92 @@ def read(path: str | Path, *, partial: bool = False) -> dict[str, Columns]:
     return tables
 
 
-class _Truncated(Exception):
-    """The file ends within a chunk."""
+def pack(table: str, columns: Columns) -> dict[str, Any]:
+    """Pack columns of one length and of the types that the table declares."""
+    rows = {len(column) for column in columns.values()}
+    if len(rows) != 1 or not columns.keys() <= TABLES[table].keys():
+        raise ValueError(f"table {table!r} got columns {list(columns)} of lengths {sorted(rows)}")
+    return {"table": table, "rows": rows.pop(), "columns": {name: _pack(column) for name, column in columns.items()}}
 
 
-def _chunks(stream: BinaryIO, path: Path, partial: bool) -> Iterator[tuple[str, Columns]]:
-    while True:
-        begin = stream.tell()
-        try:
-            line = stream.readline(_LONGEST_HEADER)
-            if not line:
-                return
-            if not line.endswith(b"\n") and len(line) < _LONGEST_HEADER:
-                raise _Truncated
-            yield _read_chunk(stream, json.loads(line))
-        except _Truncated:
-            if partial:
-                return
-            raise CaptureError(
-                "the raw records of a trial end within a chunk",
-                where=f"{path}, chunk at byte {begin}",
-                cause="the process that wrote them was killed, or the disk is full",
-                next_step="run the trial again; read with partial=True to see what is whole",
-            ) from None
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error, CaptureError) as error:
-            raise CaptureError(
-                "the raw records of a trial are damaged",
-                where=f"{path}, chunk at byte {begin}",
-                cause=f"{type(error).__name__}: {error}",
-                next_step="run the trial again",
-            ) from error
+def unpack(chunk: Mapping[str, Any]) -> tuple[str, Columns]:
+    """The name of the table and its columns, all that it declares."""
+    table, rows, columns = chunk["table"], chunk["rows"], Columns()
+    for name, kind in TABLES[table].items():
+        if packed := chunk["columns"].get(name):
+            columns[name] = _texts(packed, rows, columns) if kind == "str" else unpack_numbers(packed, kind)
+    if any(len(column) != rows for column in columns.values()):
+        raise ValueError(f"{rows} rows, columns of {sorted({len(column) for column in columns.values()})}")
+    return table, complete(table, columns, rows)
 
 
-def _read_chunk(stream: BinaryIO, header: dict[str, Any]) -> tuple[str, Columns]:
-    if header["spool"] != VERSION:
-        raise ValueError(f"written in format {header['spool']}; this version reads {VERSION}")
-    rows, order = header["rows"], header["order"]
-    columns: Columns = {}
-    for described in header["columns"]:
-        buffers = []
-        for size in described["sizes"]:
-            packed = stream.read(size)
-            if len(packed) < size:
-                raise _Truncated
-            buffers.append(zlib.decompress(packed))
-        columns[described["name"]] = _decode(described["type"], described["coded"], buffers, order)
-    found = _check(header["table"], _contract(header["table"]), columns)
-    if found != rows:
-        raise ValueError(f"the header says {rows} rows, there are {found}")
-    return header["table"], columns
-
-
-def _decode(kind: str, coded: bool, buffers: list[bytes], order: str) -> array[Any] | list[str]:
-    if kind != "str":
-        (raw,) = buffers
-        return numbers(kind, raw, order)
-    lengths, blob, *codes = buffers
-    values = texts(numbers("i", lengths, order), blob)
-    if not coded:
-        return values
-    return [values[code] for code in numbers("i", codes[0], order)]
-
-
-def numbers(kind: str, raw: bytes, order: str) -> array[Any]:
-    """Numbers of a type from their bytes, in the byte order of the machine that packed them."""
-    found = array(kind)
-    found.frombytes(raw)
-    if order != sys.byteorder:
+def unpack_numbers(packed: list[Any], kind: str) -> array[Any]:
+    """The numbers of a packed column as the type that its table declares."""
+    found = array(packed[0])
+    found.frombytes(zlib.decompress(packed[1]))
+    if sys.byteorder == "big":
         found.byteswap()
-    return found
+    if len(packed) > 2:
+        return array(kind, chain.from_iterable(map(repeat, found, unpack_numbers(["i", packed[2]], "i"))))
+    return found if found.typecode == kind else array(kind, found)
 
 
-def _encode_text(column: list[str]) -> tuple[bool, list[bytes]]:
-    """Lengths in characters and the text; where values repeat, of the distinct ones, and a code per row."""
-    distinct = {text: code for code, text in enumerate(dict.fromkeys(column))}
-    if len(distinct) * 2 > len(column):
-        return False, _joined(column)
-    return True, [*_joined(list(distinct)), array("i", map(distinct.__getitem__, column)).tobytes()]
-
-
-def _joined(texts: list[str]) -> list[bytes]:
-    return [array("i", map(len, texts)).tobytes(), "".join(texts).encode("utf-8", _TEXT_ERRORS)]
-
-
-def texts(lengths: array[Any], blob: bytes) -> list[str]:
-    """Texts from their lengths in characters, and all of them in one."""
-    text = blob.decode("utf-8", _TEXT_ERRORS)
-    if sum(lengths) != len(text):
-        raise CaptureError("the lengths of a text column do not add up")
-    return [text[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
-
-
-def _contract(table: str) -> dict[str, str]:
+def _chunks(path: Path, partial: bool) -> Iterator[tuple[str, Columns]]:
+    begin = 0
     try:
-        return TABLES[table]
-    except KeyError:
-        raise CaptureError(f"there is no table {table!r} of raw records; known: {', '.join(TABLES)}") from None
+        with path.open("rb") as stream:
+            unpacker = msgpack.Unpacker(stream, max_buffer_size=0)  # 0: no limit
+            for chunk in unpacker:
+                yield unpack(chunk)
+                begin = unpacker.tell()
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, msgpack.UnpackException, zlib.error) as error:
+        raise CaptureError(
+            "the raw records of a trial are damaged",
+            where=f"{path}, chunk at byte {begin}",
+            cause=f"{type(error).__name__}: {error}",
+            next_step="run the trial again",
+        ) from error
+    if begin < path.stat().st_size and not partial:
+        raise CaptureError(
+            "the raw records of a trial end within a chunk",
+            where=f"{path}, chunk at byte {begin}",
+            cause="the process that wrote them was killed, or the disk is full",
+            next_step="run the trial again",
+        )
 
 
-def _check(table: str, contract: Mapping[str, str], columns: Mapping[str, Any]) -> int:
-    """Check names, types and lengths; return the number of rows."""
-    if contract.keys() != columns.keys():
-        raise CaptureError(f"table {table!r} needs the columns {list(contract)}, got {list(columns)}")
-    for name, kind in contract.items():
-        column = columns[name]
-        found = "str" if isinstance(column, list) else column.typecode
-        if found != kind:
-            raise CaptureError(f"column {name!r} of table {table!r} has type {kind!r}, got {found!r}")
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) != 1:
-        raise CaptureError(f"the columns of table {table!r} have unequal lengths: {sorted(lengths)}")
-    return lengths.pop()
+def _pack(column: list[str] | array[Any]) -> list[Any]:
+    if isinstance(column, array):
+        return [column.typecode, _packed_numbers(column)]
+    distinct = {text: number for number, text in enumerate(dict.fromkeys(column))}
+    if len(distinct) * 2 > len(column):
+        return ["str", _packed_texts(column)]
+    numbers = array("i", map(distinct.__getitem__, column))
+    return ["str", _packed_texts(list(distinct)), _packed_numbers(numbers)]
+
+
+def _packed_numbers(numbers: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return zlib.compress(numbers.tobytes(), _LEVEL)
+
+
+def _packed_texts(texts: list[str]) -> bytes:
+    joined = "\0".join(text.replace("\0", "\\x00") for text in texts)
+    return zlib.compress(joined.encode("utf-8", "backslashreplace"), _LEVEL)
+
+
+def _texts(packed: list[Any], rows: int, others: Columns) -> list[str]:
+    texts = zlib.decompress(packed[1]).decode().split("\0") if rows else []
+    if len(packed) == 2:
+        return texts
+    numbers = unpack_numbers(["i", packed[2]], "i")
+    first = next(iter(others.values()), texts)
+    return [texts[number] if number >= 0 else first[row] for row, number in enumerate(numbers)]
+
+
+def _without_secrets(kind: str, packed: bytes, *more: bytes) -> list[Any]:
+    if kind == "str":
+        packed = _packed_texts([hide(text) for text in zlib.decompress(packed).decode().split("\0")])
+    return [kind, packed, *more]

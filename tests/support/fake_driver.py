@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,33 +111,16 @@ class FakeDriver:
 def write_records(path: Path, workers: int, seconds: float) -> None:
     """One task of so many seconds on every worker."""
     addresses = [f"tcp://127.0.0.1:{number}" for number in range(workers)]
-    tasks: dict[str, Any] = {
-        name: [""] * workers if kind == "str" else array(kind, [0] * workers) for name, kind in records.TASKS.items()
-    }
-    tasks |= {
-        "key": [f"sleep-{number}" for number in range(workers)],
-        "prefix": ["sleep"] * workers,
-        "group": ["sleep"] * workers,
-        "worker": addresses,
-        "runnable": array("d", [100.0] * workers),
-        "assigned": array("d", [100.0] * workers),
-        "start": array("d", [100.0] * workers),
-        "stop": array("d", [100.0 + seconds] * workers),
-        "done": array("d", [100.0 + seconds] * workers),
-        "span": array("d", [seconds] * workers),
-    }
-    members: dict[str, Any] = {
-        "worker": addresses,
-        "name": addresses,
-        "host": ["here"] * workers,
-        "nthreads": array("i", [1] * workers),
-        "joined": array("d", [1.0] * workers),
-        "left": array("d", [0.0] * workers),
-        "reason": [""] * workers,
-    }
+    began, ended = 100.0, 100.0 + seconds
+    tasks = [
+        {"key": f"sleep-{number}", "prefix": "sleep", "group": "sleep", "worker": address, "span": seconds}
+        | {"runnable": began, "assigned": began, "start": began, "stop": ended, "done": ended}
+        for number, address in enumerate(addresses)
+    ]
+    members = [{"worker": each, "name": each, "host": "here", "nthreads": 1, "joined": 1.0} for each in addresses]
     with path.open("wb") as stream:
-        spool.write_chunk(stream, "tasks", tasks)
-        spool.write_chunk(stream, "workers", members)
+        spool.write_chunk(stream, "tasks", records.from_rows("tasks", tasks))
+        spool.write_chunk(stream, "workers", records.from_rows("workers", members))
 
 
 @pytest.fixture

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from scalescope.analysis.measure import measure
-from scalescope.model.records import TASKS, WORKERS
+from scalescope.model.records import from_rows
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
 EPOCH = 1_000.0
 
 
-def _columns(schema: dict[str, str], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        name: [row[name] for row in rows] if kind == "str" else array(kind, [row[name] for row in rows])
-        for name, kind in schema.items()
-    }
-
-
 def _task(number: int, given: dict[str, Any]) -> dict[str, Any]:
-    row = {name: "" if kind == "str" else 0 for name, kind in TASKS.items()}
-    row |= {"key": f"work-{number}", "prefix": "work", "group": "work", "runnable": 0.0}
+    row: dict[str, Any] = {
+        "start": 0.0,
+        "stop": 0.0,
+        "key": f"work-{number}",
+        "prefix": "work",
+        "group": "work",
+        "runnable": 0.0,
+    }
     row |= given
     for moment in ("runnable", "assigned", "start", "stop", "done"):
         if moment in given or moment == "runnable":
-            row[moment] += EPOCH
+            row[moment] = row.get(moment, 0.0) + EPOCH
     row["span"] = given.get("span", max(row["stop"] - row["start"], 0.0))
     return row
 
@@ -45,8 +43,8 @@ def records() -> Callable[..., dict[str, Any]]:
 
     def build(tasks: list[dict[str, Any]], workers: dict[str, dict[str, Any]]) -> dict[str, Any]:
         return {
-            "tasks": _columns(TASKS, [_task(i, task) for i, task in enumerate(tasks)]),
-            "workers": _columns(WORKERS, [_worker(name, given) for name, given in workers.items()]),
+            "tasks": from_rows("tasks", [_task(i, task) for i, task in enumerate(tasks)]),
+            "workers": from_rows("workers", [_worker(name, given) for name, given in workers.items()]),
         }
 
     return build

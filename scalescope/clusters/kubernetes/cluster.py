@@ -34,7 +34,7 @@ from scalescope.errors import ClusterError, RequestRefused
 
 if TYPE_CHECKING:
     from scalescope.leases import Lease
-    from scalescope.model.spool import Columns
+    from scalescope.model.records import Columns
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 

@@ -14,10 +14,8 @@ from urllib.parse import urlsplit
 from scalescope.clusters.kubernetes.api import Api, Raw, event_time
 from scalescope.clusters.kubernetes.manifests import COMPONENT
 from scalescope.clusters.kubernetes.pod_problems import problem_of_ended, problem_of_pod, restarts
-from scalescope.model import spool
 from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
-from scalescope.model.records import KUBERNETES
-from scalescope.model.spool import Columns
+from scalescope.model.records import KUBERNETES, Columns, from_rows
 
 LOGS_BYTES, POD_BYTES, LEAST_BYTES = 4 * 2**20, 256 * 1024, 4096
 """At most kept of all logs of a trial; of one pod; and what each pod may have however many there are."""
@@ -90,11 +88,7 @@ class PodRecord:
                 self._rows.append((when, self._who(name), "CRITICAL", KUBERNETES + str(ended)))
         self._rows += self._new_events()
         rows, self._rows = sorted(self._rows, key=itemgetter(0)), []
-        columns = spool.empty("logs")
-        for when, worker, level, text in rows:
-            for column, value in (("worker", worker), ("time", when), ("level", level), ("text", text)):
-                columns[column].append(value)
-        return columns
+        return from_rows("logs", (dict(zip(("time", "worker", "level", "text"), row, strict=True)) for row in rows))
 
     # ---------------------------------------------------------------- parts
 

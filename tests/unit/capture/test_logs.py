@@ -14,9 +14,9 @@ import pytest
 
 from scalescope.capture import logs
 from scalescope.capture.blackbox import BlackBox
-from scalescope.model import spool
+from scalescope.model.records import Columns
 
-Rows = Callable[[spool.Columns], list[dict[str, Any]]]
+Rows = Callable[[Columns], list[dict[str, Any]]]
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from array import array
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +12,9 @@ import pytest
 from distributed import Client
 
 from scalescope.capture import memory, process_samples
-from scalescope.model import spool
+from scalescope.model.records import Columns, empty
 
-Rows = Callable[[spool.Columns], list[dict[str, Any]]]
+Rows = Callable[[Columns], list[dict[str, Any]]]
 
 
 def sample(process: str, times: list[float], sizes: list[int], interval_s: float = 0.5) -> dict[str, Any]:
@@ -24,20 +22,15 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
         "process": process,
         "first_worker": None,
         "interval_s": interval_s,
-        "order": sys.byteorder,
-        "time": array("d", times).tobytes(),
-        "rss": array("q", sizes).tobytes(),
-        "cpu": array("f", [0.5] * len(sizes)).tobytes(),
+        "samples": [(when, size, 0.5) for when, size in zip(times, sizes, strict=True)],
         "gpu": {"absent": "DISABLED_PYNVML_NOT_AVAILABLE"},
     }
 
 
 def test_samples_take_what_was_last_known_of_managed_memory(rows: Rows) -> None:
-    columns = spool.empty("memory")
     samples = {"scheduler": sample("a", [1.0], [10]), "w": sample("b", [1.0, 2.0, 3.0], [20, 30, 40])}
-    managed = memory._by_worker([(1.5, "w", 7, 0), (1.6, "other", 1, 1), (2.5, "w", 8, 9)])
-    memory._merge(columns, samples, managed)
-    assert [tuple(row.values()) for row in rows(columns)] == [
+    managed = [(1.5, "w", 7, 0), (1.6, "other", 1, 1), (2.5, "w", 8, 9)]
+    assert [tuple(row.values()) for row in rows(memory._columns(samples, managed))] == [
         ("scheduler", 1.0, 10, 0, 0, 0.5),
         ("w", 1.0, 20, 0, 0, 0.5),
         ("w", 2.0, 30, 7, 0, 0.5),
@@ -46,8 +39,7 @@ def test_samples_take_what_was_last_known_of_managed_memory(rows: Rows) -> None:
 
 
 def test_a_process_that_workers_share_is_counted_once(rows: Rows) -> None:
-    columns = spool.empty("memory")
-    memory._merge(columns, {"v": sample("a", [1.0], [10]), "w": sample("a", [1.1], [11])}, {})
+    columns = memory._columns({"v": sample("a", [1.0], [10]), "w": sample("a", [1.1], [11])}, [])
     assert [row["worker"] for row in rows(columns)] == ["v"]
 
 
@@ -77,7 +69,7 @@ def test_of_workers_without_a_monitor_only_one_is_asked(client: Client, monkeypa
     assert asked == [["w0"]]
     assert gathered.notes == ["workers do not monitor their memory on this cluster"]
     assert gathered.warnings == []
-    assert gathered.columns == spool.empty("memory")
+    assert gathered.columns == empty("memory")
 
 
 def test_workers_that_do_not_answer_are_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +92,7 @@ def test_what_takes_too_long_is_given_up(client: Client, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(client, "_run_on_scheduler", never)
     gathered = memory.gather(client, 0.0, timeout_s=0.05)
-    assert gathered.columns == spool.empty("memory")
+    assert gathered.columns == empty("memory")
     assert gathered.warnings == ["memory over the trial could not be gathered: it took longer than 0.05 s"]
 
 

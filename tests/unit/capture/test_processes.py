@@ -16,9 +16,9 @@ from distributed import Client, KilledWorker, LocalCluster
 
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
-from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
+from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST, Columns
 
-Rows = Callable[[spool.Columns], list[dict[str, Any]]]
+Rows = Callable[[Columns], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")

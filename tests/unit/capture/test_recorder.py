@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from array import array
 from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalescope.capture import chunks
 from scalescope.capture.recorder import EVENT_CHARACTERS, Recorder, as_json
 from scalescope.model import spool
 from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
@@ -119,8 +117,7 @@ class FakeScheduler:
         return asyncio.run(self.recorder.finish(self.recorder.recording, settle_s=0.0))
 
     def tasks_of(self, chunk: dict[str, Any]) -> list[dict[str, Any]]:
-        columns = chunks.decode_tasks(chunk["tasks"], chunk["order"])
-        assert [len(column) for column in columns.values()] == [chunk["tasks"]["rows"]] * len(columns)
+        _, columns = spool.unpack(chunk["tasks"])
         return [{name: column[row] for name, column in columns.items()} for row in range(chunk["tasks"]["rows"])]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -431,7 +428,7 @@ def chain(scheduler: FakeScheduler, tasks: int) -> None:
 
 
 def edges(scheduler: FakeScheduler, chunk: dict[str, Any]) -> list[tuple[int, int]]:
-    found = chunks.decode_dependencies(chunk["tasks"], chunk["order"])
+    _, found = spool.unpack(chunk["dependencies"])
     return list(zip(found["task"], found["needs"], strict=True))
 
 
@@ -625,7 +622,7 @@ def test_dependencies_are_rows_also_across_chunks(scheduler: FakeScheduler) -> N
     second = scheduler.drain(ack=1)
 
     def edges(chunk: dict[str, Any]) -> list[tuple[int, int]]:
-        columns = chunks.decode_dependencies(chunk["tasks"], chunk["order"])
+        _, columns = spool.unpack(chunk["dependencies"])
         return sorted(zip(columns["task"], columns["needs"], strict=True))
 
     assert edges(first) == [(2, 0), (2, 1)]
@@ -638,7 +635,7 @@ def test_a_dependency_that_was_there_before_or_is_forgotten_has_no_row(scheduler
     scheduler.move("a", "memory", "forgotten")
     scheduler.run("b", "persisted", "a")
     chunk = scheduler.drain()
-    assert list(chunks.decode_dependencies(chunk["tasks"], chunk["order"])["task"]) == []
+    assert chunk["dependencies"]["rows"] == 0
 
 
 def test_dependencies_beyond_the_limit_are_counted(scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -745,16 +742,3 @@ def test_any_event_becomes_json(message: Any, expected: Any) -> None:
 def test_a_long_event_is_cut_and_says_so() -> None:
     text = json.loads(as_json("x" * 10_000))
     assert text == {"truncated": 10_002, "text": '"' + "x" * (EVENT_CHARACTERS - 1)}
-
-
-# ---------------------------------------------------------------- decoding
-
-
-def test_clock_error_is_the_largest_impossible_interval() -> None:
-    tasks = spool.empty("tasks")
-    tasks |= {"assigned": array("d", [10.0, 20.0, 30.0]), "start": array("d", [11.0, 19.5, 0.0])}
-    tasks |= {"stop": array("d", [12.0, 21.0, 0.0]), "done": array("d", [12.1, 20.8, 31.0])}
-    assert chunks.clock_error(tasks) == pytest.approx(0.5)
-    tasks["done"][1] = 20.0
-    assert chunks.clock_error(tasks) == pytest.approx(1.0)
-    assert chunks.clock_error(spool.empty("tasks")) == 0.0

@@ -17,11 +17,11 @@ from scalescope.capture import recorder, recording
 from scalescope.capture.recording import Capture, Recording
 from scalescope.errors import CaptureError
 from scalescope.model import spool
-from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED
+from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, Columns
 
 FULL_DISK = Path("/dev/full")
 
-Rows = Callable[[spool.Columns], list[dict[str, Any]]]
+Rows = Callable[[Columns], list[dict[str, Any]]]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_every_task_of_a_trial_is_in_its_file(client: Client, capture: Capture, 
         assert task["thread"]
         assert task["nbytes"] > 0
     assert recording.clock_error_s == 0.0
-    assert 0 < recording.spooled_bytes <= path.stat().st_size
+    assert 0 < recording.received_bytes <= path.stat().st_size
 
 
 def test_spans_follow_the_graph(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
@@ -458,3 +458,12 @@ def wait_until_running(client: Client) -> None:
         lambda dask_scheduler: any(w.processing for w in dask_scheduler.workers.values())
     ):
         time.sleep(0.01)
+
+
+def test_clock_error_is_the_longest_impossible_interval() -> None:
+    tasks = {"assigned": [10.0, 20.0, 30.0], "start": [11.0, 19.5, 0.0], "stop": [12.0, 21.0, 0.0]}
+    errors = [
+        recording._clock_error(spool.pack("tasks", {name: array("d", values) for name, values in columns.items()}))
+        for columns in (tasks | {"done": [12.1, 20.8, 31.0]}, tasks | {"done": [12.1, 20.0, 31.0]})
+    ]
+    assert errors == pytest.approx([0.5, 1.0])

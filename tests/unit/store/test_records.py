@@ -73,12 +73,6 @@ def test_numpy_arrays_and_lists_are_taken_too(address: str) -> None:
     assert records.read(address, "lag")["seconds"] == [2.5]
 
 
-def test_text_that_is_not_unicode_is_escaped(address: str) -> None:
-    records.write(address, {"events": {"time": array("d", [1]), "topic": ["a\0b"], "message": ["x\udcff"]}})
-    found = records.read(address, "events")
-    assert (found["topic"], found["message"]) == (["a\0b"], ["x\\udcff"])  # NUL is no trouble in Parquet
-
-
 def test_a_second_write_replaces_the_first(address: str, make_tables: Make) -> None:
     records.write(address, make_tables(3))
     records.write(address, {"tasks": make_tables(1)["tasks"]})
@@ -186,21 +180,19 @@ def test_bytes_per_task(tmp_path: Path, keys: str, at_most: float) -> None:
 
 
 class TestRefuses:
-    def test_an_unknown_table(self, address: str) -> None:
-        with pytest.raises(StoreError, match="Table 'jobs' has columns"):
-            records.write(address, {"jobs": {}})
-
-    @pytest.mark.parametrize("change", [{"extra": [1]}, {"time": None}])
-    def test_columns_that_are_not_declared(self, address: str, change: dict[str, Any]) -> None:
-        table = {**columns("lag", 1), **change}
-        table = {name: value for name, value in table.items() if value is not None}
-        with pytest.raises(StoreError, match="'lag' has columns") as error:
+    @pytest.mark.parametrize(
+        "table",
+        [
+            {"time": [1.0], "process": ["a"], "seconds": [1.0], "extra": [1]},
+            {"time": [1.0], "process": ["a"]},
+            {"time": [1.0, 2.0], "process": ["a"], "seconds": [1.0]},
+        ],
+        ids=["unknown column", "missing column", "unequal lengths"],
+    )
+    def test_columns_that_are_not_declared(self, address: str, table: dict[str, Any]) -> None:
+        with pytest.raises(StoreError) as error:
             records.write(address, {"lag": table})
-        assert "different versions" in error.value.cause
-
-    def test_columns_of_different_length(self, address: str) -> None:
-        with pytest.raises(StoreError, match=r"differ in length: \{'process': 1, 'time': 2"):
-            records.write(address, {"lag": {"process": ["a"], "time": [1.0, 2.0], "seconds": [1.0]}})
+        assert "another version" in error.value.cause
 
     def test_nothing_there(self, address: str) -> None:
         for act in (lambda: records.read(address, "tasks"), lambda: records.names(address)):
