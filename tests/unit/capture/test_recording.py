@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
