@@ -6,7 +6,7 @@ Everything else in this package computes on `Attempts`; only this module knows t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scalescope.errors import CaptureError
-from scalescope.model.records import ACTOR_CALLS, STATUS_FINISHED, STATUS_LOST
+from scalescope.model.records import ACTOR_CALLS, STATUS_FINISHED, STATUS_LOST, complete
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -23,118 +23,72 @@ Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, Any]
 """Column name to `array.array`, numpy array or list, all of one length (`scalescope.model.records`)."""
 Tables = Mapping[str, Columns]
-_Number = TypeVar("_Number", np.float64, np.int64)
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+_OnAxis = Callable[[Floats], Floats]
+"""Turns times of the records into seconds since the epoch, clipped."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """When which worker was there; one element per row of the table `workers`, by time relative to `Attempts.epoch`.
+    """When which worker was there; one element per row of the table `workers`."""
 
-    Attributes:
-        worker: Index into `Attempts.addresses`.
-        nthreads: Threads.
-        joined: Seconds; `Attempts.begin` for a worker that was there from the first.
-        left: Seconds; `Attempts.end` for a worker that stayed.
-    """
-
-    worker: Ints
+    worker: Ints  # index into `Attempts.addresses`
     nthreads: Ints
-    joined: Floats
-    left: Floats
+    joined: Floats  # `Attempts.begin` for a worker that was there from the first
+    left: Floats  # `Attempts.end` for a worker that stayed
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """When which worker was paused, by its events; one element per pause, by time relative to `Attempts.epoch`.
+    """When which worker was paused, by its events; one element per pause."""
 
-    Attributes:
-        worker: Index into `Attempts.addresses`.
-        begin: Seconds; `Attempts.begin` for a worker that was paused from the first.
-        end: Seconds; `Attempts.end` for a worker that stayed so.
-    """
-
-    worker: Ints
-    begin: Floats
-    end: Floats
+    worker: Ints  # index into `Attempts.addresses`
+    begin: Floats  # `Attempts.begin` for a worker that was paused from the first
+    end: Floats  # `Attempts.end` for a worker that stayed so
 
 
 @dataclass(frozen=True)
 class Calls:
-    """When which worker ran methods of actors, one after another; by time relative to `Attempts.epoch`.
+    """When which worker ran methods of actors; one element per series of calls that followed each other."""
 
-    Attributes:
-        worker: Index into `Attempts.addresses`.
-        begin: Seconds.
-        end: Seconds.
-        method: That which took longest of these, such as `Counter.add`.
-        count: How many calls there were.
-    """
-
-    worker: Ints
+    worker: Ints  # index into `Attempts.addresses`
     begin: Floats
     end: Floats
-    method: Sequence[str]
-    count: Ints
+    method: Sequence[str]  # the one that took longest, such as `Counter.add`
+    count: Ints  # calls in the series
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """Attempts whose computation began, one element each; times in seconds since `epoch`, clipped to the makespan.
+    """Attempts whose computation began, one element each. Times are seconds since `epoch`, clipped to the makespan."""
 
-    Attributes:
-        epoch: When the first task became known, in seconds since the epoch of the cluster's clock.
-        makespan: From there to the end of the last computation, or call of an actor, in seconds.
-        begin: When the workload was called, 0 or before; 0 in records without the table `client`.
-        end: When it returned, or the makespan, if that is later.
-        pending: From when to when a graph was taken in, or a task was known and the scheduler did not know its end;
-            shape (n, 2), rising and apart.
-        addresses: All workers, recorded or only named by a task.
-        members: When which of them was there.
-        pauses: When which of them was paused, for want of memory or by hand.
-        calls: When which of them ran methods of actors, in a thread beside those of its tasks.
-        row: Row of the table `tasks`.
-        key: Task key.
-        thread: Identifier of the thread on its worker; 0 when unknown.
-        worker: Index into `addresses`.
-        runnable: When the inputs were in memory.
-        prepared_from: Not before this was anything fetched for it: when the scheduler assigned it.
-        start: When its computation began.
-        stop: When its computation ended.
-        transfer: Seconds of fetching inputs.
-        deserialize: Seconds of deserialising the task.
-        disk_read: Seconds of reading spilled inputs.
-        disk_write: Seconds of spilling.
-        span: Longest dependency path that ends with it, in seconds.
-        useful: Whether it finished and its result was not computed once more because its worker died.
-        group: Task group of each.
-        prefix: Task prefix of each.
-    """
-
-    epoch: float
-    makespan: float
-    begin: float
-    end: float
+    epoch: float  # when the first task became known, in seconds since the epoch of the cluster's clock
+    makespan: float  # from there to the end of the last computation, or call of an actor
+    begin: float  # when the workload was called, 0 or before; 0 where that was not recorded
+    end: float  # when it returned, or the makespan, if that is later
+    # From when to when a graph was taken in, or a task was known and the scheduler did not know its end; shape (n, 2),
+    # rising and apart.
     pending: Floats
-    addresses: tuple[str, ...]
+    addresses: tuple[str, ...]  # all workers, recorded or only named by a task
     members: Members
     pauses: Pauses
     calls: Calls
-    row: Ints
+    row: Ints  # of the table `tasks`
     key: Sequence[str]
-    thread: Ints
-    worker: Ints
-    runnable: Floats
-    prepared_from: Floats
-    start: Floats
+    thread: Ints  # identifier of the thread on its worker; 0 when unknown
+    worker: Ints  # index into `addresses`
+    runnable: Floats  # when the inputs were in memory
+    prepared_from: Floats  # when the scheduler assigned it: nothing was fetched for it before
+    start: Floats  # of its computation
     stop: Floats
-    transfer: Floats
-    deserialize: Floats
-    disk_read: Floats
-    disk_write: Floats
-    span: Floats
-    useful: Bools
-    group: Sequence[str]
-    prefix: Sequence[str]
+    transfer: Floats  # seconds of fetching inputs
+    deserialize: Floats  # seconds of deserialising the task
+    disk_read: Floats  # seconds of reading spilled inputs
+    disk_write: Floats  # seconds of spilling
+    span: Floats  # longest dependency path that ends with it, in seconds
+    useful: Bools  # whether it finished, and its result was not computed once more because its worker died
+    group: Sequence[str]  # task group
+    prefix: Sequence[str]  # task prefix
 
     @property
     def elapsed(self) -> float:
@@ -146,26 +100,21 @@ class Attempts:
         """Read the tables of one trial.
 
         Raises:
-            CaptureError: A table or column is missing or short, or there is nothing to measure.
+            CaptureError: There is nothing to measure, or the columns of a table differ in length.
         """
-        tasks = _CheckedTable("tasks", tables)
-        if tasks.rows == 0:
+        tasks, workers, events = (_table(tables, name) for name in ("tasks", "workers", "events"))
+        if not len(tasks["key"]):
             raise _nothing("no task was recorded")
-        start, status = tasks.numbers("start"), tasks.numbers("status")
-        began = start > 0
-        if not bool(np.any(began & (status == STATUS_FINISHED))):
-            raise _nothing("no task finished")
-        runnable, assigned = tasks.numbers("runnable"), tasks.numbers("assigned")
-        epoch = min(_first(runnable), _first(assigned), _first(start))
-        known = np.min([np.where(each > 0, each, np.inf) for each in (runnable, assigned, start)], axis=0)
-        over = np.max([known, start, tasks.numbers("stop"), tasks.numbers("done")], axis=0)
+        known, over = _lifetimes(tasks)
+        epoch = float(known.min())
 
-        pick = _Pick(began)
-        start, status = pick(start), pick(status)
-        stop = _ends(start, pick(tasks.numbers("stop")), pick(tasks.numbers("done")), status)
-        called = [call for _, call in told(tables.get("events", {}), ACTOR_CALLS) if call["end"] > epoch]
-        end = max(float(stop[status != STATUS_LOST].max()), *(call["end"] for call in called), 0.0)
-        makespan = end - epoch
+        pick = _Pick(np.asarray(tasks["start"]) > 0)
+        names, status = pick.texts(tasks["worker"]), pick(np.asarray(tasks["status"]))
+        if not np.any(status == STATUS_FINISHED):
+            raise _nothing("no task finished")
+        start, stop = pick.floats(tasks["start"]), _ends(tasks, pick)
+        calls = [call for _, call in told(events, ACTOR_CALLS) if call["end"] > epoch]
+        makespan = max(float(stop[status != STATUS_LOST].max()), *(call["end"] for call in calls), 0.0) - epoch
         if not makespan > 0:
             raise _nothing("the recorded tasks took no time at all")
         begin, end = _call(tables.get("client", {}), epoch, makespan)
@@ -176,20 +125,10 @@ class Attempts:
         def within(times: Floats) -> Floats:
             return np.clip(times - epoch, begin, end)
 
-        # A task that is tried again waits since it was assigned again, not since its inputs were there.
-        runnable, assigned = pick(runnable), pick(assigned)
-        runnable = np.where(runnable > 0, runnable, np.where(assigned > 0, assigned, start))
-        runnable = np.where(pick(tasks.numbers("retries")) > 0, np.maximum(runnable, assigned), runnable)
-        runnable = np.minimum(runnable, start)
-        prepared_from = np.where((assigned > 0) & (assigned <= start), np.maximum(assigned, runnable), runnable)
-
-        workers = _CheckedTable("workers", tables)
-        names = pick.texts(tasks.texts("worker"))
-        addresses = tuple(dict.fromkeys([*workers.texts("worker"), *dict.fromkeys(names)]))
+        addresses, _ = codes([*workers["worker"], *dict.fromkeys(names)])
         index = {address: i for i, address in enumerate(addresses)}
         worker = _codes(names, index)
-        members = _members(workers, index, worker, within)
-        finished = status == STATUS_FINISHED
+        runnable, prepared_from = _waits(tasks, pick)
         return cls(
             epoch=epoch,
             makespan=makespan,
@@ -197,63 +136,27 @@ class Attempts:
             end=end,
             pending=within(_united((known, over), _intake(tables.get("graphs", {})))),
             addresses=addresses,
-            members=members,
-            pauses=_pauses(tables.get("events", {}), index, within),
-            calls=_calls(called, index, clip),
-            row=np.flatnonzero(began),
-            key=pick.texts(tasks.texts("key")),
-            thread=pick(np.asarray(tasks.column("thread"), dtype=np.int64)),
+            members=_members(workers, index, worker, within),
+            pauses=_pauses(events, index, within),
+            calls=_calls(calls, index, clip),
+            row=pick.rows,
+            key=pick.texts(tasks["key"]),
+            thread=pick(np.asarray(tasks["thread"], np.int64)),
             worker=worker,
             runnable=clip(runnable),
             prepared_from=clip(prepared_from),
             start=clip(start),
             stop=clip(stop),
-            transfer=pick(tasks.seconds("transfer")),
-            deserialize=pick(tasks.seconds("deserialize")),
-            disk_read=pick(tasks.seconds("disk_read")),
-            disk_write=pick(tasks.seconds("disk_write")),
-            span=pick(tasks.numbers("span")),
-            useful=finished & ~_superseded(pick, tasks, workers, names, stop, finished),
-            group=pick.texts(tasks.texts("group")),
-            prefix=pick.texts(tasks.texts("prefix")),
+            # seconds below zero come from clocks that disagree
+            transfer=np.maximum(pick.floats(tasks["transfer"]), 0.0),
+            deserialize=np.maximum(pick.floats(tasks["deserialize"]), 0.0),
+            disk_read=np.maximum(pick.floats(tasks["disk_read"]), 0.0),
+            disk_write=np.maximum(pick.floats(tasks["disk_write"]), 0.0),
+            span=pick.floats(tasks["span"]),
+            useful=(status == STATUS_FINISHED) & ~_superseded(tasks, workers, pick, stop, status),
+            group=pick.texts(tasks["group"]),
+            prefix=pick.texts(tasks["prefix"]),
         )
-
-
-class _CheckedTable:
-    """Checked access to the columns of one table."""
-
-    def __init__(self, name: str, tables: Tables) -> None:
-        if name not in tables:
-            what = "no task ran on the cluster" if name == "tasks" else f"the records have no table {name!r}"
-            raise CaptureError(
-                what,
-                where=f"recorded: {', '.join(tables)}",
-                next_step="run the work on the client that the workload is given" if name == "tasks" else "",
-            )
-        self.name = name
-        self._columns = tables[name]
-        lengths = {len(column) for column in self._columns.values()}
-        if len(lengths) > 1:
-            raise CaptureError(f"the columns of table {name!r} differ in length: {sorted(lengths)}")
-        self.rows = lengths.pop() if lengths else 0
-
-    def column(self, column: str) -> Any:
-        if column not in self._columns:
-            if self.rows == 0:
-                return []
-            raise CaptureError(f"table {self.name!r} has no column {column!r}", where=", ".join(self._columns))
-        return self._columns[column]
-
-    def numbers(self, column: str) -> Floats:
-        return np.asarray(self.column(column), dtype=np.float64)
-
-    def seconds(self, column: str) -> Floats:
-        """Durations; below zero only by clock error."""
-        return np.maximum(self.numbers(column), 0.0)
-
-    def texts(self, column: str) -> Sequence[str]:
-        values: Sequence[str] = self.column(column)
-        return values
 
 
 class _Pick:
@@ -262,12 +165,28 @@ class _Pick:
     def __init__(self, mask: Bools) -> None:
         self._mask = mask
         self._all = bool(mask.all())
+        self.rows = np.flatnonzero(mask)
 
-    def __call__(self, values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    def __call__(self, values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
         return values if self._all else values[self._mask]
+
+    def floats(self, values: Any) -> Floats:
+        return self(np.asarray(values, np.float64))
 
     def texts(self, values: Sequence[str]) -> Sequence[str]:
         return values if self._all else list(compress(values, self._mask.tolist()))
+
+
+def _table(tables: Tables, name: str) -> Columns:
+    if "tasks" not in tables:
+        raise _nothing("no task ran on the cluster")
+    if "workers" not in tables:
+        raise CaptureError("the records have no table 'workers'", where=f"recorded: {', '.join(tables)}")
+    columns = tables.get(name, {})
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise CaptureError(f"the columns of table {name!r} differ in length: {sorted(lengths)}")
+    return complete(name, columns, *(lengths or {0}))
 
 
 def _nothing(what: str) -> CaptureError:
@@ -275,19 +194,32 @@ def _nothing(what: str) -> CaptureError:
         what,
         where="table tasks",
         cause="the workload ran nothing on this cluster, or the recorder was not on its scheduler",
-        next_step="check that the workload computes through the client it is given",
+        next_step="check that the workload computes through the client that it is given",
     )
 
 
-def _first(times: Floats) -> float:
-    """The earliest time that is known (0 stands for unknown)."""
-    return float(times[times > 0].min(initial=np.inf))
+def _lifetimes(tasks: Columns) -> tuple[Floats, Floats]:
+    """When each task was first known (infinity: never), and when the scheduler knew its end."""
+    times = [np.asarray(tasks[name], np.float64) for name in ("runnable", "assigned", "start")]
+    known = np.min([np.where(each > 0, each, np.inf) for each in times], axis=0)
+    return known, np.max([known, times[2], tasks["stop"], tasks["done"]], axis=0)
 
 
-def _ends(start: Floats, stop: Floats, done: Floats, status: Floats) -> Floats:
-    """When each attempt ended; of one that was lost only the scheduler's word may be known."""
-    known = np.where((stop <= start) & (status == STATUS_LOST), done, stop)
-    return np.maximum(known, start)
+def _ends(tasks: Columns, pick: _Pick) -> Floats:
+    """When each attempt ended; only the scheduler may know when a lost one did."""
+    start, stop, done = (pick.floats(tasks[name]) for name in ("start", "stop", "done"))
+    lost = pick(np.asarray(tasks["status"])) == STATUS_LOST
+    return np.maximum(np.where((stop <= start) & lost, done, stop), start)
+
+
+def _waits(tasks: Columns, pick: _Pick) -> tuple[Floats, Floats]:
+    """`Attempts.runnable` and `Attempts.prepared_from`, before they are clipped."""
+    runnable, assigned, start = (pick.floats(tasks[name]) for name in ("runnable", "assigned", "start"))
+    runnable = np.where(runnable > 0, runnable, np.where(assigned > 0, assigned, start))
+    # A task that is tried again waits since it was assigned again, not since its inputs were there.
+    again = pick(np.asarray(tasks["retries"])) > 0
+    runnable = np.minimum(np.where(again, np.maximum(runnable, assigned), runnable), start)
+    return runnable, np.where((assigned > 0) & (assigned <= start), np.maximum(assigned, runnable), runnable)
 
 
 def _call(client: Columns, epoch: float, makespan: float) -> tuple[float, float]:
@@ -323,24 +255,17 @@ def _codes(names: Sequence[str], index: Mapping[str, int]) -> Ints:
     return np.fromiter(map(index.__getitem__, names), np.int64, len(names))
 
 
-def _members(workers: _CheckedTable, index: Mapping[str, int], used: Ints, clip: Any) -> Members:
-    """Rows of `workers`, and one thread for the whole trial for each worker that only a task names."""
-    left = workers.numbers("left")
-    rows = Members(
-        worker=_codes(workers.texts("worker"), index),
-        nthreads=np.asarray(workers.column("nthreads"), dtype=np.int64),
-        joined=clip(workers.numbers("joined")),
-        left=clip(np.where(left > 0, left, np.inf)),
-    )
-    unknown = np.setdiff1d(np.unique(used), rows.worker)
-    if not len(unknown):
-        return rows
+def _members(workers: Columns, index: Mapping[str, int], used: Ints, on_axis: _OnAxis) -> Members:
+    """The rows of `workers`, and one thread for the whole trial for each worker that only a task names."""
+    recorded = _codes(workers["worker"], index)
+    unknown = np.setdiff1d(np.unique(used), recorded)
+    joined, left = (np.asarray(workers[name], np.float64) for name in ("joined", "left"))
     ones = np.ones(len(unknown))
     return Members(
-        worker=np.append(rows.worker, unknown),
-        nthreads=np.append(rows.nthreads, np.ones(len(unknown), np.int64)),
-        joined=np.append(rows.joined, clip(-np.inf * ones)),
-        left=np.append(rows.left, clip(np.inf * ones)),
+        worker=np.append(recorded, unknown),
+        nthreads=np.append(np.asarray(workers["nthreads"], np.int64), ones.astype(np.int64)),
+        joined=on_axis(np.append(joined, -np.inf * ones)),
+        left=on_axis(np.append(np.where(left > 0, left, np.inf), np.inf * ones)),
     )
 
 
@@ -351,13 +276,12 @@ def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
     return [(when, message) for when, message in found if isinstance(message, dict)]
 
 
-def _pauses(events: Columns, index: Mapping[str, int], clip: Any) -> Pauses:
-    """From the changes of status of each worker, in the order in which the scheduler saw them."""
+def _pauses(events: Columns, index: Mapping[str, int], on_axis: _OnAxis) -> Pauses:
+    """Made of the changes of status of each worker, in the order in which the scheduler saw them."""
     since: dict[int, float] = {}
     seen: set[int] = set()
     found: list[tuple[int, float, float]] = []
-    rows = zip(*(events.get(name, ()) for name in ("topic", "time", "message")), strict=True)
-    for topic, time, message in rows:
+    for topic, time, message in zip(events["topic"], events["time"], events["message"], strict=True):
         if topic not in index or "worker-status-change" not in message:
             continue
         change, worker = json.loads(message), index[topic]
@@ -372,33 +296,28 @@ def _pauses(events: Columns, index: Mapping[str, int], clip: Any) -> Pauses:
             found.append((worker, since.pop(worker), time))
     found += [(worker, begin, np.inf) for worker, begin in since.items()]
     workers, begin, end = zip(*found, strict=True) if found else ((), (), ())
-    return Pauses(np.array(workers, np.int64), clip(np.array(begin, np.float64)), clip(np.array(end, np.float64)))
+    return Pauses(np.array(workers, np.int64), on_axis(np.array(begin, float)), on_axis(np.array(end, float)))
 
 
-def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], clip: Any) -> Calls:
-    """From what workers told of them."""
+def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], on_axis: _OnAxis) -> Calls:
     known = [call for call in called if call["worker"] in index]
     end = np.array([call["end"] for call in known], np.float64)
     return Calls(
         worker=np.array([index[call["worker"]] for call in known], np.int64),
-        begin=clip(end - np.array([call["seconds"] for call in known], np.float64)),
-        end=clip(end),
+        begin=on_axis(end - np.array([call["seconds"] for call in known], np.float64)),
+        end=on_axis(end),
         method=[max(call["methods"], key=lambda name: call["methods"][name][1]) for call in known],
         count=np.array([sum(int(entry[0]) for entry in call["methods"].values()) for call in known], np.int64),
     )
 
 
-def _superseded(
-    pick: _Pick, tasks: _CheckedTable, workers: _CheckedTable, names: Sequence[str], stop: Floats, finished: Bools
-) -> Bools:
+def _superseded(tasks: Columns, workers: Columns, pick: _Pick, stop: Floats, status: npt.NDArray[Any]) -> Bools:
     """Attempts that finished on a worker that left later, and whose task finished once more."""
     result = np.zeros(len(stop), dtype=bool)
-    left = {
-        address: time for address, time in zip(workers.texts("worker"), workers.column("left"), strict=True) if time > 0
-    }
+    left = {address: time for address, time in zip(workers["worker"], workers["left"], strict=True) if time > 0}
     if not left:
         return result
-    keys = pick.texts(tasks.texts("key"))
+    keys, names, finished = pick.texts(tasks["key"]), pick.texts(tasks["worker"]), status == STATUS_FINISHED
     last: dict[str, float] = {}
     for key, end in zip(compress(keys, finished), stop[finished].tolist(), strict=True):
         last[key] = max(end, last.get(key, end))

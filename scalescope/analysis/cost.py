@@ -1,12 +1,11 @@
 """What a sweep costs: an estimate before it, the sum while it runs, and a budget that ends it. Pure functions.
 
-Workers are held from the start of a trial to its end, and those in jobs while others are waited for; what a cluster
-costs otherwise before its workers have arrived, and between trials, is not in these sums.
+Counted is the time for which a trial holds its workers, and for which workers in jobs wait for others. What a cluster
+costs before its workers arrive and between trials is not counted.
 
-On Kubernetes, where a price of the node is known, a worker costs its share of the node: the largest of what it requests
-of its CPUs, memory and GPUs (`node_share` in the facts of a trial). Before that is known, it is counted as a whole
-node. The scheduler's pod, and what nobody else can use of a node, are not in these sums: where autoscaling makes a node
-for one small worker, the bill is that of the node.
+On Kubernetes with a price of the node, a worker costs its share of the node: the largest of what it requests of its
+CPUs, memory and GPUs (`node_share` in the facts of a trial), or the whole node while that is unknown. The scheduler's
+pod, and what nobody else can use of a node, are not counted.
 """
 
 from __future__ import annotations
@@ -30,27 +29,19 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Prices:
-    """What an hour of a worker costs.
+    """What an hour of a worker costs."""
 
-    Attributes:
-        worker_hour: Money by partition or by kind of cluster; `default` is for all others.
-        currency: As it is shown.
-        node_hour: Money for an hour of a whole node of Kubernetes, by instance type.
-        spot_node_hour: The same for spot nodes; those without a price here cost as the others.
-    """
-
+    # money by partition or kind of cluster; `default` is for all others
     worker_hour: Mapping[str, float] = field(default_factory=dict)
     currency: str = ""
+    # money for a whole node of Kubernetes, by instance type
     node_hour: Mapping[str, float] = field(default_factory=dict)
+    # the same for spot nodes; those without a price cost as the others
     spot_node_hour: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_mapping(cls, data: object) -> Prices:
-        """Build a table from what YAML carries: `currency`, `worker_hour`, `node_hour` and `spot_node_hour`.
-
-        Raises:
-            InvalidField: A field is unknown, or a price is no number from 0.
-        """
+        """Build a price table from what YAML carries: the fields of this class."""
         given = fields.mapping("prices", data)
         fields.reject_unknown("prices", given, ["currency", *_TABLES])
         tables = {
@@ -66,8 +57,8 @@ class Prices:
         """The price of a worker-hour there; None where it is not known.
 
         Args:
-            spec: The dearest of several partitions counts. Of nodes, what the selector says of them.
-            pods: Where workers ran on Kubernetes, as the facts of a trial have it; the mean of their prices.
+            spec: The dearest of its partitions counts, or the nodes that its selector names.
+            pods: Where workers ran on Kubernetes, by the facts of a trial; the mean of their prices counts.
         """
         if spec.here:
             return 0.0
@@ -96,21 +87,13 @@ _TABLES = ("worker_hour", "node_hour", "spot_node_hour")
 
 @dataclass(frozen=True)
 class Cost:
-    """What trials cost.
-
-    Attributes:
-        trials: How many.
-        time_s: Their real seconds, one after the other.
-        worker_hours: Hours of workers held.
-        core_hours: Hours of cores held.
-        money: In the currency of the prices; None where a price is not known.
-    """
+    """What trials cost."""
 
     trials: int = 0
-    time_s: float = 0.0
+    time_s: float = 0.0  # real seconds, one trial after the other
     worker_hours: float = 0.0
     core_hours: float = 0.0
-    money: float | None = 0.0
+    money: float | None = 0.0  # in the currency of the prices; None where a price is not known
 
     def __add__(self, other: Cost) -> Cost:
         known = self.money is not None and other.money is not None
@@ -123,14 +106,13 @@ class Cost:
         )
 
     def mean(self) -> Cost:
-        """Of one of these trials, of which there is at least one."""
+        """The cost of one of these trials."""
         n, money = self.trials, self.money
         return Cost(
             1, self.time_s / n, self.worker_hours / n, self.core_hours / n, money if money is None else money / n
         )
 
     def sentence(self, prices: Prices) -> str:
-        """For people."""
         trials = f"{self.trials} trial" + ("" if self.trials == 1 else "s")
         money = "price not known" if self.money is None else f"{self.money:,.2f} {prices.currency}".rstrip()
         return f"{self.core_hours:,.1f} core-hours, {money}, {self.time_s / 3600:,.1f} h for {trials}"
@@ -138,18 +120,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class SweepEstimate:
-    """What a sweep will cost.
+    """What a sweep will cost."""
 
-    Attributes:
-        cost: Of all trials.
-        measured: Trials that are counted with what trials of the same point took.
-    """
-
-    cost: Cost
-    measured: int
+    cost: Cost  # of all trials
+    measured: int  # trials that are counted with the mean of earlier trials of their point
 
     def sentence(self, sweep: Sweep, prices: Prices) -> str:
-        """For people; says when it is only a bound."""
         unknown = self.cost.trials - self.measured
         if not unknown:
             return f"about {self.cost.sentence(prices)}"
@@ -170,14 +146,14 @@ def cost(
     waited_s: float = 0.0,
     held_worker_s: float = 0.0,
 ) -> Cost:
-    """What a trial costs that takes so long.
+    """What a trial costs that takes so many real seconds.
 
     Args:
         spec: Where it runs.
         point: What runs.
         seconds: Real seconds.
-        prices: Of worker-hours.
-        pods: Where its workers ran on Kubernetes, if it is known.
+        prices: The price table.
+        pods: Where its workers ran on Kubernetes, if known.
         waited_s: Seconds of these in which workers were waited for.
         held_worker_s: Seconds of workers that were held meanwhile.
     """
@@ -195,14 +171,7 @@ def spent(sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Cost:
 
 
 def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: Sequence[Trial] = ()) -> SweepEstimate:
-    """What trials will cost: what earlier ones of the same point cost on average, or else up to their time limit.
-
-    Args:
-        sweep: The question.
-        plan: Trials to run.
-        prices: Of worker-hours.
-        done: Trials of the same sweep, or of one like it, that were measured.
-    """
+    """What trials will cost: the mean of earlier trials (`done`) of the same point, or else up to the time limit."""
     so_far = Spending.of(sweep, done, prices)
     total, measured = Cost(), 0
     for planned in plan:
@@ -213,7 +182,6 @@ def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: S
 
 
 def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:
-    """What a trial costs at most."""
     spec = sweep.cluster_of(point)
     held_s = spec.held_worker_s(point.workers)
     return cost(spec, point, sweep.trial_timeout_s, prices, held_worker_s=held_s)
@@ -230,46 +198,35 @@ def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
 
 @dataclass
 class Spending:
-    """What trials have cost so far, whatever came of them: a running sum, of all and of each point.
+    """What trials have cost so far, whatever came of them: a running sum of all and of each point."""
 
-    Attributes:
-        total: Of all.
-        points: By id of the point; what a driver needs before and after a trial is not in it.
-        keys: Of the trials that are counted.
-    """
-
-    total: Cost = field(default_factory=Cost)
+    total: Cost = field(default_factory=Cost)  # of all
+    # by id of the point, without what a driver needs before and after a trial
     points: dict[str, Cost] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)  # of the trials counted
 
     @classmethod
     def of(cls, sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Spending:
-        """Of these trials."""
         spending = cls()
         for trial in trials:
             spending.add(sweep, trial, prices)
         return spending
 
     def add(self, sweep: Sweep, trial: Trial, prices: Prices) -> None:
-        """Count one more."""
         one, point = _of_trial(sweep, trial, prices), trial.point.id
         self.total += one
         self.points[point] = self.points.get(point, Cost()) + one
         self.keys.add(trial.key)
 
     def mean(self, point: Point) -> Cost | None:
-        """Of a trial of this point; None where none has run."""
+        """The mean cost of a trial of this point; None where none has run."""
         known = self.points.get(point.id)
         return known and known.mean()
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a sweep may cost; a limit that is None does not hold.
-
-    Attributes:
-        prices: Of worker-hours.
-    """
+    """What a sweep may cost; None is no limit."""
 
     core_hours: Annotated[float | None, Parameter("Hours of cores.", minimum=0)] = None
     money: Annotated[float | None, Parameter("Money, in the currency of the price table.", minimum=0)] = None
@@ -278,15 +235,10 @@ class Budget:
 
     @classmethod
     def from_mapping(cls, data: object, prices: Prices, clusters: Iterable[ClusterSpec] = ()) -> Budget:
-        """Build a budget from what YAML carries.
-
-        Args:
-            data: Limits by name.
-            prices: Of worker-hours.
-            clusters: On which it must hold.
+        """Build a budget from what YAML carries: limits by name.
 
         Raises:
-            InvalidField: A limit is unknown or no number from 0; or it is one of money, and a price is not known.
+            InvalidField: A limit is unknown or no number from 0, or it limits money and a cluster has no price.
         """
         budget = check(cls, fields.mapping("budget", data), "budget")
         for spec in clusters if budget.money is not None else ():
@@ -302,15 +254,15 @@ class Budget:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Those that hold, as `from_mapping` takes them."""
+        """The limits that are set, as `from_mapping` takes them."""
         given = {each.name: getattr(self, each.name) for each in declared(Budget)}
         return {name: limit for name, limit in given.items() if limit is not None}
 
     def stops(self, sweep: Sweep, spending: Spending, planned: PlannedTrial) -> str:
-        """Why a trial must not run any more; an empty string where it may.
+        """Why a trial must not run; an empty string where it may.
 
-        It may not when what has been spent has reached a limit, or when the trial would exceed it. One whose point was
-        never measured is counted with its time limit.
+        It must not when a limit is reached, or the trial would exceed it. A trial whose point was never measured is
+        counted with its time limit.
         """
         so_far, known = spending.total, spending.mean(planned.point)
         after = so_far + (known or _bound(sweep, planned.point, self.prices))

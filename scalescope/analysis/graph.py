@@ -13,28 +13,22 @@ from scalescope.errors import CaptureError
 
 @dataclass(frozen=True)
 class Graph:
-    """Which node needs the result of which; as read from a trial, nodes are numbered as the elements of `Attempts`.
+    """Which node needs the result of which. Nodes read from a trial are numbered as the elements of `Attempts`.
 
-    Compressed sparse rows: node `i` needs `needs[first[i]:first[i + 1]]`. Every need has a smaller number than the node
-    that needs it, so the numbers are a topological order.
-
-    Attributes:
-        first: Where the needs of each node begin; shape (nodes + 1,).
-        needs: Node numbers; shape (edges,).
-        known: Whether the dependencies are known. Where this is False there are no edges, and nothing may be concluded
-            from that: the records are from before dependencies were recorded.
+    Compressed sparse rows: node `i` needs `needs[first[i]:first[i + 1]]`. Numbers are a topological order: a node needs
+    only nodes of smaller numbers.
     """
 
-    first: Ints
-    needs: Ints
-    known: bool = True
+    first: Ints  # where the needs of each node begin; shape (nodes + 1,)
+    needs: Ints  # node numbers; shape (edges,)
+    known: bool = True  # False: dependencies were not recorded, and nothing may be concluded from there being none
 
     @classmethod
     def of(cls, nodes: int, node: Ints, needs: Ints, *, known: bool = True) -> Graph:
         """A graph from its edges, in any order, each once.
 
         Raises:
-            CaptureError: A node needs itself or one with a larger number, so there is no order to run them in.
+            CaptureError: A node needs itself or one with a larger number.
         """
         wrong = np.flatnonzero(needs >= node)
         if len(wrong):
@@ -52,8 +46,8 @@ class Graph:
     def read(cls, tables: Tables, attempts: Attempts) -> Graph:
         """The graph of one trial.
 
-        Dependencies of or on attempts that never began are left out. Without recorded dependencies the graph is known
-        all the same where no recorded `span` exceeds the duration of its task: then there were none.
+        Dependencies of or on attempts that never began are left out. A graph without recorded dependencies is known
+        where no recorded `span` exceeds the duration of its task: then there were none.
 
         Raises:
             CaptureError: The table names rows that are not there, or a task that needs a later one.
@@ -84,21 +78,17 @@ class Graph:
 
     @cached_property
     def node(self) -> Ints:
-        """The node of each edge, beside `needs`; shape (edges,)."""
+        """The node of each edge in `needs`; shape (edges,)."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
     def restricted(self, kept: Bools) -> Graph:
-        """The graph of some nodes, numbered anew in their order, with the edges between them."""
+        """The graph of some nodes, numbered anew, with the edges between them."""
         number = np.cumsum(kept) - 1
         inside = kept[self.node] & kept[self.needs]
         return Graph.of(int(kept.sum()), number[self.node[inside]], number[self.needs[inside]], known=self.known)
 
     def earliest(self, seconds: Floats) -> Floats:
-        """When each node could start, were every one of these durations to start as soon as its needs have ended.
-
-        Args:
-            seconds: Duration of each node; shape (nodes,).
-        """
+        """When each node could start at the earliest, given the duration of each node; shapes (nodes,)."""
         start = [0.0] * len(self)
         if len(self.needs):
             length = seconds.tolist()
@@ -110,6 +100,6 @@ class Graph:
 
 
 def _offsets(sorted_or_not: Ints, nodes: int) -> Ints:
-    """Where the entries of each node begin, once they are sorted."""
+    """Where the entries of each node begin once they are sorted."""
     counts = np.bincount(sorted_or_not, minlength=nodes)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -1,12 +1,12 @@
 """Where throughput stops growing with the workers: the knee of a sweep.
 
-Points that differ only in workers form a series. With fixed items that is strong scaling; with items in proportion to
-workers it is weak scaling. Throughput (items per second) is divided by that of one thread that is always busy with the
-tasks of the smallest point, so that the ideal is `P` on P threads, and what is measured is a speed-up.
+Points that differ only in workers form a series: strong scaling where items stay the same, weak scaling where they grow
+with the workers. Throughput (items per second) is divided by that of one thread that is always busy with the tasks of
+the smallest point: a speed-up, ideally P on P threads.
 
-A curve alone cannot name a cause. It is called capped at k only where a model with a cap fits best, the interval of k
-lies inside the sweep, no point above k ran more than about k tasks at once, and the widest stage has k tasks.
-Everything else saturates near k for a reason that the curve does not show, and `Knee.refine` says which points to add.
+A curve alone cannot name a cause. A series is called capped at k only where a model with a cap fits best, the interval
+of k lies inside the sweep, no point above k ran more than about k tasks at once, and the widest stage has k tasks.
+`Knee.refine` says which points to add.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import percent, plural
 
 FEWEST = 5
-"""Distinct worker counts from which on a curve is fitted: a cap has two parameters, and points on both sides."""
+"""Worker counts needed to fit a curve: a cap has two parameters, and needs points on both sides."""
 MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
-"""A best model is taken to be none at all when its error exceeds 5 % and twice the spread of repeats; 10 % without
-repeats. Trials of one point spread by 2-5 % on a good machine."""
+"""Largest error of a model: 5 % or twice the spread of repeats, 10 % without repeats. Trials of one point spread by
+2-5 % on a good machine."""
 GROWTH = 1.05
-"""Growth over the whole sweep below which there is none to speak of."""
+"""Growth of throughput over the whole sweep below which it counts as none."""
 ABOUT = 0.05
-"""How far the most tasks at once may be from k, as a share of it."""
+"""How far the most tasks at once may be from k, as a share of k."""
 ROUND = 3
-"""Points asked for at once: few, since each answer changes the question."""
-SHARP = " Of so few measurements only sharp bends can be compared: repeat them, or the interval may miss a gradual one."
-"""Said where no model with two shape parameters could be fitted: of 5 counts that were measured once, the interval of a
-`cap` held the bend of an `amdahl-cap` in 0 to 44 % of series."""
+"""Points to add at once: few, since each answer changes the question."""
+SHARP = (
+    " Only sharp bends can be compared with so few measurements: repeat them, or the interval may miss a gradual one."
+)
+"""Added where no model with two shape parameters could be fitted."""
 CAPS = ("cap", "amdahl-cap", "wave")
 _DRAWN = 120
 
@@ -55,25 +56,15 @@ class Scaling(StrEnum):
 
 @dataclass(frozen=True)
 class ScalingSeries:
-    """Points that differ only in workers (and in items, in proportion to workers).
-
-    Attributes:
-        scaling: `strong`: all points have the same items; `weak`: the same items per worker.
-        items: Items of every point; None for weak scaling, or where the workload has none.
-        items_per_worker: For weak scaling.
-        points: The points, by workers.
-        threads: P of each valid trial.
-        speedup: Throughput of each, in the unit of one busy thread of the smallest point.
-        metrics: What each measured.
-    """
+    """Points that differ only in workers (and in items, in proportion to workers), and what their trials measured."""
 
     scaling: Scaling
-    items: int | None
-    items_per_worker: float | None
-    points: tuple[Point, ...]
-    threads: tuple[int, ...]
-    speedup: tuple[float, ...]
-    metrics: tuple[Metrics, ...]
+    items: int | None  # of every point; None for weak scaling, or where the workload has none
+    items_per_worker: float | None  # for weak scaling
+    points: tuple[Point, ...]  # by workers
+    threads: tuple[int, ...]  # P of each valid trial
+    speedup: tuple[float, ...]  # throughput of each, in the unit of one busy thread of the smallest point
+    metrics: tuple[Metrics, ...]  # of each
 
     @property
     def unit(self) -> str:
@@ -82,7 +73,7 @@ class ScalingSeries:
 
     @property
     def fixed(self) -> str:
-        """What is meant by its scaling, in words."""
+        """What stays fixed while workers are added, in words."""
         if self.scaling is Scaling.WEAK:
             plural_s = "" if self.items_per_worker == 1 else "s"
             return f"weak scaling, {self.items_per_worker:g} item{plural_s} per worker"
@@ -99,39 +90,26 @@ class ScalingSeries:
 
 @dataclass(frozen=True)
 class Knee:
-    """What a series says about where it stops scaling.
-
-    Attributes:
-        series: What was measured.
-        fits: All models compared, the chosen one first; empty where there are too few points.
-        fit: The chosen model, with the interval of its k; None where there are too few points or none fits.
-        k: Workers (threads, where a worker has several) from which on throughput no longer grows; None without a knee.
-        low: Lower end of the 95 % interval of k, if the model holds.
-        high: Upper end.
-        capped: Whether the cause is plain: `Capped at k`.
-        line: One sentence for people.
-        refine: Worker counts that would tell more, most useful first.
-        where: What else this series has in common, of the settings that differ between series.
-    """
+    """What a series says about where it stops scaling."""
 
     series: ScalingSeries
-    fits: tuple[Fit, ...]
-    fit: Fit | None
-    k: float | None
-    low: float | None
-    high: float | None
-    capped: bool
-    line: str
-    refine: tuple[int, ...]
-    where: str = ""
+    where: str  # settings of this series that differ between series
+    line: str  # one sentence for people
+    fits: tuple[Fit, ...] = ()  # all models compared, the chosen one first; empty where there are too few points
+    fit: Fit | None = None  # the chosen model; None where there are too few points or none fits
+    k: float | None = None  # workers (threads, where a worker has several) at which throughput stops growing
+    low: float | None = None  # ends of the 95 % interval of k, if the model holds
+    high: float | None = None
+    capped: bool = False  # whether the number of tasks is the cause
+    refine: tuple[int, ...] = ()  # worker counts that would tell more, most useful first
 
     @property
     def title(self) -> str:
-        """What the sentence is about."""
+        """The subject of `line`."""
         return ", ".join(part for part in (self.series.fixed, self.where) if part)
 
     def curve(self) -> tuple[tuple[float, float], ...]:
-        """Threads and speed-up of the chosen model, from the fewest to the most measured; empty without one."""
+        """Threads and speed-up of the chosen model over what was measured; empty without one."""
         if self.fit is None:
             return ()
         first, last = min(self.series.threads), max(self.series.threads)
@@ -140,12 +118,11 @@ class Knee:
         return tuple(zip(threads.tolist(), self.fit.curve(threads).tolist(), strict=True))
 
     def ideal(self) -> tuple[tuple[float, float], ...]:
-        """Two ends of the ideal line: every thread always busy."""
+        """Both ends of the ideal line: every thread always busy."""
         ends = min(self.series.threads), max(self.series.threads)
         return tuple((float(threads), float(threads)) for threads in ends)
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
         fit = self.fit
         return {
             "scaling": self.series.scaling.value,
@@ -180,7 +157,7 @@ def of_sweep(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Knee, ...]:
 
 
 def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
-    """Points to add to a sweep so that its knees are known better, most useful first; none when they are known."""
+    """Points to add to a sweep to know its knees better, most useful first."""
     knees = of_sweep(sweep, trials)
     turns = range(max((len(knee.refine) for knee in knees), default=0))
     points = [knee.series.at(knee.refine[turn]) for turn in turns for knee in knees if turn < len(knee.refine)]
@@ -193,8 +170,8 @@ def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
 def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...]:
     """The series of at least two worker counts in what was measured.
 
-    A sweep with the axis `items_per_worker` means weak scaling. In any other, points of equal items belong together
-    first (strong scaling), and of what is left those of equal items per worker (weak scaling).
+    Points of equal items belong together first (strong scaling), then those of equal items per worker (weak scaling).
+    In a sweep with the axis `items_per_worker` it is the other way round.
     """
     valid = [trial for trial in trials if trial.counts and trial.metrics is not None]
     groups: dict[str, list[Trial]] = {}
@@ -277,11 +254,10 @@ def _where(series: ScalingSeries, names: Sequence[str]) -> str:
 
 
 def of_series(series: ScalingSeries, *, where: str = "") -> Knee:
-    """Choose a model for one series, and say what follows."""
     counts = sorted(set(series.threads))
     if len(counts) < FEWEST:
         line = f"Too few worker counts to fit a curve: {len(counts)} measured, at least {FEWEST} are needed."
-        return _without(series, where, line, (), _between(series, FEWEST - len(counts)))
+        return Knee(series, where, line, refine=_between(series, FEWEST - len(counts)))
     threads, speedup = _data(series)
     fits = compare(_models(series), threads, speedup)
     best = fits[0]
@@ -291,34 +267,33 @@ def of_series(series: ScalingSeries, *, where: str = "") -> Knee:
             f"No model fits the {len(counts)} worker counts "
             f"(`{best.model.name}` comes nearest, off by {percent(best.error)})."
         )
-        return _without(series, where, line, fits, _where_off(series, best))
+        return Knee(series, where, line, fits, refine=_where_off(series, best))
     if _gain(best, counts) < GROWTH:
         line = (
             f"Throughput does not grow from {plural(counts[0], series.unit)} on, the fewest measured: "
             "the knee is there or below."
         )
-        return _without(series, where, line, fits, (), best)
+        return Knee(series, where, line, fits, best)
     at = interval_of(best, threads, speedup)
     if at is None or at.k >= counts[-1]:
-        return _without(series, where, _no_knee(series, best), fits, (), best)
+        return Knee(series, where, _no_knee(series, best), fits, best)
     return _with_knee(series, where, fits, at)
 
 
 def _models(series: ScalingSeries) -> tuple[Model, ...]:
-    """Those that the load allows; waves only of as many tasks as a stage really has, for noise looks like waves."""
+    """Models for this load; waves only of as many tasks as a stage really has, for noise looks like waves."""
     if series.scaling is Scaling.WEAK:
         return WEAK
     return in_waves(metrics.widest_stage for metrics in series.metrics)
 
 
 def _gain(fit: Fit, counts: Sequence[int]) -> float:
-    """By how much throughput grows from the fewest workers to the best."""
     curve = fit.curve(counts)
     return float(curve.max() / curve[0])
 
 
 def _data(series: ScalingSeries) -> tuple[Floats, Floats]:
-    """P and speed-up of all trials; of one per point where repeats agree exactly: then they are no new evidence."""
+    """P and speed-up of all trials, or of one per point where repeats agree exactly: they are no new evidence."""
     threads, speedup = np.asarray(series.threads, dtype=np.float64), np.asarray(series.speedup)
     if _spread(series) == 0:
         _, first = np.unique(threads, return_index=True)
@@ -344,12 +319,6 @@ def _tolerated(series: ScalingSeries) -> float:
     return MISFIT_ONCE if spread is None else max(MISFIT, MISFIT_NOISE * spread)
 
 
-def _without(
-    series: ScalingSeries, where: str, line: str, fits: tuple[Fit, ...], refine: tuple[int, ...], fit: Fit | None = None
-) -> Knee:
-    return Knee(series, fits, fit, None, None, None, False, line, refine, where)
-
-
 def _no_knee(series: ScalingSeries, fit: Fit) -> str:
     last = max(series.threads)
     upto = f"No knee up to {plural(last, series.unit)}: throughput"
@@ -373,25 +342,25 @@ def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Int
     count = _structural(series, at) if inside and fit.model.name in CAPS else None
     if count is not None:
         line = _capped_line(series, count)
-        return Knee(series, fits, fit, float(count), at.low, at.high, True, line, (), where)
+        return Knee(series, where, line, fits, fit, float(count), at.low, at.high, capped=True)
     if at.high >= last or _is_slight(series, at):
         line = (
             f"No knee is certain up to {plural(last, series.unit)}: throughput may saturate from {_number(at.k)} on; "
             f"measure more {series.unit}s."
         )
-        return _without(series, where, line, fits, _near(series, at), fit)
+        return Knee(series, where, line, fits, fit, refine=_near(series, at))
     line = _saturates(series, fit, at) + ("" if any(len(each.shape) > 1 for each in fits) else SHARP)
-    return Knee(series, fits, fit, at.k, at.low, at.high, False, line, _near(series, at), where)
+    return Knee(series, where, line, fits, fit, at.k, at.low, at.high, refine=_near(series, at))
 
 
 def _is_slight(series: ScalingSeries, at: Interval) -> bool:
-    """Whether a knee rests on the last point alone, and that lies lower by no more than what a trial may be off."""
+    """Whether a knee rests on the last point alone, which is lower by no more than a trial may be off."""
     beyond = {threads for threads in series.threads if threads > at.k}
     return len(beyond) == 1 and 1 - at.k / max(beyond) <= _tolerated(series)
 
 
 def _structural(series: ScalingSeries, at: Interval) -> int | None:
-    """The number of tasks of the widest stage, where it is k and all that ran at once at every point above k."""
+    """The tasks of the widest stage, where they are k and all that ran at once at every point above k."""
     widths = set()
     for threads, found in _by_threads(series).items():
         if threads <= at.high:
@@ -445,7 +414,7 @@ def _number(value: float) -> str:
 
 
 def _near(series: ScalingSeries, at: Interval) -> tuple[int, ...]:
-    """Workers around k that were not measured, as long as the interval is wider than one step."""
+    """Workers around k that were not measured, while the interval is wider than one step."""
     step = series.points[0].threads_per_worker
     if at.high - at.low <= step:
         return ()

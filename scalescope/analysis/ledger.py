@@ -1,11 +1,13 @@
-"""Threads of each worker, instant by instant: the machinery behind `scalescope.analysis.worker_time`.
+"""Threads of each worker, instant by instant: how `scalescope.analysis.worker_time` is computed.
 
-Whatever begins or ends on a worker is an event, packed into one integer (worker, time, kind), so that one sort of plain
-integers puts everything in place: three times as fast as to sort indices and gather. Cumulated, the kinds give how many
-threads want each state; in the order of `STATES` they claim what the worker has. What is left idle changes seldom, and
-only these changes are brought on a common time axis, against the tasks that wait.
+Whatever begins or ends on a worker is an event, packed into one integer, so that one sort puts everything in place
+(three times as fast as to sort indices and gather):
 
-Times are rounded to 2^-50 of the whole time; with more than 255 workers by one more bit per doubling.
+    | worker | time in units of 2^-50 of the whole time | kind, 5 bits |
+
+With more than 255 workers the unit is coarser by a bit per doubling. Cumulated, the kinds give how many threads want
+each state; in the order of `STATES` they claim the threads that the worker has. What is left is idle. Only the changes
+of the idle threads are then brought on a common time axis, against the tasks that wait.
 """
 
 from __future__ import annotations
@@ -19,56 +21,45 @@ import numpy.typing as npt
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 
 STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
-"""States of threads that are there and not simply idle, in the order in which they claim a thread."""
+"""States of threads that are there and not simply idle, in the order in which they claim threads."""
 
 Clock = Callable[[Floats], Floats]
-"""From seconds since the epoch to the seconds until then that count, from any origin."""
+"""Turns seconds since the epoch into the seconds until then that count, from any origin."""
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 
 _MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _CALL, _ANSWER, _BOUNDARY, _SETTLED = 0, 1, 2, 3, 4, 5, 6, 7, 31
 """Kinds of events, in their order at one instant.
 
-A mark is an edge between bins. An attempt passes through states in turn: boundary i ends one and begins the next; its
-kind is `_BOUNDARY + 2 * i`, and one more where the result was not used. `_SETTLED` comes after all else when the last
-task starts.
+A mark is an edge between bins. Boundary i ends a state of an attempt and begins the next: its kind is
+`_BOUNDARY + 2 * i`, and one more where the result was not used. `_SETTLED` comes last when the last task starts.
 """
 _KIND_BITS = 5
 _PIECE = 1 << 17
-"""Events, of whole workers, that are worked on at once: few enough to stay in a processor's cache."""
+"""Events, of whole workers, that are computed at once: few enough to stay in a processor's cache."""
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Where the number of idle threads of a worker changes, and at each edge; by worker, then by time.
+    """Where the number of idle threads of a worker changes, and at each edge; by worker, then by time."""
 
-    Attributes:
-        time: Seconds since the epoch.
-        cell: First element of each worker and bin.
-        level: Threads that are idle from here on; none of a paused worker.
-        tail: How many of them were used when the last task of the trial started.
-    """
-
-    time: Floats
-    cell: Ints
-    level: Levels
-    tail: Levels
+    time: Floats  # seconds since the epoch
+    cell: Ints  # first element of each worker and bin
+    level: Levels  # threads that are idle from here on; none of a paused worker
+    tail: Levels  # how many of them were used when the last task of the trial started
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The states through which attempts pass before and after they run.
+    """The states through which attempts pass before and after they run."""
 
-    Attributes:
-        steps: State, when it begins and when it ends; `running` among them. Each begins where the one before ends.
-            States in which no attempt ever was are left out.
-    """
-
+    # State, begin and end; `running` is one of them. Each begins where the one before ends. States that never occur
+    # are left out.
     steps: tuple[tuple[str, Floats, Floats], ...]
 
     @classmethod
     def of(cls, attempts: Attempts) -> Chain:
-        """Overheads lie directly before the start, as `worker_time` explains."""
+        """Overheads lie directly before the start (see `worker_time`)."""
         read = np.maximum(attempts.start - attempts.disk_read, attempts.prepared_from)
         deserialize = np.maximum(read - attempts.deserialize, attempts.prepared_from)
         transfer = np.maximum(deserialize - attempts.transfer, attempts.prepared_from)
@@ -84,7 +75,6 @@ class Chain:
 
     @classmethod
     def only_running(cls, attempts: Attempts) -> Chain:
-        """As if there were no overheads."""
         return cls((("running", attempts.start, attempts.stop),))
 
     @property
@@ -93,7 +83,7 @@ class Chain:
         return [self.steps[0][1], *(end for _, _, end in self.steps)]
 
     def changes(self, *, paused: bool, called: bool) -> dict[str, npt.NDArray[np.int8]]:
-        """For each state that occurs, how many more threads want it from an event on, by kind of event."""
+        """For each state that occurs: how many more threads want it after an event, by kind of event."""
         found = {state: np.zeros(1 << _KIND_BITS, np.int8) for state in STATES}
         for i, (step, _, _) in enumerate(self.steps):
             for wasted in (0, 1):
@@ -109,33 +99,21 @@ class Chain:
 
 @dataclass(frozen=True)
 class Events:
-    """All events of all workers.
+    """All events of all workers."""
 
-    Attributes:
-        keys: Worker, time in units, and kind, from the highest bits to the lowest; ascending.
-        time_bits: Bits of the time.
-        origin: When the time begins, in seconds since the epoch.
-        unit: Seconds of a unit.
-        last_start: When the last task started, in seconds.
-        turnover: Threads that come or go at each `_JOIN` and `_LEAVE`, in their order.
-        changes: As `Chain.changes`.
-        workers: How many there are.
-        edges: How many there are; one `_MARK` each per worker.
-    """
-
-    keys: _Keys
+    keys: _Keys  # worker, time in units, and kind, from the highest bits to the lowest; ascending
     time_bits: int
-    origin: float
-    unit: float
-    last_start: float
-    turnover: Ints
-    changes: dict[str, npt.NDArray[np.int8]]
+    origin: float  # of the time, in seconds since the epoch
+    unit: float  # in seconds
+    last_start: float  # when the last task started, in seconds
+    turnover: Ints  # threads that come or go at each `_JOIN` and `_LEAVE`, in their order
+    changes: dict[str, npt.NDArray[np.int8]]  # as `Chain.changes`
     workers: int
-    edges: int
+    edges: int  # one `_MARK` each per worker
 
     @classmethod
     def of(cls, attempts: Attempts, chain: Chain, edges: Floats) -> Events:
-        """The events of a trial; the first of `edges` is its begin, the last its end."""
+        """The events of a trial. `edges` go from its begin to its end."""
         count, members, pauses, calls = len(attempts.addresses), attempts.members, attempts.pauses, attempts.calls
         time_bits = min(50, 58 - count.bit_length())
         origin, unit = attempts.begin, attempts.elapsed / (1 << time_bits)
@@ -180,7 +158,7 @@ class Events:
         )
 
     def occupied(self, clock: Clock) -> tuple[dict[str, Floats], Idle]:
-        """Thread-seconds in each of `STATES`, by worker and bin, of shape (workers, bins); and what was idle."""
+        """Thread-seconds in each of `STATES`, of shape (workers, bins); and what was idle."""
         parts = {state: np.zeros((self.workers, self.edges - 1)) for state in STATES}
         found: list[Idle] = []
         turned = 0
@@ -208,7 +186,7 @@ class Events:
         return parts, _joined(found)
 
     def _pieces(self) -> Iterator[tuple[int, int, _Keys]]:
-        """First worker, the one after the last, and the keys of them all."""
+        """First worker, the worker after the last, and the keys of all of them."""
         shift = np.uint64(self.time_bits + 1 + _KIND_BITS)
         starts = np.searchsorted(self.keys, np.arange(self.workers + 1, dtype=np.uint64) << shift)
         first = 0
@@ -219,7 +197,6 @@ class Events:
             first = last
 
     def _idle(self, kind: Ints, time: Floats, idle: Levels, used: Levels, cell: Ints) -> Idle:
-        """What is needed later of one piece."""
         changed = (kind == _MARK) | (np.diff(idle, prepend=np.int32(0)) != 0)
         changed |= np.diff(used, prepend=np.int32(0)) != 0
         late = np.flatnonzero(changed & (time >= self.last_start))
@@ -230,14 +207,9 @@ class Events:
 
 
 def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats:
-    """Until each time of `idle`: seconds that count, weighted with the share of idle threads for which no task waits.
+    """Seconds until each time of `idle`, weighted with the share of idle threads for which no task waits.
 
-    At an instant with i idle threads and r waiting tasks that share is 1 - min(i, r) / i.
-
-    Args:
-        idle: Idle threads.
-        waiting: When each task begins and ceases to wait.
-        clock: As of `Events.occupied`.
+    With i idle threads and r waiting tasks that share is 1 - min(i, r) / i. `waiting`: begin and end of each wait.
     """
     begin, end = waiting
     n = len(idle.time)
@@ -257,7 +229,7 @@ def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats
 
 
 def unoccupied(pending: Floats, clock: Clock) -> Clock:
-    """The clock that counts only while no task is known, given when some is (`Attempts.pending`)."""
+    """A clock that counts only while no task is known, from when some is (`Attempts.pending`)."""
     bounds = pending.ravel()  # ends and begins of free time, in turn
     counted = clock(bounds)
     passed = integral(counted[2::2] - counted[1:-1:2])
@@ -272,13 +244,12 @@ def unoccupied(pending: Floats, clock: Clock) -> Clock:
 
 
 def sums(levels: Levels, seconds: Floats, cell: Ints, edges: int) -> Floats:
-    """Thread-seconds per worker and bin, of shape (workers, bins), given the first element of each cell."""
+    """Thread-seconds of shape (workers, bins), given the first element of each cell."""
     totals: Floats = np.add.reduceat(levels * seconds, cell)
     return totals.reshape(-1, edges)[:, :-1]
 
 
 def integral(steps: Floats) -> Floats:
-    """Cumulated steps, from zero."""
     return np.concatenate([[0.0], np.cumsum(steps)])
 
 

@@ -22,9 +22,8 @@ MOST_PREFIXES = 10
 def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempts | None = None) -> Metrics:
     """Compute what one trial measured.
 
-    The makespan begins when the first task is known to the scheduler (`runnable`, or `assigned`) and ends with the last
-    computation (`stop`): what the scheduler learns later (`done`) is bookkeeping. Work counts attempts whose result was
-    used; attempts that erred or were lost are worker time `lost`.
+    The makespan begins when the first task is known to the scheduler and ends with the last computation. Work counts
+    attempts whose result was used; attempts that erred or were lost are worker time `lost`.
 
     Args:
         tables: All records of the trial (`scalescope.model.records`).
@@ -33,7 +32,7 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         attempts: Of these tables, where they were read already.
 
     Raises:
-        CaptureError: No task was recorded, none finished, or a column is missing: a measured nothing is never a result.
+        CaptureError: No task finished: a measured nothing is never a result.
     """
     attempts = attempts or Attempts.read(tables)
     useful = attempts.useful
@@ -73,7 +72,6 @@ def _lost(tables: Tables, attempts: Attempts) -> dict[str, float]:
 
 
 def _memory(tables: Tables) -> dict[str, float]:
-    """What the processes say of themselves; nothing on clusters on which they do not."""
     table = tables.get("memory", {})
     names, place = codes(list(table.get("worker", ())))
     of_scheduler = place == names.index("scheduler") if "scheduler" in names else np.zeros(len(place), bool)
@@ -98,7 +96,6 @@ def _transferred(tables: Tables) -> float:
 
 
 def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWork]:
-    """The prefixes with most work, largest first."""
     names, place = codes(prefixes)
     order = np.lexsort((durations, place))
     by_prefix = zip(names, np.split(durations[order], np.cumsum(np.bincount(place))[:-1]), strict=True)
@@ -111,30 +108,20 @@ class Stage:
     """All tasks of one task group: the partitions of one operation.
 
     Tasks of `client.map` and `client.submit` form one group per function name, whatever their number of calls.
-
-    Attributes:
-        group: Its name, by dask's own rule.
-        prefix: The name without the token that makes it unique.
-        tasks: Tasks that finished.
-        workers: Workers they ran on.
-        work_s: Sum of their durations, in seconds.
-        longest_s: The longest of them, in seconds.
-        begin_s: When the first started, in seconds since the first task of the trial was known.
-        end_s: When the last ended, likewise.
     """
 
-    group: str
-    prefix: str
-    tasks: int
-    workers: int
-    work_s: float
-    longest_s: float
-    begin_s: float
-    end_s: float
+    group: str  # by dask's own rule
+    prefix: str  # the group without the token that makes it unique
+    tasks: int  # that finished
+    workers: int  # on which they ran
+    work_s: float  # sum of their durations
+    longest_s: float  # duration of the longest
+    begin_s: float  # when the first started, since the first task of the trial was known
+    end_s: float  # when the last ended
 
 
 def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
-    """All stages of a trial, in the order in which they began."""
+    """All stages of a trial, by their begin."""
     useful = attempts.useful
     groups = dict(zip(_used(attempts.group, attempts), _used(attempts.prefix, attempts), strict=True))
     index = {group: i for i, group in enumerate(groups)}
@@ -156,7 +143,7 @@ def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
 
 
 def peak(start: Floats, stop: Floats) -> int:
-    """Most of the half-open intervals [start, stop) that hold one instant in common."""
+    """Most of the half-open intervals [start, stop) at one instant."""
     begins = np.sort(start)
     ended = np.searchsorted(np.sort(stop), begins, side="right")
     return int((np.arange(1, len(begins) + 1) - ended).max(initial=0))

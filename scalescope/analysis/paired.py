@@ -41,19 +41,12 @@ FLIPS_DRAWN = 20_000
 
 @dataclass(frozen=True)
 class Effects:
-    """What each pair says.
+    """What each pair says."""
 
-    Attributes:
-        values: One effect per pair that counts: 0 where both are equal, positive where b is larger.
-        dropped: Pairs with a trial that is not valid.
-        odd: Effects of the pairs that `typical` set aside.
-        log: Whether effects are log ratios; otherwise they are relative differences, since a metric was 0.
-    """
-
-    values: Floats
-    dropped: int = 0
-    odd: Floats = field(default_factory=lambda: np.empty(0))
-    log: bool = True
+    values: Floats  # one effect per pair that counts: 0 where both are equal, positive where b is larger
+    dropped: int = 0  # pairs with a trial that is not valid
+    odd: Floats = field(default_factory=lambda: np.empty(0))  # effects of the pairs that `typical` set aside
+    log: bool = True  # whether effects are log ratios; otherwise they are relative differences, since a metric was 0
 
     @property
     def outlying(self) -> int:

@@ -30,27 +30,17 @@ from scalescope.errors import InvalidField
 
 @dataclass(frozen=True)
 class Replay:
-    """Recorded tasks, ready to be scheduled again; arrays have one element per task.
+    """Recorded tasks, ready to be scheduled again; arrays have one element per task."""
 
-    Attributes:
-        seconds: Duration of each.
-        graph: What each needs.
-        overhead_s: Seconds for which a task occupies a thread besides.
-        rank: Place in the list of which a free thread takes the first that is ready; from 0, each once.
-        delay: Seconds from the end of its last need in its phase, or from the begin of the phase, until it is runnable.
-        phase: Number of its phase, from 0.
-        pauses: Seconds from the end of the phase before to the begin of each phase.
-        group: Task group of each.
-    """
-
-    seconds: Floats
-    graph: Graph
-    overhead_s: float
-    rank: Ints
+    seconds: Floats  # duration of each
+    graph: Graph  # what each needs
+    overhead_s: float  # seconds for which a task occupies a thread besides
+    rank: Ints  # place in the list of which a free thread takes the first that is ready; from 0, each once
+    # Seconds from the end of its last need in its phase, or from the begin of the phase, until it is runnable.
     delay: Floats
-    phase: Ints
-    pauses: Floats
-    group: Sequence[str]
+    phase: Ints  # number of its phase, from 0
+    pauses: Floats  # seconds from the end of the phase before to the begin of each phase
+    group: Sequence[str]  # task group of each
 
     @classmethod
     def of(cls, attempts: Attempts, graph: Graph) -> Replay | None:
@@ -250,18 +240,12 @@ class _Cells:
     """Tasks of one stage that are interchangeable, of one phase, group and depth; any other task is alone in its cell.
 
     The tasks of a cell, in order, share its parts evenly.
-
-    Attributes:
-        cell: Of each task; no cell needs one with a larger number.
-        place: Of each task within its cell, from 0.
-        tasks: In each cell.
-        parts: In each cell.
     """
 
-    cell: Ints
-    place: Ints
-    tasks: Ints
-    parts: Ints
+    cell: Ints  # of each task; no cell needs one with a larger number
+    place: Ints  # of each task within its cell, from 0
+    tasks: Ints  # in each cell
+    parts: Ints  # in each cell
 
     @classmethod
     def of(cls, replay: Replay, factor: float) -> _Cells:

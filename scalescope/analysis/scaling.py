@@ -48,46 +48,30 @@ _BLOCK = 2_000_000
 
 @dataclass(frozen=True)
 class Model:
-    """A family of curves.
+    """A family of curves."""
 
-    Attributes:
-        name: As in the table above.
-        parameters: Names of what gives the curve its shape.
-        curve: Throughput for threads and shape parameters, up to the rate; broadcasts.
-        candidates: Values of each parameter to begin the search with, for the thread counts measured.
-        knee: Where it stops growing, from the shape parameters; infinite where it never does.
-        whole: Whether its parameter is a whole number, so that the candidates are all there is.
-    """
-
-    name: str
-    parameters: tuple[str, ...]
+    name: str  # as in the table above
+    parameters: tuple[str, ...]  # names of what gives the curve its shape
+    # Throughput for threads and shape parameters, up to the rate; broadcasts.
     curve: Callable[..., Floats] = field(repr=False, compare=False)
+    # Values of each parameter to begin the search with, for the thread counts measured.
     candidates: Callable[[Floats], tuple[Floats, ...]] = field(repr=False, compare=False)
+    # Where it stops growing, from the shape parameters; infinite where it never does.
     knee: Callable[..., Floats] | None = field(default=None, repr=False, compare=False)
-    whole: bool = False
+    whole: bool = False  # whether its parameter is a whole number, so that the candidates are all there is
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model fitted to a series.
+    """A model fitted to a series."""
 
-    Attributes:
-        model: Which.
-        rate: Throughput per thread before anything limits it, in the unit of the series.
-        shape: Shape parameters by name.
-        k: Threads at which it stops growing; None where it never does.
-        error: Root mean square of the relative error.
-        aicc: The smaller, the better; comparable within a series.
-        weight: Akaike weight: the probability that it is the best of those compared, as far as they can tell.
-    """
-
-    model: Model
-    rate: float
-    shape: Mapping[str, float]
-    k: float | None
-    error: float
-    aicc: float
-    weight: float = 0.0
+    model: Model  # which
+    rate: float  # throughput per thread before anything limits it, in the unit of the series
+    shape: Mapping[str, float]  # shape parameters by name
+    k: float | None  # threads at which it stops growing; None where it never does
+    error: float  # root mean square of the relative error
+    aicc: float  # the smaller, the better; comparable within a series
+    weight: float = 0.0  # akaike weight: the probability that it is the best of those compared, as far as they can tell
 
     def curve(self, threads: Sequence[float] | Floats) -> Floats:
         """Throughput on so many threads."""

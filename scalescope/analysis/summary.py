@@ -28,72 +28,50 @@ COMBINE: Mapping[Combine, Callable[[Sequence[Any]], Any]] = {
 
 @dataclass(frozen=True)
 class TrialReason:
-    """Why trials are not data points.
+    """Why trials are not data points."""
 
-    Attributes:
-        state: `failed` or `invalid`.
-        text: The reason, as the trials give it.
-        count: Trials that give it.
-    """
-
-    state: TrialState
-    text: str
-    count: int
+    state: TrialState  # `failed` or `invalid`
+    text: str  # as the trials give it
+    count: int  # of trials that give it
 
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean and its 95 % interval over repeats.
+    """A mean and its 95 % interval over repeats."""
 
-    Attributes:
-        mean: Geometric mean; arithmetic where a value is zero.
-        low: Lower end; None where there are fewer than two repeats or a value is zero.
-        high: Upper end; likewise.
-    """
-
-    mean: float
-    low: float | None = None
+    mean: float  # geometric mean; arithmetic where a value is zero
+    low: float | None = None  # None where there are fewer than two repeats or a value is zero
     high: float | None = None
 
     @property
     def exact(self) -> bool:
-        """Whether all repeats agree to the last bit, as on a virtual clock."""
+        """Whether all repeats agree, as on a virtual clock."""
         return self.low is not None and self.low == self.high
 
 
 @dataclass(frozen=True)
 class PointSummary:
-    """What the valid trials of a point measured, and what became of the others. Warm-ups are left out.
-
-    Attributes:
-        point: What was run.
-        valid: Data points.
-        failed: Trials of which the workload raised.
-        invalid: Trials that the machine spoilt.
-        reasons: Why, most frequent first.
-        warnings: About the quality of the capture, of all valid trials, each once.
-        metrics: Of the valid trials, combined as each metric is declared; None without valid trials.
-        intervals: Mean and interval by name, of the metrics that are declared to have one.
-        asked: Calls of the workload's code that decide its partitions.
-        blamed: For what its threads waited most: thread-seconds of a trial, on average.
-    """
+    """What the valid trials of a point measured, and what became of the others. Warm-ups are left out."""
 
     point: Point
-    valid: int = 0
-    failed: int = 0
-    invalid: int = 0
-    reasons: tuple[TrialReason, ...] = ()
-    warnings: tuple[str, ...] = ()
+    valid: int = 0  # trials that are data points
+    failed: int = 0  # trials whose workload raised
+    invalid: int = 0  # trials that the machine spoilt
+    reasons: tuple[TrialReason, ...] = ()  # why, most frequent first
+    warnings: tuple[str, ...] = ()  # about the capture of the valid trials, each once
+    # of the valid trials, combined as each metric is declared; None without valid trials
     metrics: Metrics | None = None
+    # by name, of the metrics that are declared to have one
     intervals: Mapping[str, MeanInterval] = field(default_factory=dict)
-    asked: tuple[PartitionCall, ...] = ()
+    asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
+    # what its threads waited for most: thread-seconds of a trial, on average
     blamed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def origin(self) -> PartitionCall | None:
         """The call behind the widest stage; None where none made as many partitions, or half as many.
 
-        Two stages of equal width may count as one, where they have the name of one function.
+        Half: two stages of equal width count as one where they have the name of one function.
         """
         widest = 0 if self.metrics is None else self.metrics.widest_stage
         made = [asked for asked in self.asked if asked.where and widest / 2 <= asked.partitions <= widest]
@@ -101,7 +79,7 @@ class PointSummary:
 
     @property
     def partitions(self) -> int:
-        """What there is to divide became so many: by the workload's own call, or by the widest stage."""
+        """Partitions, by the workload's own call or by the widest stage."""
         return (
             (0 if self.metrics is None else self.metrics.widest_stage)
             if self.origin is None
@@ -110,13 +88,13 @@ class PointSummary:
 
     @property
     def items(self) -> int | None:
-        """What there is to divide, by the point's parameters or by the workload's own call; None where unknown."""
+        """Items to divide, by the point's parameters or by the workload's own call; None where unknown."""
         if self.point.items is not None:
             return self.point.items
         return None if self.origin is None else self.origin.items
 
     def share(self, *parts: str) -> float:
-        """The share of worker time in these parts of `WORKER_TIME`, from 0 to 1; 0 without valid trials."""
+        """The share of worker time in these parts, from 0 to 1; 0 without valid trials."""
         if self.metrics is None:
             return 0.0
         total = sum(self.metrics.worker_time_s.values())
@@ -139,21 +117,21 @@ def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
 
 
 def order(point: Point) -> tuple[object, ...]:
-    """Sorts points by workers, threads, items and then all else; one without items comes first."""
+    """A key that sorts points by workers, threads, items and then all else."""
     rest = settings(point)
     items = -1 if point.items is None else point.items
     return (point.workers, point.threads_per_worker, items, tuple(_comparable(rest[name]) for name in sorted(rest)))
 
 
 def varied(points: Iterable[Point]) -> tuple[str, ...]:
-    """Names of what differs between points, besides workers and items: threads, parameters, Dask configuration."""
+    """Names of the settings that differ between points, besides workers and items."""
     given = [settings(point) for point in points]
     names = dict.fromkeys(name for values in given for name in values)
     return tuple(name for name in names if len({_comparable(values.get(name)) for values in given}) > 1)
 
 
 def settings(point: Point) -> dict[str, Scalar]:
-    """All that a point sets besides workers and items; the environment in a few words."""
+    """All that a point sets besides workers and items; the environment by its label."""
     rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
     if point.environment:
         rest[ENVIRONMENT] = Environment.parse(point.environment).label
@@ -190,11 +168,7 @@ def _same(value: Scalar, text: str) -> bool:
 def interval(values: Sequence[float]) -> MeanInterval:
     """Mean of positive values and its 95 % t-interval over repeats, both on the log scale.
 
-    On the log scale because ratios of times spread multiplicatively; the interval then never leaves the positive
-    numbers.
-
-    Raises:
-        ValueError: There is no value.
+    Ratios of times spread multiplicatively; on the log scale the interval never leaves the positive numbers.
     """
     if not values:
         raise ValueError("a mean needs at least one value")
@@ -231,17 +205,13 @@ def _summary(trials: Sequence[Trial]) -> PointSummary:
 
 
 def _blamed(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each, the largest first."""
     texts = dict.fromkeys(text for each in found for text in each)
     means = {text: fmean(each.get(text, 0.0) for each in found) for text in texts}
     return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
 def _intervals(measured: Sequence[Metrics]) -> dict[str, MeanInterval]:
-    """Mean and interval of the metrics that are declared to have one; of a share it is cut at 1.
-
-    Two noisy repeats alone would reach far beyond.
-    """
+    # The interval of a share is cut at 1: with two noisy repeats it would reach far beyond.
     found = {}
     for metric in METRICS.values():
         values = _values(measured, metric) if metric.interval else []
@@ -253,7 +223,7 @@ def _intervals(measured: Sequence[Metrics]) -> dict[str, MeanInterval]:
 
 
 def _typical(measured: Sequence[Metrics]) -> Metrics:
-    """Each metric combined over repeats as it is declared; worker time as the mean, so that it adds up."""
+    """Each metric combined over repeats as declared; worker time as the mean, so that it adds up."""
     typical: dict[str, Any] = {}
     for metric in METRICS.values():
         values = _values(measured, metric)
@@ -266,13 +236,12 @@ def _typical(measured: Sequence[Metrics]) -> Metrics:
 
 
 def _values(measured: Sequence[Metrics], metric: Metric) -> list[Any]:
-    """The values of repeats, without those that could not be measured."""
     found = (getattr(each, metric.name) for each in measured)
     return [value for value in found if value is not None]
 
 
 def _comparable(value: Scalar) -> tuple[int, float, str]:
-    """Values of different types side by side: nothing, truth values, numbers, texts."""
+    """A key that sorts values of different types: nothing, truth values, numbers, texts."""
     if value is None:
         return (0, 0.0, "")
     if isinstance(value, str):

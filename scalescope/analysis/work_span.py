@@ -13,49 +13,35 @@ from scalescope.analysis.graph import Graph
 POINTS = 2000
 """Most points of a step function that is to be drawn."""
 GAIN = 0.05
-"""Share of the bound below which more threads are not worth their cost."""
+"""Gain, as a share of the bound, below which more threads are not worth their cost."""
 
 
 @dataclass(frozen=True)
 class WorkSpan:
-    """What the recorded graph allows on any number of threads.
+    """What the recorded graph allows on any number of threads."""
 
-    Attributes:
-        work_s: T1, the sum of durations, in seconds.
-        span_s: T∞, the longest dependency path by durations, in seconds: from the graph where it is known, or else as
-            the recorder followed it on the scheduler.
-    """
-
-    work_s: float
+    work_s: float  # T1, the sum of durations
+    # T∞, the longest dependency path by durations, in seconds; as the recorder followed it where the graph is unknown
     span_s: float
 
     @property
     def useful_workers(self) -> int:
-        """Threads from which on the bound max(T1 / P, T∞) is less than 5 % above its limit T∞, however many are added.
+        """Threads at which the bound max(T1 / P, T∞) comes within 5 % of T∞: the smallest P with T1 / P < T∞ / 0.95.
 
-        The smallest P with T1 / P < T∞ / 0.95. The bound knows nothing of waves: with tasks of equal length ask
-        `replay` which numbers below are as good.
+        The bound knows nothing of waves: `replay` tells which smaller numbers do as well with equal tasks.
         """
         return max(math.floor((1 - GAIN) * self.work_s / self.span_s) + 1, 1) if self.span_s > 0 else 1
 
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The longest path of the graph by durations, from first to last.
+    """The longest path of the graph by durations, from first to last."""
 
-    Attributes:
-        index: Elements of `Attempts`; shape (n,).
-        keys: Task keys.
-        prefixes: Task prefixes.
-        seconds: Duration of each; shape (n,).
-        by_prefix: Seconds per task prefix, the largest first.
-    """
-
-    index: Ints
+    index: Ints  # elements of `Attempts`; shape (n,)
     keys: tuple[str, ...]
     prefixes: tuple[str, ...]
-    seconds: Floats
-    by_prefix: dict[str, float]
+    seconds: Floats  # duration of each; shape (n,)
+    by_prefix: dict[str, float]  # seconds per task prefix, the largest first
 
     @property
     def span_s(self) -> float:
@@ -69,35 +55,23 @@ class CriticalPath:
 
 @dataclass(frozen=True)
 class Steps:
-    """A step function: `level[i]` from `time[i]` up to `time[i + 1]`.
+    """A step function: `level[i]` from `time[i]` up to `time[i + 1]`."""
 
-    Attributes:
-        time: Seconds since `Attempts.epoch`, increasing, from 0 to the end; shape (n,).
-        level: Shape (n,); the last is the level at the end.
-    """
-
-    time: Floats
-    level: Ints
+    time: Floats  # seconds since `Attempts.epoch`, increasing, from 0 to the end; shape (n,)
+    level: Ints  # shape (n,); the last is the level at the end
 
     @property
     def peak(self) -> int:
-        """The highest level."""
         return int(self.level.max(initial=0))
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Parallelism over time.
+    """Parallelism over time."""
 
-    Attributes:
-        provisioned: Threads that were there.
-        runnable: Tasks whose inputs were in memory, waiting or running.
-        running: Tasks that were computed.
-    """
-
-    provisioned: Steps
-    runnable: Steps
-    running: Steps
+    provisioned: Steps  # threads that were there
+    runnable: Steps  # tasks whose inputs were in memory, waiting or running
+    running: Steps  # tasks that were computed
 
 
 def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
@@ -135,14 +109,10 @@ def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
 
 
 def profile(attempts: Attempts, *, points: int = POINTS) -> Profile:
-    """Provisioned, runnable and running over time, each thinned to at most `points` points.
+    """Provisioned, runnable and running over time, each thinned to at most `points` points (at least 8).
 
-    Of equal slices of time the first, lowest, highest and last level are kept, as M4 does (Jugel et al. 2014): no peak
-    is lost, and at most the order of two levels within a slice.
-
-    Args:
-        attempts: What was recorded.
-        points: At least 8.
+    The first, lowest, highest and last level of equal slices of time are kept, as M4 does (Jugel et al. 2014): no peak
+    is lost.
     """
     members, end = attempts.members, attempts.makespan
     joined = np.clip(members.joined, 0.0, end)
@@ -155,7 +125,6 @@ def profile(attempts: Attempts, *, points: int = POINTS) -> Profile:
 
 
 def _thinned(steps: Steps, points: int) -> Steps:
-    """At most `points` (at least 8) of the points of a step function, as `profile` describes."""
     if len(steps.time) <= points:
         return steps
     slices = (points - 1) // 4

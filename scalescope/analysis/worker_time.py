@@ -1,8 +1,8 @@
 """Where the worker time went: P × the time of the workload's call, divided without remainder.
 
-P is the number of threads asked for, so this is what the trial cost whether or not it was used. The time runs from the
-call of the workload to its return, and on to the end of its last task if that is later; where the call was not
-recorded, it is the makespan. At every instant each of the P threads is in exactly one state:
+P is the number of threads asked for: what the trial cost, whether or not it was used. The time runs from the call of
+the workload to its return, or to the end of its last task if that is later; it is the makespan where the call was not
+recorded. At every instant each of the P threads is in exactly one state:
 
 | part | the thread |
 | --- | --- |
@@ -22,17 +22,16 @@ recorded, it is the makespan. At every instant each of the P threads is in exact
 Rules where the records leave a choice:
 
 - A worker never counts for more threads than it has: tasks that seceded, or overlap by clock error, are clipped.
-- The record has seconds of transfer, deserialisation and disk access, not when they were. They are taken to lie
-  directly before the start of their task, in the order in which a worker does them (transfer, deserialise, read), and
-  not before the task was assigned; writing directly after its end. Where the thread computed meanwhile, they cost
-  nothing.
-- Idle threads of a paused worker are `paused`, whatever waits; they are not among those that the next rules share out.
+- The record has the seconds of transfer, deserialisation and disk access, not when they were. They are placed directly
+  before the start of their task (transfer, deserialise, read), and not before it was assigned; writing directly after
+  its end. Where the thread computed meanwhile, they cost nothing.
+- Idle threads of a paused worker are `paused`, whatever waits; the next rules do not count them.
 - At an instant with `i` idle threads and `r` waiting tasks, `min(i, r)` threads are `not_assigned`, the rest have
   `no_runnable_task`; each idle thread takes an equal share of both.
-- A task is known from the moment at which it is runnable, or assigned, until the scheduler knows its end: what passes
-  from the end of one task to the begin of those that need it is not the client's.
-- Threads idle at the moment at which the last task starts have `no_runnable_task` to the end: a stage of two tasks on a
-  hundred workers is not a tail.
+- A task is known from when it is runnable or assigned until the scheduler knows its end: the time from the end of a
+  task to the begin of those that need it is not the client's.
+- Threads that are idle when the last task starts have `no_runnable_task` to the end: a stage of two tasks on a hundred
+  workers is not a tail.
 - Where more workers are there than were asked for, all of them are scaled down to P threads.
 
 Zero-length attempts cost nothing. Totals agree with P × that time up to rounding of floating point (below 1e-9).
@@ -52,51 +51,34 @@ from scalescope.model.metrics import WORKER_TIME
 
 @dataclass(frozen=True)
 class WorkerTime:
-    """P × the time of the workload's call by worker and part.
+    """P × the time of the workload's call by worker and part."""
 
-    Attributes:
-        workers: Addresses; the last, empty, stands for threads that were asked for and never came.
-        parts: Thread-seconds per worker for each part of `WORKER_TIME`.
-    """
-
-    workers: tuple[str, ...]
-    parts: dict[str, Floats]
+    workers: tuple[str, ...]  # addresses; the last, empty, stands for threads that were asked for and never came
+    parts: dict[str, Floats]  # thread-seconds per worker for each part of `WORKER_TIME`
 
     def total(self) -> dict[str, float]:
-        """Thread-seconds per part over all workers, in the order of `WORKER_TIME`."""
+        """Thread-seconds per part over all workers."""
         return {part: float(self.parts[part].sum()) for part in WORKER_TIME}
 
 
 def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
-    """Divide the worker time of one trial.
-
-    Args:
-        attempts: What was recorded.
-        threads: P, the threads asked for.
-    """
+    """Divide the worker time of one trial; `threads` is P, the threads asked for."""
     cells = _divide(attempts, threads, np.array([attempts.begin, attempts.end]))
     return WorkerTime((*attempts.addresses, ""), {part: seconds[:, 0] for part, seconds in cells.items()})
 
 
 def over_time(attempts: Attempts, edges: Floats, *, threads: int) -> dict[str, Floats]:
-    """Thread-seconds per part and bin, over all workers: their sums are P × the lengths of the bins.
+    """Thread-seconds per part and bin, over all workers: they add up to P × the lengths of the bins.
 
-    Args:
-        attempts: What was recorded.
-        edges: From `Attempts.begin` to `Attempts.end`, ascending; shape (bins + 1,).
-        threads: P, the threads asked for.
+    `edges` rise from `Attempts.begin` to `Attempts.end`; shape (bins + 1,).
     """
     return {part: seconds.sum(axis=0) for part, seconds in _divide(attempts, threads, edges).items()}
 
 
 def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
-    """Busy thread-seconds per worker and bin; shape (workers, bins), in the order of `Attempts.addresses`.
+    """Busy thread-seconds of shape (workers, bins), in the order of `Attempts.addresses`.
 
-    Divided by threads × bin width this is the share for a heat map. A worker never counts for more threads than it has.
-
-    Args:
-        attempts: What was recorded.
-        edges: Ascending, in seconds since `Attempts.epoch` ; shape (bins + 1,).
+    A worker never counts for more threads than it has. `edges` rise, in seconds since `Attempts.epoch`.
     """
     inside = np.clip(edges, attempts.begin, attempts.end)
     events = Events.of(attempts, Chain.only_running(attempts), np.array([attempts.begin, *inside, attempts.end]))
@@ -105,7 +87,7 @@ def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
 
 
 def _divide(attempts: Attempts, threads: int, edges: Floats) -> dict[str, Floats]:
-    """Thread-seconds per part, by worker and bin; shape (workers + 1, bins). The last row is of no worker."""
+    """Thread-seconds per part, of shape (workers + 1, bins). The last row is of no worker."""
     chain, clock = Chain.of(attempts), _clock(attempts, threads)
     parts, idle = Events.of(attempts, chain, edges).occupied(clock)
     waits = attempts.runnable < chain.boundaries[0]
@@ -138,7 +120,7 @@ def _clock(attempts: Attempts, threads: int) -> Clock:
 
 
 def _threads_until(times: Floats, moments: Floats, nthreads: Ints) -> Floats:
-    """Threads whose moment has come, per step between two of the times."""
+    """Threads whose moment has come, per step between two times."""
     due = np.bincount(np.searchsorted(times, moments), weights=nthreads, minlength=len(times))
     return np.cumsum(due, dtype=np.float64)[:-1]
 
@@ -146,8 +128,8 @@ def _threads_until(times: Floats, moments: Floats, nthreads: Ints) -> Floats:
 def _absent(members: Members, threads: int, count: int, edges: Floats) -> tuple[Floats, Floats]:
     """Thread-seconds of threads asked for and not there: before they joined, and after they left; by worker and bin.
 
-    Of the threads that are missing at an instant, as many as have left are lost; the rest is late. Each takes an equal
-    share, and what is left over is of no worker.
+    Of the threads missing at an instant, as many as have left are lost; the rest is late. Each takes an equal share,
+    and what is left over is of no worker.
     """
     left = np.maximum(members.left, members.joined)
     times = np.unique(np.concatenate([edges, members.joined, left]))
@@ -163,7 +145,6 @@ def _absent(members: Members, threads: int, count: int, edges: Floats) -> tuple[
     never_clock = integral(steps * (missing - lost - late))
 
     def by_worker(clock: Floats, until: Floats) -> Floats:
-        """Threads × seconds of that clock between the edges, which are moved to the presence of each worker."""
         seconds = np.diff(clock[np.searchsorted(times, until)], axis=1) * members.nthreads[:, None]
         cells = np.zeros((count + 1, len(edges) - 1))
         np.add.at(cells, members.worker, seconds)

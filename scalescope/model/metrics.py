@@ -41,47 +41,29 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that is measured.
+    """A number that is measured."""
 
-    Attributes:
-        help: What it is, in one or two sentences.
-        unit: What it counts.
-        title: Heading in tables, with the unit where the number does not show it.
-        short: Heading where a terminal is too narrow for the title; empty: the title.
-        legend: What it is, in a few words, below a table; empty where the title says it.
-        rank: In the table of points: the higher, the sooner it is left out of a narrow one, and 0 never is; None: it is
-            not in that table.
-        combine: How repeats become one value.
-        interval: Whether its mean over repeats is shown with a 95 % interval.
-        larger_is_better: Whether more of it is better; `compare` takes less for better otherwise.
-        term: Its entry in the glossary of a report; empty: it has none.
-        name: As Python, JSON and conditions spell it; taken from the field.
-    """
-
-    help: str
-    unit: Unit
-    title: str
-    short: str = ""
-    legend: str = ""
+    help: str  # what it is, in one or two sentences
+    unit: Unit  # what it counts
+    title: str  # heading in tables, with the unit where the number does not show it
+    short: str = ""  # heading where a terminal is too narrow for the title; empty: the title
+    legend: str = ""  # what it is, in a few words, below a table; empty where the title says it
+    # In the table of points: the higher, the sooner it is left out of a narrow one, and 0 never is; None: it is not in
+    # that table.
     rank: int | None = None
-    combine: Combine = Combine.MEDIAN
-    interval: bool = False
-    larger_is_better: bool = False
-    term: str = ""
-    name: str = ""
+    combine: Combine = Combine.MEDIAN  # how repeats become one value
+    interval: bool = False  # whether its mean over repeats is shown with a 95 % interval
+    larger_is_better: bool = False  # whether more of it is better; `compare` takes less for better otherwise
+    term: str = ""  # its entry in the glossary of a report; empty: it has none
+    name: str = ""  # as Python, JSON and conditions spell it; taken from the field
 
 
 @dataclass(frozen=True)
 class WorkerTimePart:
-    """A part of worker time: a state of a thread.
+    """A part of worker time: a state of a thread."""
 
-    Attributes:
-        title: As reports name it.
-        help: What the thread was doing.
-    """
-
-    title: str
-    help: str
+    title: str  # as reports name it
+    help: str  # what the thread was doing
 
 
 PARTS: Mapping[str, WorkerTimePart] = {
@@ -114,17 +96,11 @@ WORKING = ("busy", "actors")
 
 @dataclass(frozen=True)
 class PrefixWork:
-    """The work of the tasks of one prefix.
+    """The work of the tasks of one prefix."""
 
-    Attributes:
-        tasks: How many ran.
-        work_s: The sum of their durations, in thread-seconds.
-        median_s: Their median.
-    """
-
-    tasks: int
-    work_s: float
-    median_s: float
+    tasks: int  # how many ran
+    work_s: float  # the sum of their durations, in thread-seconds
+    median_s: float  # their median
 
     @classmethod
     def of_all(cls, metrics: Metrics) -> PrefixWork:
@@ -134,12 +110,7 @@ class PrefixWork:
 
 @dataclass(frozen=True)
 class Metrics(Mapped):
-    """What one trial measured; P are the threads asked for.
-
-    Attributes:
-        worker_time_s: P × the time of the workload's call divided into `PARTS`, in thread-seconds.
-        work_by_prefix: The work of the prefixes that have most of it; over repeats, that of the trial of median work.
-    """
+    """What one trial measured; P are the threads asked for."""
 
     tasks: Annotated[int, Metric("Tasks that ran.", Unit.TASKS, "tasks", rank=2, combine=Combine.LOWER_MEDIAN)]
     widest_stage: Annotated[
@@ -284,8 +255,10 @@ class Metrics(Mapped):
             term="Parallelism, T1/T∞",
         ),
     ]
+    # P × the time of the workload's call divided into `PARTS`, in thread-seconds.
     worker_time_s: Mapping[str, float] = field(default_factory=dict)
     longest_task_s: Annotated[float | None, Metric("The longest task.", Unit.SECONDS, "longest task s")] = None
+    # The work of the prefixes that have most of it; over repeats, that of the trial of median work.
     work_by_prefix: Mapping[str, PrefixWork] | None = None
     erred_tasks: Annotated[
         float | None, Metric("Computations of tasks that raised an error.", Unit.TASKS, "erred tasks")

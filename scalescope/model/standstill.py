@@ -26,54 +26,31 @@ SAID = 3
 
 @dataclass(frozen=True)
 class StandingTasks:
-    """Tasks of one prefix at the same line.
+    """Tasks of one prefix at the same line."""
 
-    Attributes:
-        prefix: Of their keys.
-        tasks: How many.
-        holds: Whether they hold threads: they have begun, and have not seceded.
-        where: The line of the user's code, as `my_job.py:14 in load`; empty where they do not run, or nobody knows.
-        call: What is called there, as `result (client.py)`.
-        waits_for: The class of `distributed` in which they wait, as `Semaphore`; empty where they do not.
-        problem: Why they have not begun, or where scheduler and worker disagree.
-        stuck: How many are on workers all of whose threads are held by tasks that wait in `distributed`.
-    """
-
-    prefix: str
-    tasks: int
-    holds: bool
-    where: str
-    call: str
-    waits_for: str
-    problem: str
-    stuck: int
+    prefix: str  # of their keys
+    tasks: int  # how many
+    holds: bool  # whether they hold threads: they have begun, and have not seceded
+    where: str  # the line of the user's code, as `my_job.py:14 in load`; empty where they do not run, or nobody knows
+    call: str  # what is called there, as `result (client.py)`
+    waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty where they do not
+    problem: str  # why they have not begun, or where scheduler and worker disagree
+    stuck: int  # how many are on workers all of whose threads are held by tasks that wait in `distributed`
 
 
 @dataclass(frozen=True)
 class Standstill(Mapped):
-    """A cluster at the moment at which a trial was stopped.
+    """A cluster at the moment at which a trial was stopped."""
 
-    Attributes:
-        still_s: Seconds since a task last began or ended, on the cluster's clock; None where none ever did.
-        threads: Of all workers.
-        taken: How many of them tasks hold.
-        left: Tasks that have not ended.
-        ready: How many of these could begin, if there were a thread for them.
-        computing: Workers that use the processor.
-        groups: Of tasks that are with workers, largest first.
-        hints: What to look at, in sentences.
-        enough_s: From how many of these seconds on a cluster stands still.
-    """
-
-    still_s: float | None
-    threads: int
-    taken: int
-    left: int
-    ready: int
-    computing: int
-    groups: tuple[StandingTasks, ...]
-    hints: tuple[str, ...] = ()
-    enough_s: float = STILL_S
+    still_s: float | None  # seconds since a task last began or ended, on the cluster's clock; None where none ever did
+    threads: int  # of all workers
+    taken: int  # how many of them tasks hold
+    left: int  # tasks that have not ended
+    ready: int  # how many of these could begin, if there were a thread for them
+    computing: int  # workers that use the processor
+    groups: tuple[StandingTasks, ...]  # of tasks that are with workers, largest first
+    hints: tuple[str, ...] = ()  # what to look at, in sentences
+    enough_s: float = STILL_S  # from how many of these seconds on a cluster stands still
 
     @property
     def lasts(self) -> bool:
