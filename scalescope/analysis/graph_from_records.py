@@ -1,4 +1,4 @@
-"""From the records of a trial to its graph, to be run again without what its tasks did."""
+"""Makes a graph of the records of a trial, to be run again without what its tasks did."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from scalescope.analysis.attempts import Tables
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.records import STATUS_FINISHED
 
 MOST_TASKS = 20_000
-"""Larger graphs are not replayed: their file would be large, and a search over them long."""
+"""Largest graph that is replayed: the file would be large, and a search over it long."""
 NESTED = "Client-worker-"
-"""How the identifier of a client begins that runs inside a task; what it sends counts as sent with its task's graph."""
+"""Begins the id of a client inside a task; what it sends counts as sent with its task's graph."""
 
 
 def recorded_graph(tables: Tables) -> RecordedGraph:
     """The finished tasks of a trial, each once, with their dependencies, restrictions and submissions.
 
-    Which submission a task came with is not recorded. A task without dependencies is taken to have come with the last
-    one before it was runnable, another with the first one, from that of its dependencies on, that still lacks tasks.
-    Without a table `graphs` all came at once; without a column `allowed` there is no restriction.
+    The submission of a task is not recorded. A task without dependencies is taken to have come with the last one before
+    it was runnable; another with the first one that still lacks tasks, from that of its dependencies on.
 
     Raises:
         CaptureError: The dependencies were not recorded, no task finished, or there are too many.
@@ -37,13 +34,12 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
     if len(rows) > MOST_TASKS:
         raise CaptureError(f"{len(rows):,} tasks are too many to be replayed", next_step=f"at most {MOST_TASKS:,} are")
     if not _known(tables, rows):
-        raise CaptureError("the dependencies of its tasks were not recorded", cause="an older Scalescope recorded it")
+        raise CaptureError("the dependencies of its tasks were not recorded")
     needs = _needs(tables, set(rows))
     sent = _assign(tables, rows, needs)
     rows = _in_order(tables, rows, needs, sent)
     number = {row: i for i, row in enumerate(rows)}
     stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
-    allowed = tasks["allowed"] if "allowed" in tasks else np.zeros(len(tasks["key"]))
     used = sorted(set(sent.values()))
     renumbered = {old: new for new, old in enumerate(used)}
     return RecordedGraph(
@@ -53,7 +49,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
                 stage[i],
                 _rounded(float(tasks["stop"][row] - tasks["start"][row])),
                 tuple(sorted(number[need] for need in needs[row])),
-                int(allowed[row]),
+                int(tasks["allowed"][row]),
                 renumbered[sent[row]],
             )
             for i, row in enumerate(rows)
@@ -63,7 +59,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
 
 
 def _finished(tables: Tables) -> list[int]:
-    """Rows of finished attempts, the last one of each task."""
+    """Rows of finished attempts, the last of each task."""
     tasks = tables.get("tasks", {"key": (), "status": ()})
     last = {key: row for row, key in enumerate(tasks["key"]) if tasks["status"][row] == STATUS_FINISHED}
     return sorted(last.values())
@@ -79,7 +75,7 @@ def _known(tables: Tables, rows: Sequence[int]) -> bool:
 
 
 def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
-    """Dependencies between the rows that count; of an attempt that was repeated, the last stands for all."""
+    """Dependencies between the rows that count; the last attempt of a task stands for all."""
     keys = tables["tasks"]["key"]
     by_key = {keys[row]: row for row in rows}
     needs: dict[int, set[int]] = {row: set() for row in rows}
@@ -93,10 +89,7 @@ def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
 
 @dataclass
 class _Sent:
-    """A submission by the client, as recorded, and the rows of it that have been found.
-
-    The tasks of earlier submissions whose results it needs are among those that a record counts.
-    """
+    """A submission by the client, and its rows found so far. It counts tasks of earlier submissions that it needs."""
 
     time: float
     tasks: int
@@ -104,12 +97,11 @@ class _Sent:
 
     @property
     def complete(self) -> bool:
-        """Whether all its tasks have been found; never known where it does not say how many it has."""
         return 0 < self.tasks <= len(self.found)
 
 
 def _graphs(tables: Tables) -> list[_Sent]:
-    """What the workload's own clients sent, in order; one for everything where that was not recorded."""
+    """What the workload's clients sent, in order; one for everything where that was not recorded."""
     graphs = tables.get("graphs", {})
     found = [
         _Sent(float(time), int(tasks))
@@ -122,7 +114,6 @@ def _graphs(tables: Tables) -> list[_Sent]:
 
 
 def _assign(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
-    """The submission of each row."""
     graphs, runnable = _graphs(tables), tables["tasks"]["runnable"]
     times, sent = [graph.time for graph in graphs], dict[int, int]()
     depth = _depths(rows, needs)
@@ -137,7 +128,7 @@ def _assign(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]]) ->
 
 
 def _depths(rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
-    """Tasks on the longest path to each row. A task ends, and so has its row, after those that it needs."""
+    """Tasks on the longest path to each row; a task has a later row than those that it needs."""
     depth: dict[int, int] = {}
     for row in sorted(rows):
         depth[row] = 1 + max((depth.get(need, 0) for need in needs[row]), default=0)
@@ -145,11 +136,7 @@ def _depths(rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
 
 
 def _in_order(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]], sent: dict[int, int]) -> list[int]:
-    """Rows as they were submitted, and of one submission as they started; none before one that it needs.
-
-    Raises:
-        CaptureError: Tasks need each other.
-    """
+    """Rows by submission, then by start; none before one that it needs."""
     tasks = tables["tasks"]
     order = sorted(rows, key=lambda row: (sent[row], tasks["start"][row], row))  # as dask's priorities had it
     placed: set[int] = set()
@@ -171,7 +158,7 @@ def _in_order(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]], 
 def _submissions(
     tables: Tables, rows: Sequence[int], sent: dict[int, int], used: Sequence[int]
 ) -> tuple[Submission, ...]:
-    """What each waited for, as far as times tell, and how long the client took besides."""
+    """What each submission waited for, as far as times tell, and how long the client took besides."""
     graphs, done = _graphs(tables), tables["tasks"]["done"]
     ended = {number: max(float(done[row]) for row in rows if sent[row] == number) for number in used}
     found = [Submission()]
@@ -185,7 +172,7 @@ def _submissions(
 
 
 def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """Names of the task groups, each once, that dask takes for one word; and the number of each task's."""
+    """Distinct names of the task groups, each of which dask takes for one word; and the group of each task."""
     index: dict[str, int] = {}
     names: list[str] = []
     for group, prefix in zip(groups, prefixes, strict=True):
@@ -198,5 +185,5 @@ def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, 
 
 
 def _rounded(seconds: float) -> float:
-    """Three significant digits: what follows is noise, and equal durations stay short in a script."""
+    """Three significant digits: the rest is noise, and a script stays short."""
     return float(f"{max(seconds, 0.0):.3g}")

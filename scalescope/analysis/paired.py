@@ -27,26 +27,25 @@ Pairs = Sequence[tuple[float | None, float | None]]
 EXACT = 1e-12
 """Effects that differ by less are equal: what rounding makes of numbers that are equal to the last bit."""
 OUTLYING, OUTLYING_SHARE, OUTLYING_FROM = 5.0, 0.2, 7
-"""A pair is set aside when its effect is farther from the median than five scaled median absolute deviations (Hampel
-1974), as long as at most every fifth is: a host that is shared now and then stops for a moment, and one such pair in
-ten hides a difference of 5 %. Where there are more, they are the noise, and all pairs count; so they do where there are
-fewer than seven, of which a median deviation says little."""
-_MAD = 1.4826  # what makes the median absolute deviation of normal noise its standard deviation
+"""A pair is set aside when its effect is over five scaled median absolute deviations from the median (Hampel 1974): a
+shared host stops for a moment now and then, and one such pair in ten hides a difference of 5 %. Where over a fifth would
+be, they are the noise, and all count. Fewer than seven pairs all count: their median deviation says little."""
+_MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
 POWER = 0.8
-"""How often a difference as large as the minimal effect is found: the convention of Cohen (1988)."""
+"""Chance to find a difference as large as the minimal effect (convention of Cohen, 1988)."""
 FLIPS_EXACT = 30
-"""Pairs up to which all sign flips are counted; beyond, a sample of them."""
+"""Pairs up to which all sign flips are counted; beyond, `FLIPS_DRAWN` of them."""
 FLIPS_DRAWN = 20_000
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What each pair says."""
+    """The effect in each pair."""
 
     values: Floats  # one effect per pair that counts: 0 where both are equal, positive where b is larger
     dropped: int = 0  # pairs with a trial that is not valid
     odd: Floats = field(default_factory=lambda: np.empty(0))  # effects of the pairs that `typical` set aside
-    log: bool = True  # whether effects are log ratios; otherwise they are relative differences, since a metric was 0
+    log: bool = True  # whether effects are log ratios, or else relative differences
 
     @property
     def outlying(self) -> int:
@@ -55,22 +54,21 @@ class Effects:
 
     @property
     def pairs(self) -> int:
-        """How many count."""
+        """Pairs that count."""
         return len(self.values)
 
     @property
     def mean(self) -> float:
-        """The estimate of the effect; there must be a pair."""
         return float(self.values.mean())
 
     @property
     def exact(self) -> bool:
-        """Whether all pairs say the same, as on a simulated cluster: nothing is left to chance."""
+        """Whether all pairs say the same, as on a simulated cluster."""
         return bool(np.ptp(self.values) <= EXACT)
 
     @property
     def error(self) -> float:
-        """Standard error of the mean; 0 where all pairs say the same. There must be two pairs."""
+        """Standard error of the mean; 0 where all pairs say the same."""
         return 0.0 if self.exact else float(self.values.std(ddof=1)) / math.sqrt(self.pairs)
 
     def ratio(self, effect: float) -> float:
@@ -89,10 +87,7 @@ class Effects:
 def effects(pairs: Pairs, *, log: bool | None = None) -> Effects:
     """The effect in every pair of two valid trials.
 
-    Args:
-        pairs: Non-negative numbers, or None.
-        log: False makes them relative differences though no number is 0, to be compared with others that are; by
-            default the pairs decide.
+    `log=False` makes them relative differences though no number is 0, to be compared with others that are.
 
     Raises:
         InvalidField: A number is negative, infinite or not a number.
@@ -110,7 +105,7 @@ def effects(pairs: Pairs, *, log: bool | None = None) -> Effects:
 
 
 def typical(found: Effects) -> Effects:
-    """Without the pairs that are outliers (`OUTLYING`), which are counted."""
+    """The effects without outliers (`OUTLYING`)."""
     if found.pairs < OUTLYING_FROM:
         return found
     distance = np.abs(found.values - np.median(found.values))
@@ -121,16 +116,13 @@ def typical(found: Effects) -> Effects:
 
 
 def interval(found: Effects, level: float = 0.05) -> tuple[float, float]:
-    """The two-sided (1 - `level`) t-interval of the mean effect: a point where all pairs say the same."""
+    """The two-sided (1 - `level`) t-interval of the mean effect."""
     mean, half = found.mean, _quantile(1 - level / 2, found.pairs - 1) * found.error
     return mean - half, mean + half
 
 
 def t_test(found: Effects) -> float:
-    """Two-sided p of the paired t-test that there is no effect.
-
-    Where all pairs say the same, the answer is plain: 1 if that is "equal", and 0 otherwise.
-    """
+    """Two-sided p of the paired t-test that there is no effect; 1 or 0 where all pairs say the same."""
     if found.exact:
         return 1.0 if abs(found.mean) <= EXACT else 0.0
     return min(1.0, 2 * _cdf(-abs(found.mean) / found.error, found.pairs - 1))
@@ -139,9 +131,9 @@ def t_test(found: Effects) -> float:
 def sign_flip(found: Effects, *, seed: int = 0) -> float:
     """Two-sided p of the sign-flip test (Fisher 1935): how many ways to swap a and b give as large a mean effect.
 
-    Needs no normal noise, only that without an effect both orders are as likely. Cannot be less than 2 / 2**pairs. Up
-    to `FLIPS_EXACT` pairs all flips are counted, by sums over each half of the pairs; beyond, a seeded sample counts
-    the observation itself (Phipson and Smyth 2010), so that p is never 0.
+    Needs no normal noise, only that both orders are equally likely without an effect. At least 2 / 2**pairs. Up to
+    `FLIPS_EXACT` pairs all flips are counted, by sums over each half of the pairs. Beyond, a seeded sample counts the
+    observation itself (Phipson and Smyth 2010), so that p is never 0.
     """
     values = found.values
     limit = abs(float(values.sum())) - EXACT * max(1.0, float(np.abs(values).sum()))
@@ -158,8 +150,8 @@ def sign_flip(found: Effects, *, seed: int = 0) -> float:
 def minimal_effect(found: Effects, level: float = 0.05) -> float:
     """The smallest difference that so many pairs with such noise would show in `POWER` of the runs.
 
-    The minimal detectable effect of Bloom (1995), "Minimum detectable effects", Evaluation Review 19(5): standard error
-    times (t(1 - level / 2) + t(power)), with the observed standard deviation. As a share: 0.03 is b 3 % larger than a.
+    Bloom (1995), "Minimum detectable effects", Evaluation Review 19(5): standard error times (t(1 - level / 2) +
+    t(power)), with the observed standard deviation. As a share: 0.03 is b 3 % larger than a.
     """
     freedom = found.pairs - 1
     smallest = (_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * found.error
@@ -167,9 +159,9 @@ def minimal_effect(found: Effects, level: float = 0.05) -> float:
 
 
 def false_discovery(p: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p of many tests after Benjamini and Hochberg (1995), in the same order.
+    """Adjusted p of many tests (Benjamini and Hochberg, 1995), in the same order.
 
-    Of the differences whose adjusted p is at most 0.05, on average at most one in twenty is none.
+    On average at most one in twenty differences whose adjusted p is at most 0.05 is none.
     """
     from scipy.stats import false_discovery_control  # importing it takes longer than all else here
 
@@ -196,7 +188,7 @@ def _checked(value: float) -> float:
 
 
 def _sums(values: Floats) -> Floats:
-    """The sum of all values under each choice of signs."""
+    """Sums of all values, for each choice of signs."""
     sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums - value, sums + value])

@@ -7,16 +7,16 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Floats, Tables
 
 BINS_S = 0.05
-"""Width of the intervals over which busy threads are averaged; as long as two tasks, where these are longer."""
+"""Width of the intervals over which busy threads are averaged; two tasks, where these are longer."""
 AS_BEFORE = 0.9
-"""Share of the busy threads before the fault at which they are as busy as before."""
+"""Share of the earlier busy threads that counts as recovered."""
 
 
 def recovery(tables: Tables, attempts: Attempts) -> float | None:
     """Seconds from the fault until threads are as busy as before; 0 where they never were less busy.
 
-    A worker that is stopped computes nothing, whatever its tasks say. None: there was no fault, or it came before
-    anything ran, or threads were never as busy again.
+    None: no fault, or nothing ran before it, or threads were never as busy again. A worker that is stopped computes
+    nothing, whatever its tasks say.
     """
     faults = tables.get("faults", {})
     if not len(faults.get("begin", ())):
@@ -43,6 +43,6 @@ def recovery(tables: Tables, attempts: Attempts) -> float | None:
 
 
 def _running(start: Floats, stop: Floats, edges: Floats) -> Floats:
-    """How many of the intervals [start, stop) there are on average between every two edges."""
+    """How many of the intervals [start, stop) there are on average between two edges."""
     covered: Floats = np.array([np.clip(edge - start, 0, stop - start).sum() for edge in edges])
     return np.asarray(np.diff(covered) / np.diff(edges), np.float64)

@@ -1,18 +1,15 @@
 """What if: the recorded tasks, scheduled again on paper, on other numbers of threads and at other task sizes.
 
-List scheduling (Graham 1966): whenever a thread is free, it takes, of the tasks that are ready, the one that was
-recorded to start first. On P threads this ends within T1 / P + T∞, and never before max(T1 / P, T∞).
+List scheduling (Graham 1966): whenever a thread is free, it takes the ready task that was recorded to start first. On P
+threads this ends within T1 / P + T∞, and never before max(T1 / P, T∞). What else the record shows is kept:
 
-What the record shows beside tasks is kept as it was:
+- A task occupies a thread for `overhead_s` more: assignment, transfer of inputs, deserialisation.
+- A task is runnable its `delay` after what it needs has ended: the way over the scheduler, or a client that thinks.
+- Where nothing ran or waited until the client sent more, the client is taken to have waited for results: the tasks
+  before and after are two phases. The next begins when all of the last have ended, and after the client's pause.
 
-- Per task, a thread is occupied for `overhead_s` more: assignment, transfer of inputs, deserialisation.
-- Between the end of what a task needs and the moment at which it was runnable lies its `delay`: the way over the
-  scheduler, or a client that thinks.
-- Where nothing was running or waiting until the client sent more, it is taken to have waited for results: the tasks
-  before and after are two phases, and the next begins when all of the last have ended, and the client's pause is over.
-
-What it cannot know: a scheduler or network that is saturated at more threads (it is too fast there), memory, placement
-(any thread may take any task), and attempts that failed (left out). So compare it with what was measured (`errors`).
+Not known are a scheduler or network that is saturated at more threads (it is too fast there), memory, placement (any
+thread may take any task), and attempts that failed (left out). Compare it with what was measured (`errors`).
 """
 
 from __future__ import annotations
@@ -34,22 +31,17 @@ class Replay:
 
     seconds: Floats  # duration of each
     graph: Graph  # what each needs
-    overhead_s: float  # seconds for which a task occupies a thread besides
-    rank: Ints  # place in the list of which a free thread takes the first that is ready; from 0, each once
-    # Seconds from the end of its last need in its phase, or from the begin of the phase, until it is runnable.
+    overhead_s: float  # for which a task occupies a thread besides
+    rank: Ints  # place in the list from which a free thread takes the first ready task; from 0, each once
+    # seconds from the end of its last need in its phase, or from the begin of the phase, until it is runnable
     delay: Floats
-    phase: Ints  # number of its phase, from 0
+    phase: Ints  # number, from 0
     pauses: Floats  # seconds from the end of the phase before to the begin of each phase
-    group: Sequence[str]  # task group of each
+    group: Sequence[str]
 
     @classmethod
     def of(cls, attempts: Attempts, graph: Graph) -> Replay | None:
-        """The attempts whose result was used; None where the graph is not known.
-
-        Args:
-            attempts: What was recorded.
-            graph: Its dependencies.
-        """
+        """The attempts whose result was used; None where the graph is not known."""
         if not graph.known:
             return None
         useful = np.flatnonzero(attempts.useful)
@@ -75,11 +67,7 @@ class Replay:
         )
 
     def makespan(self, threads: int) -> float:
-        """Seconds from the first task to the end of the last, on so many threads.
-
-        Raises:
-            InvalidField: There is no thread.
-        """
+        """Seconds from the first task to the end of the last, on so many threads."""
         if threads < 1:
             raise InvalidField("threads", threads, "1 or more")
         order = np.argsort(self.rank)
@@ -91,11 +79,7 @@ class Replay:
         return _scheduled(seconds, delay, node, need, self.phase[order], self.pauses, threads)
 
     def with_durations(self, factor: float) -> Replay:
-        """The same tasks, each this many times as long.
-
-        Raises:
-            InvalidField: The factor is negative.
-        """
+        """The same tasks, each this many times as long."""
         if not factor >= 0:
             raise InvalidField("factor", factor, "0 or more")
         return replace(self, seconds=self.seconds * factor)
@@ -103,16 +87,10 @@ class Replay:
     def with_partitions(self, factor: float) -> Replay:
         """The same work in `factor` times as many partitions per stage: tasks are split above 1, merged below.
 
-        Only tasks of element-wise stages are split or merged: those that need nothing, or one task of such a stage,
-        beside data shared by a whole stage. Tasks that bring several together (a reduction, a shuffle) stay as they
-        are, and need all parts of what they needed. The record cannot tell whether a stage of a single task can be
-        split; it is.
-
-        Args:
-            factor: Above 0. A stage of n tasks becomes round(n × factor), and at least one.
-
-        Raises:
-            InvalidField: The factor is not above 0.
+        A stage of n tasks becomes round(n × factor) tasks, and at least one. This holds for element-wise stages, whose
+        tasks need nothing, or one task of such a stage and data shared by a whole stage. Tasks that bring several
+        together (a reduction, a shuffle) stay, and need all parts of what they needed. A stage of a single task is
+        split, though the record cannot tell whether it can be.
         """
         if not factor > 0:
             raise InvalidField("factor", factor, "above 0")
@@ -120,12 +98,11 @@ class Replay:
 
 
 def overhead(attempts: Attempts) -> float:
-    """What a task costs its thread besides its duration, in seconds: the median over tasks whose result was used.
+    """Seconds that a task costs its thread besides its duration: the median over tasks whose result was used.
 
-    From the moment at which the thread was there and free and the task was runnable, to the begin of its computation:
-    assignment, transfer of inputs that nothing hid, deserialisation. The median, because a ramp of first tasks, or one
-    worker that was forgotten, says nothing about the others. The recorded thread of a task is not used: a simulated
-    worker shows more of them than it has.
+    They run from when the thread was free and the task runnable to the begin of its computation: assignment, transfer
+    of inputs that nothing hid, deserialisation. The recorded thread of a task is not used: a simulated worker shows
+    more threads than it has.
     """
     members, worker = attempts.members, attempts.worker
     joined = np.full(len(attempts.addresses), attempts.makespan)
@@ -144,15 +121,7 @@ def overhead(attempts: Attempts) -> float:
 
 
 def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
-    """How far replays are from measurements: replayed / measured - 1, above 0 where the replay is too slow.
-
-    Args:
-        replayed: Makespans in seconds by number of threads.
-        measured: Likewise.
-
-    Returns:
-        By number of threads, of those at which both are known.
-    """
+    """How far replayed makespans are from measured ones, by threads: above 0 where the replay is too slow."""
     both = sorted(threads for threads in replayed.keys() & measured.keys() if measured[threads] > 0)
     return {threads: replayed[threads] / measured[threads] - 1 for threads in both}
 
@@ -161,7 +130,7 @@ def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict
 
 
 def _phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
-    """The phase of each task; when each phase began; and how long before nothing was running or waiting.
+    """The phase of each task; when each phase began; and how long nothing ran or waited before it.
 
     A phase begins with a task that needs nothing and was runnable only after all before it had ended.
     """
@@ -176,7 +145,6 @@ def _phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floa
 
 
 def _independent(seconds: Floats, delay: Floats, threads: int) -> float:
-    """The makespan of tasks that need nothing and become runnable in the order of the list."""
     free = [0.0] * min(threads, len(seconds))
     for duration, runnable in zip(seconds.tolist(), delay.tolist(), strict=True):
         heapreplace(free, max(free[0], runnable) + duration)
@@ -186,7 +154,7 @@ def _independent(seconds: Floats, delay: Floats, threads: int) -> float:
 def _scheduled(
     seconds: Floats, delay: Floats, node: Ints, need: Ints, phase: Ints, pauses: Floats, threads: int
 ) -> float:
-    """The makespan of tasks that are numbered in the order of the list; an edge is of two tasks of one phase."""
+    """The makespan of tasks that are numbered in the order of the list; edges join tasks of one phase."""
     count, length, wait = len(seconds), seconds.tolist(), delay.tolist()
     missing, phases = np.bincount(node, minlength=count), phase.tolist()
     dependents = node[np.argsort(need, kind="stable")].tolist()
@@ -237,7 +205,7 @@ def _scheduled(
 
 @dataclass(frozen=True)
 class _Cells:
-    """Tasks of one stage that are interchangeable, of one phase, group and depth; any other task is alone in its cell.
+    """Interchangeable tasks of one phase, group and depth form a cell; any other task is alone in its cell.
 
     The tasks of a cell, in order, share its parts evenly.
     """
@@ -267,7 +235,6 @@ class _Cells:
         return cls(cell, place, tasks, parts)
 
     def repartitioned(self, replay: Replay) -> Replay:
-        """The parts as tasks."""
         offset = np.concatenate([[0], np.cumsum(self.parts)])
         tasks, parts, total = self.tasks[self.cell], self.parts[self.cell], int(offset[-1])
         low = self.place * parts // tasks + offset[self.cell]
@@ -301,7 +268,7 @@ class _Cells:
         return durations
 
     def _graph(self, graph: Graph, low: Ints, high: Ints, total: int) -> Graph:
-        """A part needs all parts of what its tasks needed; where two stages are cut alike, only the one beside it."""
+        """A part needs all parts of what its tasks needed, or only its counterpart where two stages are cut alike."""
         node, need = graph.node, graph.needs
         alike = np.all([values[node] == values[need] for values in (self.place, high - low)], axis=0)
         alike &= (self.tasks[self.cell[node]] == self.tasks[self.cell[need]]) & (
@@ -315,10 +282,10 @@ class _Cells:
 
 
 def _elementwise(graph: Graph, group: Ints) -> tuple[Ints, Ints]:
-    """How many element-wise stages lie before each task, or -1 for one that is not of such a stage; and where it began.
+    """How many element-wise stages lie before each task (-1: its stage is not element-wise), and where its chain began.
 
-    A task is element-wise when of each stage it needs at most one task, and these are element-wise, or data that is
-    shared: a task without needs whose result several such tasks of one stage need.
+    A task is element-wise when it needs at most one task of each stage, and these are element-wise or shared data: a
+    task without needs whose result several such tasks of one stage need.
     """
     node, need, groups = graph.node, graph.needs, int(group.max()) + 1
     _, of_stage, counts = np.unique(node * groups + group[need], return_inverse=True, return_counts=True)

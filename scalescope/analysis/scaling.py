@@ -12,10 +12,10 @@
 | `merge` | P / max(1, floor(P / b)), k = 2 b - 1: a load that grows with P, in pieces that double at 2 b |
 | `batch` | max(1, P / b): a load that grows with P, in pieces of b, each on one thread |
 
-Errors of times are relative, so that all is fitted by least squares on the logarithm. Models are compared by the
-corrected information criterion of Akaike (AICc; Hurvich and Tsai, 1989), and the interval of k comes from a parametric
-bootstrap (Efron and Tibshirani, 1993, section 6.5) whose noise is as much wider as Student's t is than the normal
-distribution: with 5 measurements, 95 % intervals held the truth in 83 % of series without that. Deterministic.
+Errors of times are relative: all is fitted by least squares on the logarithm. Models are compared by the corrected
+information criterion of Akaike (AICc; Hurvich and Tsai, 1989). The interval of k comes from a parametric bootstrap
+(Efron and Tibshirani, 1993, section 6.5) whose noise is as much wider as Student's t is than the normal distribution:
+without that, intervals of few measurements are too narrow. Deterministic.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 RESOLUTION = 0.005
-"""Relative error below which a fit counts as exact: otherwise, on a virtual clock, overheads of microseconds decide."""
+"""Relative error below which a fit counts as exact: else overheads of microseconds decide on a virtual clock."""
 SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95
-"""Of the bootstrap: samples, seed of its generator, and level of the interval."""
+"""Samples of the bootstrap, seed of its generator, level of the interval."""
 PARSIMONY = 2.0
-"""Differences of AICc below this say little (Burnham and Anderson, 2002, section 2.6): of such models the simplest is
-taken, or one knee in six would be read into noise."""
+"""Among models whose AICc differs by less, the simplest is taken (Burnham and Anderson, 2002, section 2.6): else one
+knee in six would be read into noise."""
 WAVE_PENALTY = 4.0
-"""Added to the AICc of models that jump: their one parameter, chosen among hundreds of whole numbers with as many
-shapes, fits noise as two smooth ones do. Measured by tests/benchmarks/bench_knee.py."""
+"""Added to the AICc of models that jump: one parameter of hundreds of whole numbers fits noise as two smooth parameters
+do (tests/benchmarks/bench_knee.py)."""
 _ROUNDS, _SHRINK, _SIDE = 60, 0.7, 9
 _SAME = 1e-9
 _KNEES = 100
@@ -50,37 +50,36 @@ _BLOCK = 2_000_000
 class Model:
     """A family of curves."""
 
-    name: str  # as in the table above
-    parameters: tuple[str, ...]  # names of what gives the curve its shape
-    # Throughput for threads and shape parameters, up to the rate; broadcasts.
+    name: str
+    parameters: tuple[str, ...]  # of the shape
+    # throughput for threads and shape parameters, up to the rate; broadcasts
     curve: Callable[..., Floats] = field(repr=False, compare=False)
-    # Values of each parameter to begin the search with, for the thread counts measured.
+    # values of each parameter with which the search begins, for the thread counts measured
     candidates: Callable[[Floats], tuple[Floats, ...]] = field(repr=False, compare=False)
-    # Where it stops growing, from the shape parameters; infinite where it never does.
+    # threads at which it stops growing, for shape parameters; infinite where it never does
     knee: Callable[..., Floats] | None = field(default=None, repr=False, compare=False)
-    whole: bool = False  # whether its parameter is a whole number, so that the candidates are all there is
+    whole: bool = False  # its parameter is a whole number: no search beyond the candidates
 
 
 @dataclass(frozen=True)
 class Fit:
     """A model fitted to a series."""
 
-    model: Model  # which
-    rate: float  # throughput per thread before anything limits it, in the unit of the series
-    shape: Mapping[str, float]  # shape parameters by name
+    model: Model
+    rate: float  # throughput per thread before anything limits it
+    shape: Mapping[str, float]  # parameters by name
     k: float | None  # threads at which it stops growing; None where it never does
     error: float  # root mean square of the relative error
     aicc: float  # the smaller, the better; comparable within a series
-    weight: float = 0.0  # akaike weight: the probability that it is the best of those compared, as far as they can tell
+    weight: float = 0.0  # Akaike weight: the probability that it is the best of those compared
 
     def curve(self, threads: Sequence[float] | Floats) -> Floats:
-        """Throughput on so many threads."""
         return self.rate * self.model.curve(np.asarray(threads, dtype=np.float64), *self.shape.values())
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A number of threads, and the ends of its 95 % interval, if the model holds."""
+    """A number of threads and the ends of its 95 % interval, if the model holds."""
 
     k: float
     low: float
@@ -139,7 +138,7 @@ def _crosstalk(threads: Floats) -> Floats:
 
 
 def _knees(threads: Floats) -> Floats:
-    """Thread counts measured (of very many, some) and values between them, some hundreds in all."""
+    """Thread counts measured and values between them, some hundreds in all."""
     distinct = np.unique(threads)
     if len(distinct) > _KNEES:
         distinct = distinct[np.linspace(0, len(distinct) - 1, _KNEES).astype(int)]
@@ -149,7 +148,7 @@ def _knees(threads: Floats) -> Floats:
 
 
 def _wholes(threads: Floats) -> Floats:
-    """From the fewest threads to twice the most; with more tasks the waves are too small to matter."""
+    """From the fewest threads to twice the most: with more tasks the waves are too small to matter."""
     return np.arange(max(2, int(threads.min())), 2 * int(threads.max()) + 1, dtype=np.float64)
 
 
@@ -182,13 +181,13 @@ BATCH = Model("batch", ("b",), _batch, lambda threads: (_wholes(threads),), whol
 
 SMOOTH = (LINEAR, CAP, AMDAHL, USL, AMDAHL_CAP, RETROGRADE)
 STRONG = (*SMOOTH, WAVE)
-"""For a load that stays the same, of which nothing more is known."""
+"""For a load that stays the same."""
 WEAK = (*SMOOTH, SLOTS, MERGE, BATCH)
 """For a load that grows with the threads."""
 
 
 def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
-    """`STRONG` for a load that is known to consist of one of these numbers of tasks, if of equal ones at all."""
+    """`STRONG` for a load whose number of equal tasks is one of these."""
     known = np.array(sorted(set(counts)), dtype=np.float64)
     return (*SMOOTH, replace(WAVE, candidates=lambda threads: (known,)))
 
@@ -202,11 +201,8 @@ def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tup
     Args:
         models: `STRONG` or `WEAK`.
         threads: P of every measurement; repeats have the same P.
-        throughput: Of every measurement, above zero; in the unit of one busy thread, which decides between models that
-            jump where the shape alone does not.
-
-    Returns:
-        One fit per model; without intervals. Empty where there are too few measurements for any.
+        throughput: Of every measurement, above zero. Its unit is one busy thread: that decides between models that jump
+            where the shape does not.
     """
     distinct, logs = len(np.unique(threads)), np.log(throughput)
     fits = []
@@ -225,7 +221,7 @@ def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tup
 
 
 def interval_of(fit: Fit, threads: Floats, throughput: Floats) -> Interval | None:
-    """The knee and its interval if the model is right, by refitting it to noise; None where it has no knee."""
+    """The knee and its interval by refitting the model to noise; None where it has no knee."""
     if fit.k is None or fit.model.knee is None:
         return None
     from scipy.special import ndtri, stdtrit  # importing it takes longer than all else here
@@ -262,7 +258,7 @@ def _fit(model: Model, threads: Floats, logs: Floats) -> Fit:
 
 
 def _estimated(model: Model) -> int:
-    """Numbers estimated from the data: shape, rate, and the size of the error."""
+    """Numbers estimated from the data: shape, rate, size of the error."""
     return len(model.parameters) + 2
 
 
@@ -293,7 +289,7 @@ def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
 
 
 def _around(fit: Fit, threads: Floats, logs: Floats) -> Floats:
-    """A dense grid over all shapes that resampled residuals could plausibly lead to; the fitted one is among them."""
+    """A dense grid over the shapes that resampled residuals may lead to, with the fitted one."""
     candidates = fit.model.candidates(threads)
     shape = np.array(list(fit.shape.values()))
     if fit.model.whole:
@@ -314,7 +310,7 @@ def _around(fit: Fit, threads: Floats, logs: Floats) -> Floats:
 def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tuple[Ints, Ints]:
     """For each sample (a row) the first and the last row of the grid that fit it best.
 
-    They differ for models that jump: between two jumps that were measured, many whole numbers fit equally well.
+    They differ for models that jump: many whole numbers between two measured jumps fit equally well.
     """
     curves = _logs(model, grid, threads)
     curves = curves - curves.mean(axis=1, keepdims=True)
@@ -328,8 +324,8 @@ def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tu
 
 
 def _squares(model: Model, grid: Floats, threads: Floats, logs: Floats) -> Floats:
-    """Sum of squared errors for each row of a grid of shapes, with the best rate for each."""
-    size = max(1, _BLOCK // len(logs))  # rows at a time: a grid of all times all measurements can be gigabytes
+    """Sum of squared errors for each row of a grid of shapes, at its best rate."""
+    size = max(1, _BLOCK // len(logs))  # rows at a time: all of them can be gigabytes
     found = []
     for start in range(0, len(grid), size):
         errors = logs - _logs(model, grid[start : start + size], threads)
@@ -343,7 +339,7 @@ def _logs(model: Model, grid: Floats, threads: Floats) -> Floats:
 
 
 def _product(values: Sequence[Floats]) -> Floats:
-    """All combinations, one a row; a single row without columns where there is nothing to combine."""
+    """All combinations, one a row."""
     if not values:
         return np.empty((1, 0))
     if len(values) == 1:

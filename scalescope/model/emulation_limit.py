@@ -13,14 +13,13 @@ TOLERANCE = 0.10
 
 @dataclass(frozen=True)
 class EmulationLimit(Mapped):
-    """How much work of its own a host does per emulated task, and what follows.
+    """How much bookkeeping a host does per emulated task, and what follows.
 
-    When W workers start or end a task of T seconds together, the host needs W × `seconds_per_task` for the bookkeeping
-    of all of them. What this adds to the makespan stays below `tolerance` × T while
-    W ≤ tolerance × T / seconds_per_task.
+    When W workers start or end tasks of T seconds together, the host needs W × `seconds_per_task`. This adds less than
+    `tolerance` × T to the makespan while W ≤ tolerance × T / seconds_per_task.
     """
 
-    seconds_per_task: float  # real seconds that scheduler and workers need for an empty task, all processes together
+    seconds_per_task: float  # for an empty task, real seconds of scheduler and workers together
     tolerance: float = TOLERANCE  # largest relative error that is accepted
 
     def shortest_task_s(self, workers: int) -> float:
@@ -28,14 +27,10 @@ class EmulationLimit(Mapped):
         return workers * self.seconds_per_task / self.tolerance
 
     def sentence(self, workers: int) -> str:
-        """For people."""
         return f"trustworthy up to {workers} workers for tasks of at least {number(self.shortest_task_s(workers), 2)} s"
 
     def beyond(self, tasks: int, makespan_s: float) -> str:
-        """Why a trial with so many tasks in this time cannot be trusted, or an empty string.
-
-        Its bookkeeping, tasks × `seconds_per_task`, may have been added to the makespan.
-        """
+        """Why a trial with so many tasks in this time cannot be trusted, or an empty string."""
         share = tasks * self.seconds_per_task / makespan_s
         if share <= self.tolerance:
             return ""

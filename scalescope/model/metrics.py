@@ -1,12 +1,8 @@
-"""What a trial measures; each number is declared once.
+"""What a trial measures; each number is declared once, as an annotated field of `Metrics`.
 
-A declaration is an annotated field of `Metrics`. From it come the reading of stored trials, the combination over
-repeats (`scalescope.analysis.summary`), the columns of tables (`scalescope.report.rows`), the numbers that a condition
-may name (`scalescope.studies.symptom`), the direction in which `compare` judges, the glossary of a report, and
-docs/metrics.md.
-
-To add one, declare it after the others as `float | None = None`, so that trials that were stored without it stay
-readable, and compute it in `scalescope.analysis.measure`, which has all tables of the trial.
+Stored trials, the combination of repeats, columns of tables, conditions, `compare`, the glossary of a report and
+docs/metrics.md follow from the declaration. To add a number, declare it after the others as `float | None = None` and
+compute it in `scalescope.analysis.measure`.
 """
 
 from __future__ import annotations
@@ -20,15 +16,15 @@ from scalescope.model.mapping import Mapped
 
 
 class Combine(StrEnum):
-    """How the values of repeated trials become one."""
+    """How the values of repeats become one."""
 
     MEDIAN = "median"
-    LOWER_MEDIAN = "lower median"  # of counts, so that it is a number that was measured
+    LOWER_MEDIAN = "lower median"  # for counts: a number that was measured
     MEAN = "mean"
 
 
 class Unit(StrEnum):
-    """What a number counts; it decides how the number is written."""
+    """What a number counts, and how it is written."""
 
     SECONDS = "s"
     SHARE = "share"
@@ -41,28 +37,26 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that is measured."""
+    """Declares a number that is measured."""
 
-    help: str  # what it is, in one or two sentences
-    unit: Unit  # what it counts
-    title: str  # heading in tables, with the unit where the number does not show it
-    short: str = ""  # heading where a terminal is too narrow for the title; empty: the title
-    legend: str = ""  # what it is, in a few words, below a table; empty where the title says it
-    # In the table of points: the higher, the sooner it is left out of a narrow one, and 0 never is; None: it is not in
-    # that table.
-    rank: int | None = None
-    combine: Combine = Combine.MEDIAN  # how repeats become one value
-    interval: bool = False  # whether its mean over repeats is shown with a 95 % interval
-    larger_is_better: bool = False  # whether more of it is better; `compare` takes less for better otherwise
-    term: str = ""  # its entry in the glossary of a report; empty: it has none
-    name: str = ""  # as Python, JSON and conditions spell it; taken from the field
+    help: str
+    unit: Unit
+    title: str  # heading in tables
+    short: str = ""  # heading in a narrow terminal; empty: the title
+    legend: str = ""  # explains the title below a table
+    rank: int | None = None  # in the table of points: None is not in it; a narrow one leaves out the highest first
+    combine: Combine = Combine.MEDIAN
+    interval: bool = False  # its mean is shown with a 95 % interval
+    larger_is_better: bool = False  # for `compare`
+    term: str = ""  # entry in the glossary of a report; empty: none
+    name: str = ""  # of the field
 
 
 @dataclass(frozen=True)
 class WorkerTimePart:
     """A part of worker time: a state of a thread."""
 
-    title: str  # as reports name it
+    title: str  # in reports
     help: str  # what the thread was doing
 
 
@@ -86,8 +80,7 @@ PARTS: Mapping[str, WorkerTimePart] = {
     "lost": WorkerTimePart("lost", "computing what failed or had to be repeated, or gone with its worker"),
     "tail": WorkerTimePart("tail", "idle since its last task, while the last tasks of the trial still ran"),
 }
-"""The parts of worker time, in the order in which they are shown. Together they are P × the time of the
-workload's call, without remainder."""
+"""In the order in which they are shown. Together they are P × the time of the workload's call."""
 
 WORKER_TIME = tuple(PARTS)
 WORKING = ("busy", "actors")
@@ -98,13 +91,13 @@ WORKING = ("busy", "actors")
 class PrefixWork:
     """The work of the tasks of one prefix."""
 
-    tasks: int  # how many ran
-    work_s: float  # the sum of their durations, in thread-seconds
-    median_s: float  # their median
+    tasks: int
+    work_s: float  # sum of their durations, in thread-seconds
+    median_s: float  # of their durations
 
     @classmethod
     def of_all(cls, metrics: Metrics) -> PrefixWork:
-        """That of all tasks of a trial, with their mean for the median."""
+        """All tasks of a trial; the mean stands in for the median."""
         return cls(metrics.tasks, metrics.work_s, metrics.work_s / metrics.tasks)
 
 
@@ -116,8 +109,8 @@ class Metrics(Mapped):
     widest_stage: Annotated[
         int,
         Metric(
-            "Tasks of the widest stage, which is the most numerous task group: the partitions of a bag, an array or a "
-            "Beam pipeline; of `client.map`, its calls.",
+            "Tasks of the largest task group: the partitions of a bag, an array or a Beam pipeline; the calls of "
+            "`client.map`.",
             Unit.TASKS,
             "partitions",
             short="parts",
@@ -172,7 +165,7 @@ class Metrics(Mapped):
     makespan_s: Annotated[
         float,
         Metric(
-            "From the moment at which the scheduler knows the first task to the end of the last computation.",
+            "From when the scheduler knows the first task to the end of the last computation.",
             Unit.SECONDS,
             "time s",
             rank=0,
@@ -199,7 +192,7 @@ class Metrics(Mapped):
     span_s: Annotated[
         float,
         Metric(
-            "The longest path of tasks that depend on each other: no number of workers makes it shorter.",
+            "The longest path of tasks that depend on each other; more workers do not make it shorter.",
             Unit.SECONDS,
             "span s",
             term="Span, T∞",
@@ -220,9 +213,8 @@ class Metrics(Mapped):
     efficiency: Annotated[
         float,
         Metric(
-            "T1 / (P × makespan): the share of the threads' time in which they computed. It is low where the graph has "
-            "too few tasks for the threads, and where tasks wait. Methods of actors that ran on workers with an idle "
-            "thread count as well.",
+            "T1 / (P × makespan): the share of the threads' time in which they computed. Low where the graph has too "
+            "few tasks for the threads, and where tasks wait. Methods of actors count too.",
             Unit.SHARE,
             "efficiency",
             legend="T1 / (P × time)",
@@ -235,8 +227,7 @@ class Metrics(Mapped):
     schedule_quality: Annotated[
         float,
         Metric(
-            "The best possible time / makespan. 1 means that this graph cannot run faster on so many threads; the "
-            "graph itself may still be the fault.",
+            "The best possible time / makespan. At 1 this graph cannot run faster on so many threads.",
             Unit.SHARE,
             "schedule quality",
             legend="best possible time / time",
@@ -255,10 +246,10 @@ class Metrics(Mapped):
             term="Parallelism, T1/T∞",
         ),
     ]
-    # P × the time of the workload's call divided into `PARTS`, in thread-seconds.
+    # P × the time of the workload's call divided into `PARTS`, in thread-seconds
     worker_time_s: Mapping[str, float] = field(default_factory=dict)
     longest_task_s: Annotated[float | None, Metric("The longest task.", Unit.SECONDS, "longest task s")] = None
-    # The work of the prefixes that have most of it; over repeats, that of the trial of median work.
+    # of the prefixes with most work; over repeats, of the trial of median work
     work_by_prefix: Mapping[str, PrefixWork] | None = None
     erred_tasks: Annotated[
         float | None, Metric("Computations of tasks that raised an error.", Unit.TASKS, "erred tasks")
@@ -266,7 +257,7 @@ class Metrics(Mapped):
     recomputed_tasks: Annotated[
         float | None,
         Metric(
-            "Computations that were for nothing: lost with their worker, or computed again since their result was.",
+            "Computations that were lost with their worker, or repeated because their result was lost.",
             Unit.TASKS,
             "recomputed tasks",
         ),
@@ -280,13 +271,13 @@ class Metrics(Mapped):
     ] = None
     spilled_bytes: Annotated[
         float | None,
-        Metric("The most that each worker had spilled to disk, added up over workers.", Unit.BYTES, "spilled"),
+        Metric("The most that each worker had spilled to disk, summed over workers.", Unit.BYTES, "spilled"),
     ] = None
     transferred_bytes: Annotated[
         float | None,
         Metric(
-            "Results that a worker needed and another one had computed, each once for every worker that needed it. "
-            "What tasks exchange among themselves, as p2p shuffles do, is not in it.",
+            "Results that a worker needed and another one had computed, once for each worker that needed them. "
+            "What tasks exchange among themselves (p2p shuffles) is not counted.",
             Unit.BYTES,
             "transferred",
         ),
@@ -298,8 +289,8 @@ class Metrics(Mapped):
     recovery_s: Annotated[
         float | None,
         Metric(
-            "After a fault on purpose (the axis `fault`): from there until threads are 90 % as busy as before; 0 where "
-            "they never were less. None where there was no fault, or that was never reached.",
+            "From a fault on purpose (the axis `fault`) until threads are 90 % as busy as before; 0 where they never "
+            "were less busy, none where that was not reached.",
             Unit.SECONDS,
             "recovery s",
         ),
@@ -312,7 +303,7 @@ METRICS: Mapping[str, Metric] = {
     for note in getattr(hint, "__metadata__", ())
     if isinstance(note, Metric)
 }
-"""All metrics by name, in their order. Each is a number, or None where it could not be measured."""
+"""All metrics by name; each is a number, or None where it could not be measured."""
 
 
 def numbers(metrics: Metrics) -> dict[str, float | None]:

@@ -9,19 +9,19 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import number
 
 STANDSTILL = "standstill"
-"""The fact of a trial that was stopped at its time limit: a `Standstill`."""
+"""Name of the fact of a trial that was stopped at its time limit: a `Standstill`."""
 STILL_S = 10.0
-"""Seconds without the beginning or end of a task from which on a cluster stands still."""
+"""Seconds without the begin or end of a task after which a cluster stands still."""
 NO_WORKER = "no worker may run it"
-"""How it begins what is said of a task with restrictions that no worker meets."""
+"""Begins the problem of a task whose restrictions no worker meets."""
 ASKS_FOR = f"{NO_WORKER}: it asks for "
-"""The same where the restrictions, which follow, are known."""
+"""The same, where the restrictions are known; they follow."""
 NO_THREAD = "waits for a thread there"
-"""Said of a task whose worker has no thread for it."""
+"""The problem of a task whose worker has no free thread."""
 RESULTS = ("Client", "Future")
-"""What tasks wait for that wait for other tasks."""
+"""`waits_for` of tasks that wait for other tasks."""
 SAID = 3
-"""Groups in a sentence."""
+"""Most groups in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class StandingTasks:
     """Tasks of one prefix at the same line."""
 
     prefix: str  # of their keys
-    tasks: int  # how many
+    tasks: int
     holds: bool  # whether they hold threads: they have begun, and have not seceded
     where: str  # the line of the user's code, as `my_job.py:14 in load`; empty where they do not run, or nobody knows
     call: str  # what is called there, as `result (client.py)`
     waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty where they do not
     problem: str  # why they have not begun, or where scheduler and worker disagree
-    stuck: int  # how many are on workers all of whose threads are held by tasks that wait in `distributed`
+    stuck: int  # tasks on workers all of whose threads are held by tasks that wait in `distributed`
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Standstill(Mapped):
 
     still_s: float | None  # seconds since a task last began or ended, on the cluster's clock; None where none ever did
     threads: int  # of all workers
-    taken: int  # how many of them tasks hold
+    taken: int  # threads that tasks hold
     left: int  # tasks that have not ended
-    ready: int  # how many of these could begin, if there were a thread for them
+    ready: int  # tasks that only lack a thread
     computing: int  # workers that use the processor
-    groups: tuple[StandingTasks, ...]  # of tasks that are with workers, largest first
+    groups: tuple[StandingTasks, ...]  # tasks that are with workers, largest first
     hints: tuple[str, ...] = ()  # what to look at, in sentences
-    enough_s: float = STILL_S  # from how many of these seconds on a cluster stands still
+    enough_s: float = STILL_S  # `still_s` after which the cluster stands still
 
     @property
     def lasts(self) -> bool:
@@ -59,15 +59,11 @@ class Standstill(Mapped):
 
     @property
     def holding(self) -> tuple[StandingTasks, ...]:
-        """Those that hold threads."""
+        """Groups that hold threads."""
         return tuple(each for each in self.groups if each.holds)
 
     def sentence(self, time: str = "") -> str:
-        """For people, without a capital and a full stop.
-
-        Args:
-            time: What seconds are, such as ` of simulated time`; by default real ones.
-        """
+        """What stands still, for people; `time` qualifies seconds, such as ` of simulated time`."""
         if not self.left:
             return "the scheduler has no task that has not ended"
         unfinished = f"{self.left:,} {'task has' if self.left == 1 else 'tasks have'} not ended"
