@@ -28,8 +28,8 @@ EXACT = 1e-12
 """Effects that differ by less are equal: what rounding makes of numbers that are equal to the last bit."""
 OUTLYING, OUTLYING_SHARE, OUTLYING_FROM = 5.0, 0.2, 7
 """A pair is set aside when its effect is over five scaled median absolute deviations from the median (Hampel 1974): a
-shared host stops for a moment now and then, and one such pair in ten hides a difference of 5 %. Where over a fifth would
-be, they are the noise, and all count. Fewer than seven pairs all count: their median deviation says little."""
+shared host stops for a moment now and then, and one such pair in ten hides a difference of 5 %. Where over a fifth
+would be, they are the noise, and all count. Fewer than seven pairs all count: their median deviation says little."""
 _MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
 POWER = 0.8
 """Chance to find a difference as large as the minimal effect (convention of Cohen, 1988)."""

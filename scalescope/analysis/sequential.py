@@ -1,7 +1,7 @@
 """Looking at a test more than once: the level of each look, so that all looks together keep theirs.
 
 Pocock's rule (1977, Biometrika 64): the same nominal level at every look. The chance that any look falls below it
-without an effect is integrated over the path of the sum (Armitage, McPherson and Rowe 1969), as if the noise were known.
+without an effect is integrated over the path of the sum (Armitage, McPherson and Rowe 1969), as if noise were known.
 t-tests use that level at each look (Jennison and Turnbull 2000, section 4.4). Few pairs need `CAUTION`.
 """
 

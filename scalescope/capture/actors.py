@@ -1,12 +1,11 @@
-"""Notes when a worker ran methods of actors, which it does in a thread beside those of its tasks.
+"""Notes when a worker runs methods of actors, in a thread of its own beside those of tasks.
 
-What was noted goes to the scheduler as structured events (topic `scalescope-actor-calls`), at most one every
-`WINDOW_S`, since calls come by thousands in a second. Such an event has the calls since the one before as if they had
-followed each other without a pause and ended with the last: `end`, in seconds since the epoch on the scheduler's clock;
-`seconds`; and `methods`, with number and seconds of each, such as `{"Counter.add": [12, 0.4]}`. Methods that are
-coroutines hold no thread and are not noted.
+Calls come by thousands in a second, so they go to the scheduler as structured events (topic `scalescope-actor-calls`),
+at most one every `WINDOW_S`. An event tells of the calls since the one before, as if they had followed each other
+without a pause: `end` in seconds since the epoch on the scheduler's clock; `seconds`; and number and seconds of each of
+the `methods`, such as `{"Counter.add": [12, 0.4]}`. Methods that are coroutines hold no thread and are not noted.
 
-The source text of this module is what is sent to workers: the standard library and `distributed` alone.
+The source text of this module is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ from distributed.diagnostics.plugin import WorkerPlugin
 TOPIC = "scalescope-actor-calls"
 WINDOW_S = 0.05
 METHODS, NAME_CHARACTERS = 20, 100
-"""Methods that have a name in one event, and how much of it is sent."""
+"""Methods named in one event, and characters of a name."""
 
 
 class ActorCalls(WorkerPlugin):  # type: ignore[misc]
-    """Has every call of an actor's method on a worker noted."""
+    """Notes every call of an actor's method on a worker."""
 
     name = "scalescope-actor-calls"
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        """Attach to the pool of one thread in which methods run."""
         self.worker = worker
         self.methods: dict[str, list[float]] = {}
         self.end = self.told = 0.0
@@ -54,12 +52,11 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
         self.pool.submit = noted
 
     def teardown(self, worker: Any) -> None:
-        """Leave the pool as it was."""
         if self.pool is not None:
             self.pool.__dict__.pop("submit", None)
 
     def note(self, method: str, began: float, ended: float) -> None:
-        """Add a call; in the thread that ran it."""
+        """Add a call, in the thread that ran it."""
         with self.lock:
             known = method in self.methods or len(self.methods) < METHODS
             entry = self.methods.setdefault(method if known else "others", [0, 0.0])
@@ -73,12 +70,11 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
             self.worker.loop.add_callback(self.worker.loop.call_later, WINDOW_S, self.tell_the_rest)
 
     def tell_the_rest(self) -> None:
-        """What no later call has told of; on the event loop."""
+        """Send what no later call has sent; on the event loop."""
         self.waiting = False
         self.tell()
 
     def tell(self) -> None:
-        """Send an event, unless all has been told."""
         with self.lock:
             methods, self.methods = self.methods, {}
         if not methods:
@@ -91,7 +87,7 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
 
 
 def _method(args: Any) -> str:
-    """Of the first bound method among the arguments, by class and name."""
+    """Class and name of the first bound method among the arguments."""
     for each in args:
         owner = getattr(each, "__self__", None)
         if owner is not None:

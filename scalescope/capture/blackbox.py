@@ -1,8 +1,8 @@
 """Keeps the log records of a worker where they outlive its process.
 
-Each record goes to a file by one raw `write`, so that it is in the kernel's hands before the process can die; Python's
-`faulthandler` writes to the same file. `scalescope.capture.logs` reads it. The source text of this module is what is
-sent to workers and nannies: the standard library and `distributed` alone.
+Each record goes to a file by one raw `write`, so that the kernel has it before the process can die; Python's
+`faulthandler` writes to the same file. `scalescope.capture.logs` reads it. The source text of this module is sent to
+workers and nannies: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -22,12 +22,9 @@ RECORD_CHARACTERS = 10_000
 
 
 class BlackBox(WorkerPlugin):  # type: ignore[misc]
-    """Writes the log records of the process of a worker to a file of its own.
+    """Writes the log records of a worker's process to a file. Only for workers that have a process each.
 
-    Only for workers that have a process each.
-
-    Args:
-        folder: Outside the worker's local directory, which its nanny deletes.
+    `folder` must be outside the worker's local directory, which its nanny deletes.
     """
 
     name = "scalescope-black-box"
@@ -38,7 +35,7 @@ class BlackBox(WorkerPlugin):  # type: ignore[misc]
         self.handler: _RawHandler | None = None
 
     def setup(self, worker: Any) -> None:
-        """Open the file, and attach to the root logger and to `distributed`, which does not pass its records on."""
+        # `distributed` does not pass its records on to the root logger
         os.makedirs(self.folder, exist_ok=True)
         name = f"{platform.node()}-{os.getpid()}-{time.time_ns()}.log"
         self.handler = _RawHandler(os.path.join(self.folder, name))
@@ -48,7 +45,6 @@ class BlackBox(WorkerPlugin):  # type: ignore[misc]
         faulthandler.enable(file=self.handler.descriptor, all_threads=True)
 
     def teardown(self, worker: Any) -> None:
-        """Detach and close the file."""
         if self.handler is None:
             return
         for logger in (logging.getLogger(), logging.getLogger("distributed")):
@@ -66,7 +62,6 @@ class ExitCodes(NannyPlugin):  # type: ignore[misc]
     restart = False
 
     def setup(self, nanny: Any) -> None:
-        """Take the nanny's own callback's place, and call it."""
         self.attribute = "_on_worker_exit" if hasattr(nanny, "_on_worker_exit") else "_on_exit"
         original = getattr(nanny, self.attribute)
 
@@ -80,12 +75,11 @@ class ExitCodes(NannyPlugin):  # type: ignore[misc]
         setattr(nanny, self.attribute, on_exit)
 
     def teardown(self, nanny: Any) -> None:
-        """Give the nanny its own callback back."""
         nanny.__dict__.pop(self.attribute, None)
 
 
 class _RawHandler(logging.Handler):
-    """One line of JSON a record, by one `write` of an appending file descriptor."""
+    """Writes one line of JSON a record, in one `write`."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -102,5 +96,5 @@ class _RawHandler(logging.Handler):
         try:
             text = f"{record.name} {self.format(record)}"[:RECORD_CHARACTERS]
             self.write({"time": record.created, "level": record.levelname, "text": text})
-        except Exception:  # noqa: BLE001  # as every handler of the standard library: never fail the code that logs
+        except Exception:  # noqa: BLE001  # like handlers of the standard library: never fail the code that logs
             self.handleError(record)

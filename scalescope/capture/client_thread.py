@@ -1,4 +1,4 @@
-"""Watches what the thread does that runs the workload: samples of its stack, from the call to the return."""
+"""Samples the stack of the thread that runs the workload, from the call to the return."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from scalescope.capture.shipping import PREFIX
 from scalescope.model.records import IMPORT, Columns, from_rows
 
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
-"""Real seconds between two samples: the first come sooner, so that something is known of a short call, too; of a
-long one they may be this part of it apart, up to the longest interval."""
+"""Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
+up to the longest interval."""
 
 _LIBRARIES = tuple(
     f"{folder}/"
@@ -40,7 +40,7 @@ _VIRTUAL = "scalescope.clusters.simulated."
 
 
 class CodePlace(NamedTuple):
-    """The innermost frame of the user's own code, and whether it waited for the cluster, or imported modules."""
+    """The innermost frame of the user's code, and whether it waited for the cluster or imported modules."""
 
     code: CodeType | None = None
     instruction: int = 0
@@ -50,20 +50,16 @@ class CodePlace(NamedTuple):
 
 
 class ClientWatch:
-    """Charges the time of the calling thread, on the cluster's clock, to the places where it is, while it is open.
+    """Charges the time of the calling thread, on the cluster's clock, to the places in the code where it is.
 
-    In real time, a thread looks at it every `INTERVAL_S`. Virtual time passes where the workload's thread waits, and by
-    the CPU seconds charged to it: there that thread itself says before and after each wait what passed, and what the
-    sampling thread saw since the last time only divides it.
+    In real time another thread looks every `INTERVAL_S`. Virtual time passes where the workload's thread waits, and by
+    the CPU seconds charged to it: there that thread itself says before and after each wait what passed, and the samples
+    only divide it. `began` and `ended` are when the watch was opened and closed.
 
     Args:
-        function: The workload's; its file is the user's own code wherever it lies.
-        clock: Seconds on the cluster's clock, as that thread reads it; by default it is real time.
+        function: The workload; its file is the user's own code wherever it lies.
+        clock: Seconds on the cluster's clock, as that thread reads it.
         waits: Has a function called before and after each wait of that thread; whether its time passes so alone.
-
-    Attributes:
-        began: When the watch was opened.
-        ended: When it was closed.
     """
 
     def __init__(
@@ -94,11 +90,7 @@ class ClientWatch:
             self._charge(self._rows[-1][0] if self._rows else CodePlace())
 
     def columns(self, ahead_s: float) -> Columns:
-        """The rows of the table `client`.
-
-        Args:
-            ahead_s: Seconds by which the scheduler's clock is ahead of the one that was read here.
-        """
+        """Rows of the table `client`; the scheduler's clock is `ahead_s` ahead of the one that was read here."""
         rows = []
         for place, begin, end in self._rows:
             where, what = _described(place)
@@ -150,11 +142,10 @@ class ClientWatch:
 
 @contextmanager
 def collection_deferred() -> Iterator[None]:
-    """Hold while the frames of another thread are walked.
+    """Keep Python 3.11 from collecting garbage while the frames of another thread are walked.
 
-    Python 3.11 may begin to collect garbage in the middle of `f_back`, which may let that thread go on, and then reads
-    a frame that is gone: a crash of the whole process (CPython issues 106883 and 97002). Later ones collect only
-    between two instructions.
+    It may collect in the middle of `f_back`, let that thread go on, and then read a frame that is gone: a crash of the
+    process (CPython issues 106883 and 97002).
     """
     deferred = sys.version_info < (3, 12) and gc.isenabled()
     if deferred:
@@ -168,7 +159,7 @@ def collection_deferred() -> Iterator[None]:
 
 @cache
 def is_library(file: str) -> bool:
-    """Whether code of this file is not the user's own: of an installed package, sent to workers, or made on the way."""
+    """Whether code of this file is not the user's: of an installed package, sent to workers, or made on the way."""
     return file.startswith(("<", PREFIX, *_LIBRARIES)) or bool(
         {"site-packages", "dist-packages"} & set(Path(file).parts)
     )
@@ -212,7 +203,7 @@ def _described(place: CodePlace) -> tuple[str, str]:
 
 
 def _name(node: ast.AST) -> str:
-    """A dotted name; of what is called in between, the arguments are left out."""
+    """A dotted name, without the arguments of calls within."""
     match node:
         case ast.Name():
             return node.id

@@ -1,10 +1,10 @@
 """Makes the clocks of workers on the scheduler's host agree with it exactly.
 
-A worker adds to every time that it reports an estimate of the scheduler's clock minus its own, taken from the round
-trip of its last heartbeat. On the scheduler's own host the truth is 0, and the estimate is off by the imbalance of that
-round trip: up to 66 ms on a loaded machine. On other hosts the estimate is the best there is, and stays.
+A worker adds to every time that it reports an estimate of the scheduler's clock minus its own, from the round trip of
+its last heartbeat. On the scheduler's own host the truth is 0, and the estimate is wrong by tens of milliseconds on a
+loaded machine. On other hosts the estimate is the best there is, and stays.
 
-The source text of this module is what is sent to workers: the standard library and `distributed` alone.
+The source text of this module is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 class SameHostClock(WorkerPlugin):  # type: ignore[misc]
     """Fixes `Worker.scheduler_delay` at 0 where the worker reads the same clock as the scheduler.
 
-    The worker assigns that attribute after every heartbeat. Its class is therefore replaced by a subclass where it is a
-    property that ignores assignments, as `NoSchedulerDelayWorker` does in upstream's own tests.
-
-    Args:
-        kernel: Identity of the kernel whose clock the scheduler reads (`this_kernel`, called there).
+    The worker assigns that attribute after every heartbeat, so its class is replaced by a subclass with a property that
+    ignores assignments, like `NoSchedulerDelayWorker` in upstream's tests. `kernel`: `this_kernel()` of the scheduler.
     """
 
     name = "scalescope-same-host-clock"
@@ -34,13 +31,11 @@ class SameHostClock(WorkerPlugin):  # type: ignore[misc]
         self.original: type | None = None
 
     def setup(self, worker: Any) -> None:
-        """Attach to a worker."""
         if this_kernel() == self.kernel:
             self.original = type(worker)
             worker.__class__ = _with_fixed_delay(self.original)
 
     def teardown(self, worker: Any) -> None:
-        """Give the worker its own class back."""
         if self.original is not None:
             worker.__class__ = self.original
 

@@ -1,4 +1,4 @@
-"""Facts of this host and this Python, and how busy the host was with other things. Standard library only."""
+"""Facts of this host and this Python, and how busy the host was with other work. Standard library only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def facts() -> dict[str, Any]:
-    """What a reader of a result must know of the machine; None where this platform does not say.
-
-    Memory is in bytes, the load average is that of the last minute, `cgroup_cpus` is a limit in CPUs.
-    """
+    """What a reader of a result must know of the machine; None where this platform does not say."""
     return {
         "hostname": socket.gethostname(),
         "platform": platform.platform(),
@@ -40,17 +37,17 @@ def facts() -> dict[str, Any]:
 
 
 def packages() -> dict[str, str]:
-    """Version of every distribution that this Python finds, by normalised name."""
+    """Versions of all distributions that this Python finds, by normalised name."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
-        if name:  # a folder without metadata has none; the first on the path is the one that is imported
+        if name:  # a folder without metadata has none; the first on the path is imported
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
     return dict(sorted(found.items()))
 
 
 def packages_digest(versions: dict[str, str]) -> str:
-    """A short digest of a package list: equal for equal environments."""
+    """A short digest of a package list."""
     lines = "\n".join(f"{name}=={version}" for name, version in sorted(versions.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
@@ -68,22 +65,15 @@ class CpuShares:
     seconds: float  # length of the interval
 
     def to_mapping(self) -> dict[str, float | int]:
-        """As JSON carries it."""
         return asdict(self)
 
 
 class HostLoad:
     """Measures where the CPU time of the host goes while the body runs, from `/proc`.
 
-    Ours are the processes of the given trees, with the children that they have waited for. CPU time of a process that
-    leaves its tree (a daemon) counts as other processes'. Resolution is one tick of the kernel, 10 ms of one CPU.
-
-    Args:
-        roots: Process ids; each stands for itself and its descendants. This process by default.
-
-    Attributes:
-        load: The result; None where it could not be measured.
-        reason: Why not.
+    Ours are the processes of the given trees (`roots`: process ids, by default this process), with the children that
+    they have waited for. A process that leaves its tree counts as others'. The resolution is a tick: 10 ms of one CPU.
+    `load` is the result, or None, and `reason` says why.
     """
 
     def __init__(self, roots: Iterable[int] | None = None) -> None:
@@ -130,7 +120,7 @@ class HostLoad:
 
 @dataclass(frozen=True)
 class _Ticks:
-    """Cumulated CPU time, in ticks of the kernel, over all CPUs."""
+    """CPU time so far, in ticks of the kernel, over all CPUs."""
 
     total: int
     idle: int
@@ -149,7 +139,7 @@ class _Ticks:
 
 
 def _tree_ticks(roots: Collection[int]) -> tuple[int, int]:
-    """CPU time of all processes of the trees, with that of children already waited for; and of their roots alone."""
+    """Ticks of all processes of the trees, with children already waited for; and of their roots alone."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     own = 0
@@ -194,7 +184,7 @@ def _kilobytes(path: Path, name: str) -> int | None:
 
 
 def _cgroup_cpus() -> float | None:
-    """The limit of this container in CPUs, of version 2 or 1 of control groups; None without one."""
+    """The limit of this container in CPUs, by control groups of version 2 or 1."""
     quota, _, period = _first_line(_CGROUP / "cpu.max").partition(" ")
     if not quota:
         quota = _first_line(_CGROUP / "cpu" / "cpu.cfs_quota_us")

@@ -1,4 +1,4 @@
-"""Reads what black boxes kept of workers that are gone."""
+"""Reads the log records that black boxes kept of workers that are gone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ TAIL_BYTES = 256 * 1024
 def read(folder: Path, workers: Collection[str]) -> Columns:
     """The last log records of these workers, as rows of `records.LOGS`.
 
-    Lines that are no records come from `faulthandler` or from C, and have level `FAULT` and the time of the record
-    before.
-
-    Args:
-        folder: Where `BlackBox` wrote.
-        workers: Addresses.
+    Other lines come from `faulthandler` or from C: they get the level `FAULT` and the time of the record before.
     """
     rows = []
     for path in sorted(folder.glob("*.log")):

@@ -1,7 +1,6 @@
-"""Notes, while a workload runs, the calls that decide its partitions, with the line of the user's code.
+"""Notes the calls of a workload that decide its partitions, with the line of the user's code.
 
-The libraries' functions do what they did, but for `NPARTITIONS` where the configuration has it; what this module cannot
-read off their results is not noted.
+The libraries' functions do what they did, unless the configuration sets `NPARTITIONS`.
 """
 
 from __future__ import annotations
@@ -27,23 +26,22 @@ CALLS: dict[str, tuple[str, ...]] = {
     "dask.dataframe": ("from_pandas", "from_map", "read_csv", "read_parquet"),
     "dask.array": ("from_array",),
 }
-"""Functions that return a collection, by the module that users call them of."""
+"""Functions that return a collection, by the module from which users call them."""
 FILES = ("read_text", "read_csv", "read_parquet")
-"""Those whose argument says nothing on how much there is to divide."""
+"""Functions whose argument does not tell how much there is to divide."""
 BEAM = "apache_beam"
 MOST = 50
-"""Calls that are kept of a trial."""
+"""Most calls that are kept of a trial."""
 
 
 class Notes(list[PartitionCall]):
-    """Calls in their order, each once."""
+    """Distinct calls in their order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.created: dict[int, set[str]] = {}  # where Beam's Create was called, by the number of its elements
 
     def add(self, call: str, given: Any, made: Any) -> None:
-        """Note a call that returned a collection."""
         partitions = getattr(made, "npartitions", None)
         if not isinstance(partitions, int) or len(self) >= MOST:
             return
@@ -61,12 +59,7 @@ class Notes(list[PartitionCall]):
 
 @contextmanager
 def noted(modules: Collection[str]) -> Iterator[Notes]:
-    """Note the calls of the body.
-
-    Args:
-        modules: What the workload imports, at the top of its file or in its functions: of libraries that are not loaded
-            yet, only these are.
-    """
+    """Note the calls of the body. `modules`: what the workload imports; of these, missing ones are loaded now."""
     notes, replaced = Notes(), []
     uses_beam = _used(BEAM, modules)
     for name, functions in CALLS.items():
@@ -93,7 +86,7 @@ def noted(modules: Collection[str]) -> Iterator[Notes]:
 
 
 def line_of_user(frame: FrameType | None) -> str:
-    """The innermost line outside of libraries, such as `my_job.py:14 in run`; empty where there is none."""
+    """The innermost line outside of libraries, such as `my_job.py:14 in run`; may be empty."""
     while frame is not None:
         file = frame.f_code.co_filename
         if not is_library(file):
@@ -108,7 +101,7 @@ def _line(file: str, number: int, function: str) -> str:
 
 
 def _used(name: str, modules: Collection[str]) -> bool:
-    """Whether a module is loaded, or will be by this workload, and can be."""
+    """Whether this workload uses a module, which is loaded then."""
     if name in sys.modules:
         return True
     if not any(each == name or each.startswith(f"{name}.") for each in modules):
@@ -133,7 +126,7 @@ def _noting(notes: Notes, call: str, original: Callable[..., Any]) -> Callable[.
 
 
 def _divided(original: Callable[..., Any], made: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """What a call made or, where the configuration asks for more partitions than that, what it makes of as many."""
+    """What a call made, or makes with as many partitions as the configuration asks for, if those are more."""
     asked = dask.config.get(NPARTITIONS, 0)
     if not isinstance(asked, int) or asked < 0:
         raise InvalidField(NPARTITIONS, asked, "a number of partitions")
@@ -161,7 +154,7 @@ def _creating(notes: Notes, constructor: Callable[..., None]) -> Callable[..., N
 
 
 def _rebind(original: object, replacement: object) -> None:
-    """Every module-level name that refers to `original`: users import functions by name."""
+    """Replace every module-level name of `original`: users import functions by name."""
     for module in list(sys.modules.values()):
         names = vars(module) if isinstance(module, ModuleType) else {}
         for name, value in list(names.items()):

@@ -1,4 +1,4 @@
-"""Records trials on an open cluster: the client's side of the recorder, and what is gathered when a trial ends."""
+"""Records trials on an open cluster: the client of the recorder, and what is gathered when a trial ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scalescope.model import spool
 from scalescope.model.records import TABLES, Columns, from_rows
 
 CLOCK_ERROR_S = 0.05
-"""Beyond this, clocks that disagree are worth a warning: short tasks would be misplaced."""
+"""Disagreement of clocks that is worth a warning: short tasks would be misplaced."""
 
 SETTLE_S = 5.0
 DRAIN_INTERVAL_S = 2.0
@@ -33,18 +33,17 @@ T = TypeVar("T")
 
 @dataclass
 class Recording:
-    """What became of the recording of one trial; complete when `Capture.trial` has been left."""
+    """The recording of one trial; final when `Capture.trial` has been left."""
 
     complete: bool = False  # whether every task attempt is in the spool, by the scheduler's own count
     reason: str = "the trial has not ended"  # why not; empty when it is
-    no_room: bool = False  # whether that is because the disk is full: so will be the next trial's
-    warnings: list[str] = field(default_factory=list)  # about the quality of the record, in sentences
-    notes: list[str] = field(default_factory=list)  # what is missing because the cluster does not provide it
-    # memory and utilisation of the workers' GPUs, as `memory.gpus` gives it; empty where no worker was asked
-    gpus: dict[str, Any] = field(default_factory=dict)
+    no_room: bool = False  # whether the disk is full: the next trial would be incomplete, too
+    warnings: list[str] = field(default_factory=list)  # in sentences
+    notes: list[str] = field(default_factory=list)  # what the cluster does not provide, in sentences
+    gpus: dict[str, Any] = field(default_factory=dict)  # as `memory.gpus` gives it
     tasks: int = 0  # attempts recorded: those finished, erred and lost
     t_begin: float = 0.0  # when recording began, in seconds on the scheduler's clock
-    t_end: float = 0.0  # when the workload had returned, likewise
+    t_end: float = 0.0  # when the workload had returned
     ahead_s: float = 0.0  # the scheduler's clock ahead of this host's, as far as the time of a call shows it
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
@@ -54,15 +53,13 @@ class Recording:
 class Capture:
     """Installs the recorder on a cluster's scheduler, and records trials one after another.
 
-    Only tasks that are given to a worker within a trial belong to it. What is installed is sent by value: scheduler and
-    workers need `distributed` alone.
+    Only tasks that are given to a worker within a trial belong to it. Scheduler and workers need `distributed` alone.
 
     Args:
-        client: Of the cluster; not closed here. Not asynchronous.
-        drain_interval_s: Seconds between two calls that fetch records while a trial runs, from a thread; None fetches
-            them at the end, starts no thread and does not watch the event loop, as a simulated cluster needs it.
-        log_folder: Where workers keep log records that outlive them; only for workers that have a process each and a
-            nanny. None keeps none.
+        client: Not asynchronous; not closed here.
+        drain_interval_s: Seconds between two calls that fetch records while a trial runs, from a thread. None fetches
+            them at the end and does not watch the event loop, as a simulated cluster needs it.
+        log_folder: Where workers keep log records that outlive them; only for workers with a process and a nanny each.
         held_rows: Most task rows that the scheduler holds until they are fetched.
         settle_s: Seconds to wait for tasks that still run when the workload has returned.
 
@@ -111,13 +108,10 @@ class Capture:
 
     @contextmanager
     def trial(self, spool_path: Path) -> Iterator[Recording]:
-        """Record what the cluster does while the body runs.
+        """Record what the cluster does while the body runs, to a file (`scalescope.model.spool`).
 
-        The rest is fetched when the body ends, also when it raises. Faults of the capture after it has begun are not
-        raised: they are in `Recording.complete`, `reason` and `warnings`.
-
-        Args:
-            spool_path: File of raw records (`scalescope.model.spool`), overwritten.
+        The rest is fetched when the body ends, also when it raises. Later faults are not raised: see
+        `Recording.complete`, `reason` and `warnings`.
 
         Raises:
             CaptureError: Recording could not begin.
@@ -137,7 +131,7 @@ class Capture:
                 run.end(settle_s=0.0 if told_to_stop else self.settle_s)
 
     def close(self) -> None:
-        """Remove what was installed, as far as the cluster is still there."""
+        """Remove what was installed, if the cluster is still there."""
         if self.client.scheduler is None:
             self._installed.clear()
             return
@@ -149,7 +143,6 @@ class Capture:
                 self.client.unregister_worker_plugin(name, nanny=nanny)
 
     def _call(self, command: str, *, timeout_s: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
-        """Call the recorder on the scheduler."""
         if self.client.scheduler is None:
             raise ConnectionError("the connection to the scheduler was given up")
 
@@ -161,7 +154,7 @@ class Capture:
 
 
 class _Run:
-    """One recording: fetches chunks, writes them, and checks at the end that none is missing."""
+    """Fetches the chunks of one recording, writes them, and checks that none is missing."""
 
     def __init__(self, capture: Capture, recording: Recording, stream: BinaryIO) -> None:
         self.capture = capture
@@ -178,7 +171,6 @@ class _Run:
     # ---------------------------------------------------------------- from the first task to the last
 
     def begin(self) -> None:
-        """Start a fresh recording, and the thread that drains it."""
         before = time.time()
         reply = self._remote("begin")
         self.recording.ahead_s = max(reply["time"] - time.time(), min(reply["time"] - before, 0.0))
@@ -191,7 +183,6 @@ class _Run:
             self._thread.start()
 
     def end(self, *, settle_s: float) -> None:
-        """Fetch what is left, and say whether the record is complete."""
         recording = self.recording
         try:
             self._join()
@@ -211,7 +202,7 @@ class _Run:
     def _keep_draining(self) -> None:
         interval_s = self.capture.drain_interval_s
         while not self._stop.wait(interval_s) and not self.broken:
-            with suppress(CaptureError):  # the same chunk is asked for again, and at the end in earnest
+            with suppress(CaptureError):  # the chunk is fetched again, and at the end without mercy
                 self._drain()
 
     def _join(self) -> None:
@@ -256,7 +247,6 @@ class _Run:
         self.managed += chunk["memory"]
 
     def _write_rest(self) -> None:
-        """Tables that are known only at the end."""
         recording = self.recording
         workers = _workers(self.members)
         recording.workers_left = [
@@ -361,7 +351,6 @@ def _workers(members: list[tuple[Any, ...]]) -> Columns:
 
 
 def _why_incomplete(summary: Mapping[str, Any], received: int) -> str:
-    """Compare what arrived with what the recorder and the scheduler counted."""
     if summary["dropped"]:
         return f"{summary['dropped']:,} task attempts were beyond the limit of rows held by the scheduler"
     if received != summary["rows"]:
@@ -375,7 +364,6 @@ def _why_incomplete(summary: Mapping[str, Any], received: int) -> str:
 
 
 def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
-    """What does not make the record incomplete, but should be known."""
     doubts = []
     if summary["unfinished"]:
         keys = ", ".join(summary["unfinished_keys"])

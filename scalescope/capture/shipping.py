@@ -1,9 +1,9 @@
 """Sends plugins and functions to schedulers and workers that have no `scalescope`.
 
-What is sent is pickled by value, as the source text of its module: the pickle is a call of `eval` with one string, so
-it needs nothing at the other end, and it works between Python versions. (Pickling code objects by value, as cloudpickle
-does, crashed a Python 3.12 scheduler when it came from Python 3.11.) A module is executed once in a process and kept
-there under a name that contains the digest of its text; it may import the standard library and `distributed` alone.
+A pickle is a call of `eval` with the source text of the module: it needs nothing at the other end and works between
+Python versions. (Code objects, as cloudpickle sends them from Python 3.11, crashed a scheduler of Python 3.12.) A
+module is executed once in a process and kept there under a name with the digest of its text. It may import the standard
+library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from distributed import Client
 from distributed.diagnostics.plugin import NannyPlugin, SchedulerPlugin, WorkerPlugin
 
 PREFIX = "scalescope_shipped_"
-"""So begin the names of modules that were sent, which are those of their files, too."""
+"""Begins the names of modules that were sent, and of their files."""
 
 _LOAD = """\
 (lambda sys, types, name, source: sys.modules.get(name) or (
@@ -26,13 +26,7 @@ _LOAD = """\
 
 
 class Shipment:
-    """Stands for `module.attribute`, or for what calling it with `arguments` gives; unpickles into that.
-
-    Args:
-        module: Imported here; its source text is sent.
-        attribute: A function or class of it.
-        arguments: Keyword arguments of plain values; None sends the attribute itself, not called.
-    """
+    """Unpickles into `module.attribute`, or into what it returns for `arguments` (plain values)."""
 
     def __init__(self, module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> None:
         self.expression = expression(module, attribute, arguments)
@@ -42,24 +36,24 @@ class Shipment:
         return eval, (self.expression,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it here; clients look whether what they send is callable."""
+        # clients check that what they send is callable
         return eval(self.expression)(*args, **kwargs)  # noqa: S307  # our own source text
 
 
 class _SchedulerShipment(Shipment, SchedulerPlugin):  # type: ignore[misc]
-    """A scheduler plugin, as `Client.register_plugin` wants to see one."""
+    """`Client.register_plugin` asks for this type."""
 
 
 class _WorkerShipment(Shipment, WorkerPlugin):  # type: ignore[misc]
-    """A worker plugin, likewise."""
+    """`Client.register_plugin` asks for this type."""
 
 
 class _NannyShipment(Shipment, NannyPlugin):  # type: ignore[misc]
-    """A nanny plugin, likewise."""
+    """`Client.register_plugin` asks for this type."""
 
 
 def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> str:
-    """Python source of an expression that gives `module.attribute`, or the result of calling it, anywhere."""
+    """Source of an expression that gives `module.attribute` anywhere, or the result of calling it."""
     source = inspect.getsource(module)
     name = PREFIX + module.__name__.rpartition(".")[2] + "_" + hashlib.sha256(source.encode()).hexdigest()[:16]
     loaded = _LOAD.format(name=name, source=source)
@@ -68,7 +62,7 @@ def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | N
 
 
 def register(client: Client, module: ModuleType, attribute: str, **arguments: Any) -> None:
-    """Create a plugin on the scheduler, or on every worker or nanny now and to come, whichever its class says."""
+    """Create a plugin on the scheduler, or on every worker or nanny now and to come, by its class."""
     plugin_class = getattr(module, attribute)
     if issubclass(plugin_class, SchedulerPlugin):
         plugin: Any = _SchedulerShipment(module, attribute, arguments)

@@ -1,9 +1,9 @@
 """Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor, another's result.
 
-Whatever of `distributed` waits, waits in its `sync`. What a task waited for there is added to the task's own record,
-which the worker sends to the scheduler anyway, beside the seconds of its computation.
+All waiting of `distributed` is in its `sync`. What a task waited for there is added to the task's own record, which the
+worker sends to the scheduler anyway.
 
-The source text of this module is what is sent to workers: the standard library and `distributed` alone.
+The source text of this module is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import get_worker, thread_state
 
 WAIT = "scalescope-wait "
-"""So begins the action; what was waited for, a tab, and where."""
+"""Begins the action; what was waited for, a tab, and the line follow."""
 SHORT_S = 0.001
-"""Waits below which nothing is noted."""
+"""Shortest wait that is noted."""
 
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
@@ -32,13 +32,13 @@ _installed = 0
 
 
 class Waits(WorkerPlugin):  # type: ignore[misc]
-    """Has every wait of every task of this process noted."""
+    """Notes every wait of every task of this process."""
 
     name = "scalescope-waits"
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        """Attach to a worker; once for all workers of a process."""
+        # once for all workers of a process
         global _installed
         _installed += 1
         if _installed == 1:
@@ -47,7 +47,6 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
                     owner.sync = noting
 
     def teardown(self, worker: Any) -> None:
-        """Leave the process as it was."""
         global _installed
         _installed -= 1
         if _installed == 0:
@@ -74,7 +73,7 @@ def _noting(original: Any) -> Any:
 
 
 def _note(key: Any, seconds: float, frame: Any) -> None:
-    """Add a wait to the record of a task, or to what it waited for at the same line before."""
+    """Add a wait to the record of a task, or to its earlier wait at the same line."""
     try:
         entries = get_worker().state.tasks[key].startstops
     except (ValueError, AttributeError, KeyError):  # not a task, an older release, or released meanwhile

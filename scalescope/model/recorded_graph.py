@@ -1,4 +1,4 @@
-"""The graph of a recorded trial as a file, to be run again: how many tasks, how long, which needs which, sent when."""
+"""The graph of a recorded trial as a file, to be run again: durations, dependencies and submissions of its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RecordedTask:
-    """One task."""
+    """One task of a recorded graph."""
 
     stage: int  # number of its task group
     seconds: float  # how long it computed
@@ -28,9 +28,7 @@ class RecordedTask:
 class Submission:
     """One `submit`, `map` or `compute` of a client."""
 
-    # the submission whose results were there when this one was sent, so that the client may have waited for them; -1
-    # for none
-    after: int = -1
+    after: int = -1  # the submission for whose results the client may have waited; -1: none
     pause_s: float = 0.0  # seconds from then, or from the submission before if that was later, to this one
 
 
@@ -44,23 +42,21 @@ class RecordedGraph:
     submissions: tuple[Submission, ...] = (Submission(),)  # in their order
 
     def first(self, tasks: int) -> RecordedGraph:
-        """The graph of the first so many tasks; none of them needs one that is left out."""
+        """The graph of the first `tasks` tasks, which need no others."""
         kept = self.tasks[:tasks]
         sent = max((task.submission for task in kept), default=0) + 1
         return RecordedGraph(self.stages, kept, self.submissions[:sent])
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
         return {"format": FORMAT, **to_mapping(self)}
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> RecordedGraph:
-        """The inverse of `to_mapping`."""
         return from_mapping(cls, data)
 
     @classmethod
     def read(cls, path: str) -> RecordedGraph:
-        """Read its file.
+        """Read a file.
 
         Raises:
             InvalidField: It is not there, or holds something else.

@@ -1,6 +1,7 @@
-"""Calls functions on a scheduler, and on workers through it; without being a client of it, or by one that is there.
+"""Calls functions on a scheduler, and on workers through it: without a client, or by one that is there.
 
-A client knows only schedulers of nearly its own release, and is written down by them; a plain call does neither.
+A client can talk only to schedulers of nearly its own release, and shows up in their records; a plain call does
+neither.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from distributed.security import Security
 from scalescope.capture.shipping import Shipment
 
 CONNECT_S = 8.0
-"""Seconds for a connection."""
+"""Time limit for a connection."""
 
 
 class DirectCalls:
@@ -27,10 +28,6 @@ class DirectCalls:
         address: As `tcp://HOST:PORT`; empty where a file has it.
         scheduler_file: What `dask scheduler --scheduler-file` wrote.
         security: None takes Dask's configuration.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is none of a scheduler.
     """
 
     def __init__(self, address: str, scheduler_file: str = "", security: Security | None = None) -> None:
@@ -51,18 +48,12 @@ class DirectCalls:
         self._runner.close()
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """What a function returns there; it is given `dask_scheduler`.
-
-        Raises:
-            TimeoutError: Not within `limit_s`.
-            OSError: The scheduler cannot be reached.
-            Exception: Whatever the function raised.
-        """
+        """What a function that takes `dask_scheduler` returns there; raises what it raises."""
         call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
         return _result(self._runner.run(asyncio.wait_for(self._call("run_function", **call), limit_s)))
 
     def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """The same on a worker, through the scheduler; the function is given `dask_worker`."""
+        """What a function that takes `dask_worker` returns on a worker, through the scheduler."""
         call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
         asked = self._call("broadcast", msg={"op": "run", **call}, workers=[worker], on_error="raise")
         return _result(self._runner.run(asyncio.wait_for(asked, limit_s))[worker])
@@ -74,17 +65,15 @@ class DirectCalls:
 
 
 class ClientCalls:
-    """Asks by a client, from any thread but that of its event loop; raises what `DirectCalls` does."""
+    """Calls by a client, from any thread but that of its event loop."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """What a function returns there; it is given `dask_scheduler`."""
         return self._client.run_on_scheduler(shipment, *arguments, callback_timeout=limit_s)
 
     def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """The same on a worker; the function is given `dask_worker`."""
         return self._client.run(shipment, *arguments, workers=[worker], callback_timeout=limit_s)[worker]
 
 

@@ -1,7 +1,7 @@
-"""What a scheduler knows of this very moment, and what stands still on its workers. Nothing is installed or changed.
+"""What a scheduler knows at this moment, and what stands still on its workers. Nothing is installed or changed.
 
-The source text of this module is what is sent to the scheduler and to workers: the standard library and `distributed`
-alone, from 2024.8 on. A snapshot looks at workers and groups of tasks, never at all tasks.
+The source text of this module is sent to the scheduler and to workers: the standard library and `distributed` alone,
+from 2024.8 on. A snapshot looks at workers and groups of tasks, never at all tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import distributed
 
 LEFT = ("waiting", "no-worker", "queued", "processing")
-"""States of tasks that have not ended."""
+"""States of unfinished tasks."""
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
 
 
@@ -23,10 +23,10 @@ def snapshot(dask_scheduler: Any) -> dict[str, Any]:
     """The threads and what the idle ones wait for, the work in progress, memory.
 
     Returns:
-        `version` of distributed; `time`, and `moved_at` (when a task last began or ended, None where that is not known
-        any more) in seconds since the epoch; `seconds` that this took; `workers` (addresses); `threads`, `working`,
-        `idle` (threads by what they wait for); `memory`, `limit` in bytes; `fullest` (worker, share of its limit);
-        `began` and `ended` (counters); `left` (tasks by state); `groups` in progress (name, done, total).
+        `version` of distributed; `time` and `moved_at` (when a task last began or ended; None where it is no longer
+        known) in seconds since the epoch; `seconds` that this took; `workers` (addresses); `threads`, `working`, `idle`
+        (threads by what they wait for); `memory`, `limit` in bytes; `fullest` (worker, share of its limit); `began`,
+        `ended` (counters); `left` (tasks by state); `groups` in progress (name, done, total).
     """
     started = time.perf_counter()
     working = paused = excess = restricted = sampled = memory = limit = 0
@@ -82,11 +82,7 @@ def snapshot(dask_scheduler: Any) -> dict[str, Any]:
 
 
 async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
-    """The tasks that are with workers, and the call stacks of those that run.
-
-    Args:
-        timeout_s: Seconds in which a worker must answer.
-        dask_scheduler: Filled in by `distributed`.
+    """The tasks that are with workers, and the call stacks of those that run. A worker has `timeout_s` to answer.
 
     Returns:
         `tasks` (at most `MOST_TASKS` that are with a worker or that no worker may run: `key`, `state`, `worker`,
@@ -145,7 +141,7 @@ async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any
 
 
 def task_states(keys: list[str], dask_worker: Any) -> dict[str, str]:
-    """The states of these tasks, as a worker knows them; those that it does not know are missing."""
+    """The states of these tasks on a worker; those that it does not know are missing."""
     wanted = set(keys)
     return {str(key): task.state for key, task in dask_worker.state.tasks.items() if str(key) in wanted}
 
@@ -156,7 +152,7 @@ def _is_restricted(task: Any) -> bool:
 
 
 def _groups(scheduler: Any) -> tuple[Counter[str], list[tuple[str, int, int]]]:
-    """Unfinished tasks by state, and the groups that have some; groups of one task are counted under their prefix."""
+    """Unfinished tasks by state, and the groups that have some; groups of one task count under their prefix."""
     left: Counter[str] = Counter()
     sizes: dict[str, list[int]] = {}
     for group in scheduler.task_groups.values():

@@ -1,4 +1,4 @@
-"""Asks a cluster where nothing moves which tasks stand at which line, on which worker, and since when."""
+"""Finds out which tasks stand at which line, on which worker, since when, on a cluster where nothing moves."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from scalescope.model.standstill import ASKS_FOR, NO_THREAD, NO_WORKER, RESULTS,
 ANSWER_S = 2.0
 """Seconds in which a worker must answer."""
 ASKED = 5
-"""Workers that are asked why they do not begin their tasks."""
+"""Most workers that are asked why they do not begin their tasks."""
 BUSY_CORES = 0.5
-"""Cores in use from which on a worker computes, whatever its call stacks show."""
+"""Cores in use at which a worker computes, whatever its call stacks show."""
 SAYS = "processing, says the scheduler; its worker"
 WAITED_FOR = {
     "actor.py": "ActorFuture",
@@ -33,22 +33,22 @@ WAITED_FOR = {
     "semaphore.py": "Semaphore",
     "variable.py": "Variable",
 }
-"""The class that is waited for, by the file of `distributed`."""
+"""Class that is waited for, by the file of `distributed`."""
 GROUPS, PREFIX = 20, 100
-"""Groups of tasks that are kept, and characters of their prefixes."""
+"""Most groups of tasks that are kept, and characters of their prefixes."""
 
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 
 
 class RemoteCalls(Protocol):
-    """Calls functions on a scheduler and, through it, on workers; as `scalescope.capture.live.remote_calls` does."""
+    """What `scalescope.capture.live.remote_calls` offers."""
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """What a function returns there."""
+        """Call a function on the scheduler."""
 
     def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """The same on a worker."""
+        """Call a function on a worker."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,12 @@ class Hang:
 
 
 def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) -> Standstill:
-    """Where the tasks of a cluster stand, asked once; without groups where they move, for then nobody knows.
+    """Where the tasks of a cluster stand; without groups where they move.
 
     Args:
         asker: Of the cluster.
         limit_s: Seconds in which the scheduler must answer, besides those that it gives its workers.
-        enough_s: Seconds without the beginning or end of a task from which on the cluster stands still.
-
-    Raises:
-        Exception: Whatever came of asking the scheduler.
+        enough_s: Seconds without the begin or end of a task after which the cluster stands still.
     """
     found = asker.scheduler(Shipment(snapshot, "standing_tasks"), ANSWER_S, limit_s=limit_s + ANSWER_S)
     still_s = None if found["moved_at"] is None else max(found["time"] - found["moved_at"], 0.0)
@@ -113,11 +110,9 @@ def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) ->
 
 
 def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
-    """What workers with free threads say of the tasks that they should have begun; None from one that is silent.
+    """What workers with free threads say of the tasks that they should have begun; None from a silent one.
 
-    Args:
-        asker: Of the cluster.
-        found: What `scalescope.capture.live.snapshot.standing_tasks` returned.
+    `found`: what `scalescope.capture.live.snapshot.standing_tasks` returned.
     """
     answers: dict[str, Mapping[str, str] | None] = {}
     given: dict[str, list[str]] = {}
@@ -132,13 +127,7 @@ def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[st
 
 
 def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None]) -> Hang:
-    """What a scheduler and its workers say, put together.
-
-    Args:
-        since: When a task last began or ended, in seconds since the epoch.
-        found: What `scalescope.capture.live.snapshot.standing_tasks` returned.
-        states: What `states` returned.
-    """
+    """Put together what a scheduler (`found`) and its workers (`states`) say; `since`: see `Hang`."""
     tasks, hints = [], []
     for each in found["tasks"]:
         key, worker = each["key"], each["worker"]
@@ -216,7 +205,7 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
 
 
 def _line(stack: Sequence[str]) -> tuple[str, str, str]:
-    """The innermost line outside of libraries or else the innermost, what is called there, and for what that waits."""
+    """The innermost line outside of libraries, or else the innermost; the call there; the class that it waits for."""
     frames = [match.groups() for match in map(_FRAME.search, stack) if match]
     own = [n for n, (file, _, _) in enumerate(frames) if not (is_library(file) or _LIBRARY.search(file))]
     at = own[-1] if own else len(frames) - 1
