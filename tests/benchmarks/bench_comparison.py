@@ -21,23 +21,15 @@ SHARED = 0.045
 
 @dataclass(frozen=True)
 class Noise:
-    """What happens to a trial.
+    """What happens to a trial."""
 
-    Attributes:
-        name: Of the row.
-        own: Spread of each trial by itself.
-        drift: Correlation of what is shared from one trial to the next; 1: both trials of a pair have the same.
-        outliers: On which arms some trials take longer: ``, `a`, `b` or `ab`.
-        share: Of these trials.
-        later: By how much.
-    """
-
-    name: str
-    own: float = 0.022
+    name: str  # of the row
+    own: float = 0.022  # spread of each trial by itself
+    # Correlation of what is shared from one trial to the next; 1: both trials of a pair have the same.
     drift: float = 1.0
-    outliers: str = ""
-    share: float = 0.05
-    later: float = 0.30
+    outliers: str = ""  # on which arms some trials take longer: ``, `a`, `b` or `ab`
+    share: float = 0.05  # of these trials
+    later: float = 0.30  # by how much
 
 
 NOISES = (

@@ -20,23 +20,14 @@ LABELS = tuple(f"2.{minor}.0" for minor in range(50, 78))
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of trials.
+    """One kind of trials."""
 
-    Attributes:
-        name: Of the row.
-        mode: What a trial gives.
-        effect: Of bad releases, where trials give a number: 0.1 is 10 %.
-        own: Spread of each trial by itself, or the share of trials that lie.
-        gone: Share of releases that cannot be installed, other than the ends.
-        outliers: Share of trials that take 30 % longer.
-    """
-
-    name: str
-    mode: Mode
-    effect: float = 0.0
-    own: float = 0.0
-    gone: float = 0.0
-    outliers: float = 0.0
+    name: str  # of the row
+    mode: Mode  # what a trial gives
+    effect: float = 0.0  # of bad releases, where trials give a number: 0.1 is 10 %
+    own: float = 0.0  # spread of each trial by itself, or the share of trials that lie
+    gone: float = 0.0  # share of releases that cannot be installed, other than the ends
+    outliers: float = 0.0  # share of trials that take 30 % longer
 
 
 CASES = (

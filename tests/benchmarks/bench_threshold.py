@@ -25,21 +25,13 @@ Curve = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Truth:
-    """A curve, its range, and the values after which it jumps.
+    """A curve, its range, and the values after which it jumps."""
 
-    Attributes:
-        curve: Metric at a value.
-        low: Of the range.
-        high: Of the range.
-        jumps: Those that must be found.
-        others: Those that may be found.
-    """
-
-    curve: Curve
-    low: int
-    high: int
-    jumps: frozenset[int] = frozenset()
-    others: frozenset[int] = frozenset()
+    curve: Curve  # metric at a value
+    low: int  # of the range
+    high: int  # of the range
+    jumps: frozenset[int] = frozenset()  # those that must be found
+    others: frozenset[int] = frozenset()  # those that may be found
 
 
 def smooth(name: str, rng: random.Random) -> Curve:
