@@ -22,7 +22,7 @@ from scalescope.driver.protocol import RunTrial
 from scalescope.errors import ClusterError, InfrastructureError, WrongAnswer
 from scalescope.model import spool
 from scalescope.model.fault import NONE, parse
-from scalescope.model.spool import Columns
+from scalescope.model.records import Columns
 from scalescope.model.sweep import FAULT, Point
 from scalescope.model.trial import STOOD_STILL
 from scalescope.workloads._beam import around as around_beam
@@ -37,7 +37,7 @@ RUNNING = "running"
 """The phase that has the time limit of its trial."""
 
 RECORDS, CLUSTER_RECORDS, CLIENT_RECORDS = "records.spool", "cluster.spool", "client.spool"
-_CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "spooled_bytes", "notes", "gpus")
+_CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "notes", "gpus")
 
 
 class TrialRunner:
