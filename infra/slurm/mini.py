@@ -1,13 +1,7 @@
-"""A real Slurm of many virtual nodes on this machine, to try things and for the tests.
-
-One `slurmctld`, and one `slurmd` for each node, as ordinary processes of any user: no munge, no database, no root, and
-nothing outside one folder. Jobs really run; their GPUs are devices that every machine has (`/dev/null`, ...), so Slurm
-counts and assigns them and sets CUDA_VISIBLE_DEVICES.
-
-    python infra/slurm/mini.py --nodes 16
+"""A real Slurm of many virtual nodes on this machine, to try things and for the tests; README.md says how.
 
 A keeper process starts all daemons and adopts whatever they and their jobs leave behind. It ends everything as soon as
-its owner closes the pipe between them, which the kernel does even where the owner dies by SIGKILL.
+its owner closes the pipe between them, which the kernel does even if the owner dies by SIGKILL.
 """
 
 from __future__ import annotations
@@ -45,11 +39,11 @@ function slurm_job_modify(job, record, partition, uid)
   return slurm.SUCCESS
 end
 """
-"""job_submit.lua: who pays must be said in the partition `paid`."""
+"""job_submit.lua: jobs need an account in the partition `paid`."""
 STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
     "return slurm.SUCCESS", 'job.comment = "checked by the site"\n  return slurm.SUCCESS', 1
 )
-"""That of a site where it must be said in all partitions, and comments are rewritten."""
+"""The same for a site where jobs need an account in all partitions, and comments are rewritten."""
 STRICT = {
     "sizes": (
         "CPUs=7 RealMemory=3333",
@@ -61,7 +55,7 @@ STRICT = {
     "kill_wait_s": 4,
     "extra": "EnforcePartLimits=ALL\nPrivateData=jobs\nMessageTimeout=3",
 }
-"""Arguments of `MiniSlurm` for such a site: it refuses what its partitions do not allow, and its nodes differ."""
+"""Arguments of `MiniSlurm` for such a site; it also refuses what its partitions do not allow, and its nodes differ."""
 START_S = 60.0
 TERM_S = 1.0  # what jobs get between SIGTERM and SIGKILL when the whole cluster ends
 SOCKET_PATH = 107  # bytes of a Unix socket's path
@@ -121,29 +115,14 @@ class MiniSlurmError(RuntimeError):
 
 
 def missing_programs() -> list[str]:
-    """Programs of Slurm that are not installed here."""
     return [name for name in PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]
 
 
 class MiniSlurm:
-    """A Slurm cluster of this process: ends when `close` is called or when this process dies, however it dies.
+    """A Slurm cluster of this process; it ends with `close`, or when this process dies.
 
-    Args:
-        folder: Where everything lies: configuration, logs, state. Its path must be short, for it holds sockets.
-        nodes: Number of nodes, n1 to nN.
-        cpus: CPUs of a node, as Slurm counts them.
-        memory_mb: Memory of a node in MiB, as Slurm counts it.
-        gpus: GPUs of a node, at most six; they are not real.
-        partitions: Options of each partition by name, in the words of slurm.conf; all have all nodes.
-        extra: Further lines of slurm.conf.
-        sizes: Options of nodes in the words of slurm.conf, where they differ: of the first, the second and so on, and
-            again from the first.
-        rules: Text of job_submit.lua.
-        kill_wait_s: Seconds between SIGTERM and SIGKILL of a job that is cancelled.
-
-    Attributes:
-        conf: The slurm.conf.
-        environment: What a process needs in its environment to talk to this cluster: SLURM_CONF.
+    Everything lies in `folder`, whose path must be short, for it holds sockets. A process whose variables include
+    `environment` reaches the cluster. Nodes are n1 to nN; Slurm believes in their CPUs, memory and GPUs.
     """
 
     def __init__(
@@ -154,11 +133,11 @@ class MiniSlurm:
         cpus: int = 8,
         memory_mb: int = 4000,
         gpus: int = 2,
-        partitions: Mapping[str, str] = PARTITIONS,
-        extra: str = "",
-        sizes: Sequence[str] = (),
-        rules: str = RULES,
-        kill_wait_s: int = 2,
+        partitions: Mapping[str, str] = PARTITIONS,  # options in the words of slurm.conf; all have all nodes
+        extra: str = "",  # further lines of slurm.conf
+        sizes: Sequence[str] = (),  # options of nodes in the words of slurm.conf, given out in turn
+        rules: str = RULES,  # text of job_submit.lua
+        kill_wait_s: int = 2,  # between SIGTERM and SIGKILL of a cancelled job
     ) -> None:
         self.folder = Path(folder).resolve()
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
@@ -180,11 +159,7 @@ class MiniSlurm:
     # ------------------------------------------------------------------ life
 
     def start(self) -> MiniSlurm:
-        """Starts all daemons and waits until every node is idle (0.5 s for 16 nodes on an idle machine).
-
-        Raises:
-            MiniSlurmError: Slurm is not installed, or does not come up; with the end of the daemon's log.
-        """
+        """Start all daemons and wait until every node is idle."""
         if missing := missing_programs():
             raise MiniSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install slurm-wlm)")
         for attempt in (3, 2, 1):
@@ -209,7 +184,7 @@ class MiniSlurm:
         return self
 
     def close(self) -> None:
-        """Ends all daemons and all processes of all jobs; returns when none is left. May be called twice."""
+        """End all daemons and all processes of all jobs; returns when none is left."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
             keeper.stdin.close()
@@ -227,16 +202,7 @@ class MiniSlurm:
     # ------------------------------------------------------------------ use
 
     def run(self, *command: str, check: bool = True, **variables: str) -> str:
-        """Runs a command against this cluster and returns its standard output without white space at its ends.
-
-        Args:
-            command: Program and arguments, such as `squeue`, `-h`.
-            check: Whether an exit status other than 0 is an error.
-            variables: Further variables of the command's environment.
-
-        Raises:
-            MiniSlurmError: The command failed; with what it wrote to its standard error.
-        """
+        """Run a command against this cluster and return its standard output; if it fails, raise its standard error."""
         environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         if check and done.returncode:
@@ -244,16 +210,12 @@ class MiniSlurm:
         return done.stdout.strip()
 
     def submit(self, *options: str, command: str = "sleep 600") -> str:
-        """Submits a shell command as a job and returns the job's id; output goes to the cluster's folder."""
+        """Submit a shell command as a job and return the job's number."""
         output = () if any(o.startswith(("-o", "--output")) for o in options) else (f"-o{self.folder}/job-%j.out",)
         return self.run("sbatch", "--parsable", *output, *options, "--wrap", command).split(";")[0]
 
     def cancel_all(self) -> None:
-        """Cancels every job, kills its processes, and waits until none is left in the queue.
-
-        Raises:
-            MiniSlurmError: Jobs are still there after a minute.
-        """
+        """Cancel every job, kill its processes, and wait until the queue is empty."""
 
         def empty() -> bool:
             jobs = [line.split() for line in self.run("squeue", "-h", "-o%A %T").splitlines()]
@@ -266,7 +228,7 @@ class MiniSlurm:
         self._until(empty, START_S, lambda: f"jobs do not end:\n{self.run('squeue')}")
 
     def reset(self) -> None:
-        """Makes it as after the start: no job, no reservation, all nodes up (stopped ones too), partitions as given."""
+        """Make it as after the start: no job, no reservation, all nodes up, partitions as given."""
         self.freeze(False)
         for name in self.nodes:  # first, for jobs of a silent node end late
             if not _alive(self._pids[name]):
@@ -281,21 +243,21 @@ class MiniSlurm:
         self._await_nodes(resume=True)
 
     def stop_node(self, name: str, *, jobs: bool = True) -> None:
-        """Kills the daemon of a node and, as a node that loses its power, the processes of its jobs."""
+        """Kill the daemon of a node and, as a power failure does, the processes of its jobs."""
         self._ask("stop", name)
         for pid in self.strays(name) if jobs else ():
             _kill(pid, signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
-        """Starts the daemon of a node again; a controller without what it knew."""
+        """Start the daemon of a node, or a controller that has forgotten everything."""
         self._pids[name] = self._ask("start", name)
 
     def resume_controller(self) -> None:
-        """Starts the controller again, with what it knew."""
+        """Start the controller again with its saved state."""
         self._pids["slurmctld"] = self._ask("resume", "slurmctld")
 
     def freeze(self, frozen: bool = True) -> None:
-        """Has the controller answer nobody, or again: commands time out, and jobs run on."""
+        """Stop the controller, or let it go on: meanwhile commands time out, and jobs run."""
         os.kill(self._pids["slurmctld"], signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def strays(self, node: str = "") -> list[int]:
@@ -391,10 +353,9 @@ class MiniSlurm:
 
 
 def keep(folder: Path) -> None:
-    """Runs daemons as a line of standard input each says, until its end; then ends everything they started.
+    """Obey lines of standard input until its end, then end everything that was started.
 
-    `start NAME`, and `resume NAME` for one that keeps what it knew, answer with the daemon's process id; `stop NAME`
-    answers with the one that was.
+    `start NAME` and `resume NAME` (with its saved state) start a daemon, `stop NAME` kills it; each answers its process id.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -461,7 +422,7 @@ def _end_descendants() -> None:
 
 
 def _descendants() -> list[int]:
-    """Children and what comes of them; as we adopt orphans, nothing that was ever started here escapes."""
+    """All processes below this one, which adopts orphans."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -499,13 +460,13 @@ def _alive(pid: int) -> bool:
 
 
 def _stat(process: Path) -> tuple[str, int]:
-    """Program and parent of a process, which is a folder of /proc."""
+    """Program and parent of a process, given its folder in /proc."""
     before, _, after = (process / "stat").read_text().rpartition(")")
     return before.partition("(")[2], int(after.split()[1])
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many consecutive free ports of loopback, below those the kernel gives to clients."""
+    """The first of so many consecutive free ports, below those that the kernel gives to clients."""
     for _ in range(100):
         first = random.randrange(10000, 32000 - count)
         taken: list[socket.socket] = []
@@ -535,7 +496,6 @@ def _word(line: str, key: str) -> str:
 
 
 def main() -> None:
-    """Serves a cluster until Ctrl-C."""
     parser = argparse.ArgumentParser(description="A real Slurm of many virtual nodes on this machine; Ctrl-C ends it.")
     parser.add_argument("--nodes", type=int, default=16, help="virtual nodes (default: %(default)s)")
     parser.add_argument("--cpus", type=int, default=8, help="CPUs of each, as Slurm counts them (default: %(default)s)")

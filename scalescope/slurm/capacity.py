@@ -27,12 +27,10 @@ class SlurmNodeShape:
         return ", ".join(f"{count} {unit}{'s' if count > 1 and unit != 'MB' else ''}" for count, unit in parts if count)
 
     def holds(self, job: SlurmNodeShape) -> int:
-        """How many such jobs run on this node at the same time."""
         pairs = ((self.cores, self._whole(job)), (self.memory_mb, job.memory_mb), (self.gpus, job.gpus))
         return max(min(has // wants for has, wants in pairs if wants), 0)
 
     def without(self, number: int, job: SlurmNodeShape) -> SlurmNodeShape:
-        """What is left of this node when so many such jobs run on it."""
         cores, memory_mb = self.cores - number * self._whole(job), self.memory_mb - number * job.memory_mb
         return SlurmNodeShape(cores, memory_mb, self.gpus - number * job.gpus, self.threads)
 
@@ -51,17 +49,10 @@ class SlurmRoom:
     whole_nodes: bool = False  # whether no two jobs share a node
 
     def most_workers(self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run) -> int | None:
-        """Most workers that run at the same time, in full jobs and one with the rest.
+        """Most workers that run at the same time, in jobs of `full` workers and one with the rest.
 
-        Nodes that are down or drained count: they may come back. If this process is a job itself, it keeps its cores.
-
-        Args:
-            job: What a job of so many workers asks for.
-            full: Workers of a full job.
-            run: Runs Slurm's commands.
-
-        Returns:
-            None if cores can be shared, or if not even one full job fits: then sbatch says why.
+        None if cores can be shared, or if not even one full job fits: then sbatch says why. Nodes that are down or
+        drained count, for they may come back. If this process is a job itself, it keeps its cores.
         """
         nodes = self._nodes(run)
         if nodes is None:

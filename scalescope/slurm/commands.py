@@ -18,7 +18,7 @@ from scalescope.slurm import PATIENCE_S
 
 Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
 """Runs a command with a text on its standard input. It raises `ClusterError` if the command is missing and
-`CommandSilent` if it does not answer; the caller judges the exit status."""
+`CommandSilent` if it does not answer. The caller judges the exit status."""
 
 COMMAND_TIMEOUT_S = 20.0
 """Seconds that a command has to answer: Slurm's own tools give up on their controller after 10 by default."""
@@ -51,13 +51,7 @@ def commands(
     environ: Mapping[str, str] | None = None,
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Run:
-    """A function that runs Slurm's commands.
-
-    Args:
-        more: Variables besides those of this process, such as SLURM_CONF.
-        environ: All variables, in place of those of this process.
-        timeout_s: Seconds that each command has to answer.
-    """
+    """A function that runs Slurm's commands with `more` variables than this process has, or with `environ` alone."""
 
     def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         variables = dict(environ) if environ is not None else _environment(more or {})
@@ -93,7 +87,6 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def silent(command: Sequence[str], cause: str) -> CommandSilent:
-    """The error that says that Slurm does not answer."""
     return CommandSilent(
         f"Slurm does not answer: `{command[0]}` failed",
         cause=cause,
@@ -103,16 +96,12 @@ def silent(command: Sequence[str], cause: str) -> CommandSilent:
 
 
 def is_silent(error_text: str) -> bool:
-    """Whether what a command wrote to standard error means that the controller gave no answer."""
+    """Whether a command's standard error means that the controller gave no answer."""
     return _SILENT.search(error_text) is not None
 
 
 def answer(run: Run, *command: str) -> str:
-    """The standard output of a command that must succeed.
-
-    Raises:
-        CommandSilent: It failed; its standard error is the cause.
-    """
+    """The standard output of a command that must succeed; else `CommandSilent` is raised, with its standard error."""
     done = run(command, "")
     if done.returncode:
         raise silent(command, plain(done.stderr) or f"exit status {done.returncode}")
@@ -128,10 +117,7 @@ def plain(text: str) -> str:
 def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: threading.Event) -> T:
     """What `ask` returns once Slurm answers; until then it is called again, and `says` is told why every few seconds.
 
-    Args:
-        ask: Runs commands. One that may have been obeyed without an answer must look first.
-        says: Takes a sentence for people.
-        stopped: Set when nobody waits for the answer any more.
+    A command that may have been obeyed without an answer must look first.
 
     Raises:
         CommandSilent: Slurm has not answered for `PATIENCE_S`.

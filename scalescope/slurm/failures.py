@@ -362,11 +362,7 @@ def ended(
 ) -> SlurmFailure:
     """Why a job ended: from the state of its nodes, the end of its log, its exit code and its state, in this order.
 
-    Args:
-        job: It has ended.
-        log: The end of its error file.
-        nodes: State and reason of each of its nodes.
-        of_workers: Whether its command is our worker process.
+    `nodes` has state and reason of each node; `of_workers` is whether the job runs our worker processes.
     """
     lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
     if lost and job.outcome not in _OWN_DOING:

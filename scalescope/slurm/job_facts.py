@@ -19,19 +19,10 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def job_facts(label: str, *, run: Run, job_ids: Iterable[str] | None = None) -> dict[str, Any]:
-    """How long the jobs of a label waited, where they ran, how they ended and what they used.
+    """How long the jobs of a label (only these, or all) waited, where they ran, how they ended and what they used.
 
-    If Slurm does not answer, that is what is absent; nothing is raised.
-
-    Args:
-        label: Their name.
-        run: Runs Slurm's commands.
-        job_ids: Only these; None is all that Slurm still knows.
-
-    Returns:
-        JSON: `source` (which of Slurm's commands answered), `jobs` (one mapping each, with `queue_wait_s`, `run_s`,
-        `nodes`, `state`, `exit_code`, `tres`, `max_rss_bytes`, None if unknown), `queue_wait_s` (`max` and
-        `median` of the jobs that started), `nodes`, and `absent` (sentences: what is not known, and why).
+    JSON: `source` (which of Slurm's commands answered), `jobs` (one mapping each, None where unknown), `queue_wait_s`
+    (`max` and `median` of the jobs that started), `nodes`, and `absent` (sentences: what is not known, and why).
     """
     try:
         jobs, absent = _accounted(label, run)

@@ -19,11 +19,7 @@ _CHAINED = (b"Traceback (most recent", b"During handling of the above", b"The ab
 
 
 class JobOutput:
-    """Passes on what a job writes, line by line.
-
-    How far the file has been read is kept beside it, so that a restarted worker tells nothing twice. The file appears
-    when the job starts.
-    """
+    """Passes on what a job writes, line by line; how far is kept beside its file, so that a restart repeats nothing."""
 
     def __init__(self, path: Path, tell: Callable[[str], object]) -> None:
         self.path = path
@@ -35,11 +31,7 @@ class JobOutput:
             self._read = int(self._mark.read_text())
 
     def follow(self, *, to_end: bool = False) -> None:
-        """Tell the lines that are new; `to_end`, once the job has ended, also an unfinished last line.
-
-        Raises:
-            OSError: The file cannot be read.
-        """
+        """Tell the lines that are new; `to_end`, once the job has ended, also an unfinished last line."""
         while self._read < MOST_BYTES and self._some(to_end) and to_end:
             pass
         if to_end:

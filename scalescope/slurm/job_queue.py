@@ -40,7 +40,6 @@ def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | 
 
 
 async def submit(options: Sequence[str], script: str, environ: Mapping[str, str]) -> str:
-    """Submit a job and return its number; raises what `submission.submit` does."""
     run = commands(environ=environ, timeout_s=SUBMIT_TIMEOUT_S)
     return await to_thread.run_sync(lambda: submission.submit(script, run=run, options=options, fields=POOL_FIELDS))
 
@@ -59,12 +58,10 @@ class JobQueue:
         self._at = float("-inf")
 
     def add(self, name: str) -> None:
-        """Look at jobs of this name from now on."""
         self._names.add(name)
         self._at = float("-inf")
 
     def drop(self, name: str) -> None:
-        """Stop looking at jobs of this name."""
         self._names.discard(name)
 
     async def look(self, job_id: str, *, max_age_s: float) -> SlurmJob | None:
@@ -76,18 +73,13 @@ class JobQueue:
         return self._seen.get(job_id)
 
     async def named(self, name: str) -> SlurmJob | None:
-        """The newest job of a name."""
         found = await to_thread.run_sync(lambda: slurm_jobs.find([name], run=self._run))
         return max(found, key=lambda job: int(job.id), default=None)
 
     async def final(self, job_id: str, last: SlurmJob | None = None) -> SlurmJob:
         """A flow run's job with its exit code, from the accounting if the controller has forgotten it.
 
-        Another kind of job that has its number by now counts as forgotten.
-
-        Args:
-            job_id: Its number.
-            last: As it was last seen.
+        It counts as forgotten if its number is another kind of job's by now.
         """
         base = last or SlurmJob(id=job_id, name="", state=FORGOTTEN)
         shown = await to_thread.run_sync(lambda: slurm_jobs.details(job_id, run=self._run))
@@ -111,7 +103,6 @@ class JobQueue:
         return name, state.partition(" ")[0], exit_code, nodes
 
     async def signal(self, job_id: str) -> None:
-        """Send SIGTERM to the processes of a running job."""
         await self._scancel("--full", "--signal=TERM", job_id)
 
     async def cancel(self, job_id: str) -> None:
@@ -154,7 +145,6 @@ class JobEnd:
 
 
 def end(job: SlurmJob) -> JobEnd:
-    """How a job ended, from its state and exit code."""
     if job.state == "COMPLETED":
         return JobEnd(0, "", f"Slurm job {job.id} ended in order")
     code, _, signal = (job.exit_code or "1:0").partition(":")

@@ -1,8 +1,4 @@
-"""Slurm's jobs and nodes: finds, shows and cancels them.
-
-Asking is apart from reading the answer, so that answers of other versions can be tested as text. Formats are those of
-Slurm 20.11 and later.
-"""
+"""Finds, shows and cancels Slurm's jobs, and shows its nodes. Formats are those of Slurm 20.11 and later."""
 
 from __future__ import annotations
 
@@ -41,10 +37,7 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job, as Slurm knows it, with state and reason in Slurm's words.
-
-    Times are seconds since the epoch. What Slurm does not say is empty, or None.
-    """
+    """A job as Slurm knows it. Times are seconds since the epoch; what Slurm does not say is empty, or None."""
 
     id: str
     name: str
@@ -62,7 +55,6 @@ class SlurmJob:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it waits for its start."""
         return self.state in PENDING
 
     @property
@@ -121,11 +113,7 @@ def parse_squeue(text: str) -> list[SlurmJob]:
 
 
 def details(job_id: str, *, run: Run) -> dict[str, str]:
-    """The fields of `scontrol show job`; empty if the controller has forgotten the job.
-
-    Raises:
-        CommandSilent: Slurm does not answer.
-    """
+    """The fields of `scontrol show job`; empty if the controller has forgotten the job."""
     done = run(("scontrol", "show", "job", "-o", job_id), "")
     if done.returncode and is_silent(done.stderr):
         raise silent(("scontrol",), plain(done.stderr))
@@ -142,11 +130,7 @@ def parse_scontrol(text: str) -> dict[str, str]:
 
 
 def is_over(job_id: str, *, run: Run) -> bool:
-    """Whether a job has ended, or Slurm has forgotten it.
-
-    Raises:
-        CommandSilent: Slurm does not answer.
-    """
+    """Whether a job has ended, or Slurm has forgotten it."""
     command = ("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T")
     done = run(command, "")
     if done.returncode and not ENDED_ANYHOW.search(done.stderr):
@@ -171,7 +155,7 @@ class ClusterJobs:
     user: str = ""  # empty: this one
 
     def left(self, *, run: Run) -> tuple[list[SlurmJob], list[SlurmJob]]:
-        """Our jobs that have not ended, and others of the same name that are not known as ours."""
+        """Our jobs that have not ended, and others of the same name."""
         found = [job for job in find([self.label], run=run, user=self.user) if not job.has_ended]
         ours = [job for job in found if self._is_ours(job, run)]
         return ours, [job for job in found if job not in ours]
@@ -184,15 +168,9 @@ class ClusterJobs:
     def remove(
         self, *, run: Run, timeout_s: float, settle_s: float = 0.0
     ) -> tuple[list[str], list[SlurmJob], list[SlurmJob]]:
-        """Cancel our jobs until the queue has none.
+        """Cancel our jobs until the queue has none, for `timeout_s` at most, and look for new ones for `settle_s`.
 
-        Args:
-            run: Runs Slurm's commands.
-            timeout_s: Seconds that they have to leave the queue.
-            settle_s: Seconds for which the queue is looked at in any case: a job may just have been submitted.
-
-        Returns:
-            The numbers that were cancelled, our jobs that are still there, and others of the same name.
+        Returns the numbers that were cancelled, our jobs that are still there, and others of the same name.
         """
         cancelled: dict[str, None] = {}
         began = time.monotonic()
@@ -208,11 +186,7 @@ class ClusterJobs:
 
 
 def cancel(job_ids: Iterable[str], label: str, *, run: Run) -> None:
-    """Cancel jobs of this user that have these numbers and this name: the number alone may be another job's by now.
-
-    Raises:
-        CommandSilent: Slurm does not answer.
-    """
+    """Cancel jobs of this user that have these numbers and this name: a number alone may be another job's by now."""
     wanted = list(job_ids)
     if not wanted:
         return
@@ -261,13 +235,12 @@ def is_closed(state: str) -> bool:
 
 
 def default_partition(*, run: Run) -> str:
-    """The name of the partition where jobs go that name none; empty if there is no such."""
+    """The partition of jobs that name none; empty if there is no such."""
     names = answer(run, "sinfo", "-h", "-o", "%P").split()
     return next((name.removesuffix("*") for name in names if name.endswith("*")), "")
 
 
 def cluster_name(*, run: Run) -> str:
-    """The name of the Slurm cluster that answers here."""
     found = re.search(r"^ClusterName\s*=\s*(\S+)", answer(run, "scontrol", "show", "config"), re.MULTILINE)
     return found[1] if found else ""
 

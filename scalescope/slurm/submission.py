@@ -19,15 +19,9 @@ def submit(
 ) -> str:
     """Submit a job script over standard input and return the job's number.
 
-    Args:
-        script: Its text.
-        run: Runs sbatch.
-        options: Arguments of sbatch, `--parsable` among them.
-        fields: Names of fields for the next step of an error.
-
     Raises:
         CommandSilent: Slurm does not answer; it may have accepted the job all the same.
-        JobsEnded: Slurm refuses the job.
+        JobsEnded: Slurm refuses the job; the next step names these fields.
     """
     done = run(("sbatch", *options), script)
     if done.returncode:

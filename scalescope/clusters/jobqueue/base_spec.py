@@ -1,4 +1,4 @@
-"""What the specifications of all clusters of jobs share, whatever the batch system."""
+"""What the specifications of all clusters of jobs share."""
 
 from __future__ import annotations
 
@@ -30,49 +30,30 @@ _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A job to write.
+    """A job whose script is to be written."""
 
-    Attributes:
-        name: Of the job within its cluster; its workers are `NAME-0`, `NAME-1` and so on.
-        workers: Dask workers in it.
-        threads: Of each worker.
-        label: Name of the jobs of the cluster, in the queue.
-        address: Of the scheduler.
-        folder: Of the cluster, which the nodes see as well (`scalescope.clusters.jobqueue.shared_folder`).
-        dask_cuda: Whether `dask cuda worker` starts the workers.
-        begin: When it may start at the earliest, as the system writes it; empty is at once.
-        imports: A folder from which its workers may import, too.
-    """
-
-    name: str
+    name: str  # within its cluster; its workers are `NAME-0`, `NAME-1` and so on
     workers: int
-    threads: int
-    label: str = "scalescope-LABEL"
+    threads: int  # of each worker
+    label: str = "scalescope-LABEL"  # name of all jobs of the cluster in the queue
     address: str = "tls://SCHEDULER:0"
-    folder: str = "FOLDER"
-    dask_cuda: bool = False
-    begin: str = ""
-    imports: str = ""
+    folder: str = "FOLDER"  # shared with the nodes (`shared_folder`)
+    dask_cuda: bool = False  # whether `dask cuda worker` starts the workers
+    begin: str = ""  # earliest start, as the system writes it
+    imports: str = ""  # a further folder from which the workers may import
 
 
 @dataclass(frozen=True)
 class JobQueueSpec(ClusterSpec):
-    """Workers in jobs. A field that is left empty takes the site's value from Dask's configuration, if any.
-
-    Attributes:
-        job_class: Class of dask-jobqueue that writes the job scripts, as `module:Class`.
-        clocks: Forms of a time limit that the system reads.
-        clock_words: The same for people.
-        memory_required: Whether a job must say how much memory it needs.
-    """
+    """Workers in jobs. A field that is left empty takes the site's value from Dask's configuration, if any."""
 
     extra: ClassVar[str] = "slurm"
     packages: ClassVar[tuple[str, ...]] = ("dask_jobqueue", "cryptography")
     max_workers: ClassVar[int] = 10_000
-    job_class: ClassVar[str] = ""
-    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (_CLOCK,)
-    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"
-    memory_required: ClassVar[bool] = True
+    job_class: ClassVar[str] = ""  # of dask-jobqueue, as `module:Class`; it writes the job scripts
+    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (_CLOCK,)  # forms of a time limit that the system reads
+    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # the same for people
+    memory_required: ClassVar[bool] = True  # whether a job must say how much memory it needs
 
     account: Annotated[str, NAME("Who pays for the jobs.")] = ""
     walltime: Annotated[
@@ -188,7 +169,6 @@ class JobQueueSpec(ClusterSpec):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Cryptography makes the certificates of TLS."""
         return self.packages if self.tls else self.packages[:1]
 
     @property
@@ -203,11 +183,7 @@ class JobQueueSpec(ClusterSpec):
 
     @property
     def walltime_s(self) -> float:
-        """The time limit of a job in seconds.
-
-        Raises:
-            InvalidField: It is not written as the system wants it.
-        """
+        """The time limit of a job in seconds."""
         found = next((match for form in self.clocks if (match := form.fullmatch(self.walltime))), None)
         seconds = sum(int(number) * _SECONDS[unit] for unit, number in found.groupdict("0").items()) if found else 0
         if not seconds:
@@ -215,32 +191,27 @@ class JobQueueSpec(ClusterSpec):
         return seconds
 
     def cores_per_worker(self, threads: int) -> float:
-        """The worker's share of those of its job."""
+        """A worker's share of the cores of its job."""
         return self.cores / self.job_workers if self.cores else threads
 
     def held_worker_s(self, workers: int) -> float:
-        """None where all are in one job."""
+        """None is held if all workers are in one job."""
         return super().held_worker_s(workers) if workers > self.job_workers else 0.0
 
     @property
     def arrival_limit_s(self) -> float:
-        """Seconds in the queue and seconds to start."""
         return self.queue_timeout_s + self.start_timeout_s
 
     def job_memory_mb(self, workers: int) -> int:
-        """Memory of a job of so many workers in MiB: of one with fewer than a full one, its share."""
+        """Memory of a job of so many workers in MiB: their share of that of a full job."""
         return math.ceil(self.memory_mb * workers / self.job_workers)
 
     @abstractmethod
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """What the class of dask-jobqueue is called with besides what it is for all systems."""
+        """Arguments of `job_class` besides those that all systems share."""
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:
-        """Refuse more threads than a job has cores.
-
-        Raises:
-            InvalidField: `cores` is given, and too small.
-        """
+        """Refuse more threads than a job has cores."""
         together = min(workers, self.job_workers)
         needed = together * threads_per_worker
         if self.cores and needed > self.cores:

@@ -1,7 +1,4 @@
-"""Job scripts: what a specification, with a number of workers and threads, means to a batch system.
-
-dask-jobqueue writes the script of each system; here it is told what to write.
-"""
+"""Job scripts. dask-jobqueue writes the script of each system; this module tells it what to write."""
 
 from __future__ import annotations
 
@@ -28,16 +25,12 @@ DEATH_TIMEOUT_S = 60
 
 
 def has_dask_cuda() -> bool:
-    """Whether dask-cuda is installed here; the jobs run the same interpreter, unless the specification says another."""
+    """Whether dask-cuda is installed here; as a rule the jobs run the same interpreter."""
     return importlib.util.find_spec("dask_cuda") is not None
 
 
 def job(spec: JobQueueSpec, request: JobRequest) -> Job:
-    """A job of dask-jobqueue that is not submitted; `job_script()` is its text.
-
-    Raises:
-        ImportError: dask-jobqueue is missing.
-    """
+    """A job of dask-jobqueue that is not submitted; `job_script()` is its text."""
     module, _, name = spec.job_class.partition(":")
     job_class = getattr(import_module(module), name)
     cores = spec.cores or request.workers * request.threads
@@ -64,17 +57,12 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
     # dask-jobqueue would take these from the configuration; `dask cuda worker` knows no death timeout.
     config = {f"jobqueue.{spec.kind}.{name}": None for name in ("death-timeout", "log-directory")}
     with warnings.catch_warnings(), dask.config.set(config):
-        warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, which docs/clusters.md tells of
+        warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, see docs/clusters.md
         return job_class(**options)
 
 
 def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
     """The script of a full job of a cluster of that size, with placeholders for what is known only later.
-
-    Args:
-        spec: The cluster.
-        workers: Of the cluster.
-        threads: Of each worker.
 
     Raises:
         ImportError: dask-jobqueue is missing.
@@ -94,7 +82,6 @@ def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
 
 
 def uses_dask_cuda(spec: JobQueueSpec) -> bool:
-    """Whether `dask cuda worker` is to start the workers of a cluster."""
     return spec.job_gpus > 0 and has_dask_cuda()
 
 
@@ -127,13 +114,11 @@ def _worker_arguments(spec: JobQueueSpec, request: JobRequest) -> list[str]:
 
 
 def _credentials(spec: JobQueueSpec, request: JobRequest) -> list[str]:
-    """Files of authority, certificate and key."""
     names = ("ca.pem", "cert.pem", "key.pem") if spec.tls else ()
     return [shlex.quote(f"{request.folder}/tls/{name}") for name in names]
 
 
 def _prologue(spec: JobQueueSpec, request: JobRequest) -> list[str]:
-    """The user's lines, then what lets the workers find this package, Dask's configuration and the scheduler."""
     folder, python = shlex.quote(request.folder), shlex.quote(spec.python or sys.executable)
     imports = f":{shlex.quote(request.imports)}" if request.imports else ""
     return [

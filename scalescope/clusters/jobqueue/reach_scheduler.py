@@ -1,7 +1,7 @@
-"""Run by a job before its workers: ends the job at once where its node cannot reach the scheduler.
+"""Run by a job before its workers: ends the job at once if its node cannot reach the scheduler.
 
-Without it, workers try for as long as their death timeout lets them, a minute or more, and the error that they end
-with names no cause. Run as a file, with the standard library alone, so that it costs less than 0.1 s.
+Without it, workers try for a minute or more (their death timeout), and end with an error that names no cause. It runs
+as a file, with the standard library alone, to start fast.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ TIMEOUT_S = 5.0
 def main(address: str, *credentials: str) -> int:
     """Connect to an address such as `tls://10.0.0.1:8786`; returns the exit status.
 
-    Args:
-        address: Of the scheduler.
-        credentials: With TLS the files of authority, certificate and key: a connection that is dropped in the middle of
-            the handshake would leave a warning in the scheduler's log.
+    With TLS, `credentials` are the files of authority, certificate and key: a connection that is dropped in the middle
+    of the handshake would leave a warning in the scheduler's log.
     """
     host, _, port = address.rpartition("://")[2].rpartition(":")
     try:

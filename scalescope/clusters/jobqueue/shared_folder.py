@@ -22,12 +22,12 @@ _logger = logging.getLogger(__name__)
 
 
 def default_parent() -> Path:
-    """Where such folders are made; a home is on all nodes as a rule."""
+    """Where such folders are made: in the home, which as a rule is on all nodes."""
     return leases.state_folder() / "jobs"
 
 
 def old_logs(parent: Path, older_than_s: float) -> list[Path]:
-    """Folders with logs of clusters that failed so many seconds ago; none of a cluster that may still be there."""
+    """Folders with the logs of clusters that failed so many seconds ago; none of a cluster that may still exist."""
     found, oldest = [], time.time() - older_than_s
     for path in parent.glob(f"{leases.PREFIX}*"):
         try:
@@ -39,23 +39,14 @@ def old_logs(parent: Path, older_than_s: float) -> list[Path]:
 
 
 class ClusterFolder:
-    """A folder of one cluster.
-
-    Args:
-        label: Its name.
-        parent: Where it is made; empty is `default_parent`.
-    """
+    """A folder of one cluster, below `parent` or else `default_parent`."""
 
     def __init__(self, label: str, parent: str = "") -> None:
         self.path = (Path(os.path.expanduser(parent)) if parent else default_parent()) / label
         self.logs = self.path / "logs"
 
     def create(self, *, tls: bool) -> Security | None:
-        """Make it; returns the credentials that scheduler, workers and clients prove themselves with.
-
-        Raises:
-            ClusterError: It cannot be made, or there can be no credentials.
-        """
+        """Make it; returns the credentials of scheduler, workers and clients."""
         try:
             for path in old_logs(self.path.parent, LOGS_KEPT_S):
                 shutil.rmtree(path, ignore_errors=True)  # somebody else may remove it as well
@@ -107,7 +98,6 @@ class ClusterFolder:
         )
 
     def _write(self, name: str, text: str) -> str:
-        """Write a file that only its user can read; returns its path."""
         path = self.path / name
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)

@@ -40,19 +40,7 @@ _SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12
 
 
 class JobWatch:
-    """All jobs of a label.
-
-    Args:
-        label: The jobs' name and comment.
-        log_directory: Folder of their error files.
-        run: Runs Slurm's commands.
-        queue_timeout_s: Seconds that a job may wait for its start.
-        clock: Seconds that only grow.
-        rng: Source of the jitter.
-
-    Attributes:
-        expected: Numbers of the jobs that were submitted.
-    """
+    """All jobs of a label, whose error files are in `log_directory`."""
 
     def __init__(
         self,
@@ -71,7 +59,7 @@ class JobWatch:
         self._clock = clock
         self._rng = rng or random.Random()
         self._jobs: dict[str, SlurmJob] = {}
-        self.expected: set[str] = set()
+        self.expected: set[str] = set()  # numbers of the jobs that were submitted
         self._dismissed: set[str] = set()
         self._waiting_since: float | None = None  # some job of ours, not always the same
         self._ending_since: dict[str, float] = {}
@@ -80,7 +68,7 @@ class JobWatch:
         self._silence: CommandSilent | None = None
 
     def expect(self, job_ids: Iterable[str]) -> None:
-        """Tell which jobs were submitted: also one that Slurm forgets before the first look is noticed then."""
+        """Add jobs that were submitted, so that one that Slurm forgets before the first look is noticed, too."""
         new = set(job_ids) - self.expected
         self.expected |= new
         if new:
@@ -99,7 +87,7 @@ class JobWatch:
         self._waiting_since = None
 
     def unexpected(self) -> list[str]:
-        """Jobs of the label that nobody has told us of, and that have not ended."""
+        """Jobs of the label that nobody submitted knowingly, and that have not ended."""
         return [job.id for job in self._ours() if job.id not in self.expected and not self._is_over(job)]
 
     @property
@@ -133,11 +121,7 @@ class JobWatch:
         return self._raise_for_patience() or self._starting(expected_workers, arrived)
 
     def refresh(self) -> None:
-        """Look at all jobs now.
-
-        Raises:
-            ClusterError: There is no Slurm here, or it has not answered for `PATIENCE_S`.
-        """
+        """Look at all jobs now."""
         try:
             found = slurm_jobs.find([self.label], run=self._run)
             known = {job.id for job in found}

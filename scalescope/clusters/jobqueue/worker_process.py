@@ -1,9 +1,7 @@
 """What runs in a job: Dask workers, in one process or in several.
 
-dask-jobqueue writes the command line: `python -m scalescope.clusters.jobqueue.worker_process SCHEDULER ...`. A process
-that is to share its job's work with others is forked from one that has imported distributed once. Workers have no
-nannies: the batch system watches the job, and a job that lost one of its processes ends, so that it is replaced as a
-whole.
+Several processes are forked from one, so that distributed is imported once. Workers have no nannies: a job that loses
+one of its processes ends, and is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -42,15 +40,15 @@ class JobWorker(distributed.Worker):  # type: ignore[misc]
     """A worker without an HTTP server of its own, which would show everything to anyone on the network."""
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
+        """Start none."""
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, executor_wait: bool = False, **kwargs: Any) -> Any:
-        """Close without waiting for tasks that run on: whoever closes, or is gone, wants none of them any more."""
+        """Close without waiting for running tasks: nobody wants their results any more."""
         return await super().close(timeout=min(timeout, CLOSE_TIMEOUT_S), executor_wait=False, **kwargs)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the workers of a job until they are closed; the exit status is that of the first process that failed."""
+    """Run the workers of a job until they close; the exit status is that of the first process that failed."""
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     names = [f"{options.name}-{number}" for number in range(options.workers)]
     processes = min(options.processes or options.workers, options.workers)
@@ -70,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def scratch(default: str | None = None) -> str:
-    """Where to spill to: the job's folder for temporary files, unless that is on a network file system."""
+    """Where to spill: the job's folder for temporary files, unless it is on a network file system."""
     folder = default or tempfile.gettempdir()
     if file_system(folder) not in NETWORK_FILE_SYSTEMS:
         return folder
@@ -83,7 +81,7 @@ def scratch(default: str | None = None) -> str:
 
 
 def file_system(folder: str) -> str:
-    """The type of the file system that a folder is on, such as `ext4` or `nfs4`; empty where that is not known."""
+    """The type of a folder's file system, such as `ext4` or `nfs4`; empty if it is not known."""
     path = Path(folder).resolve()
     mounts = [mount for mount in psutil.disk_partitions(all=True) if path.is_relative_to(mount.mountpoint)]
     return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else ""
@@ -110,7 +108,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _gpus(wanted: int) -> list[str]:
-    """The GPUs that the batch system gave this job, one for each worker."""
     found = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     if len(found) < wanted:
         _say(f"{wanted} workers want a GPU each; CUDA_VISIBLE_DEVICES of this job is {','.join(found)!r}")
@@ -122,7 +119,7 @@ def _gpus(wanted: int) -> list[str]:
 
 
 def _run(options: argparse.Namespace, names: Sequence[str], gpu: str | None) -> NoReturn:
-    """Be a process of workers; does not return, whatever their tasks still do in threads."""
+    """Be a process of workers; exits, whatever their tasks still do in threads."""
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     status = 0
