@@ -355,7 +355,7 @@ class MiniSlurm:
 def keep(folder: Path) -> None:
     """Obey lines of standard input until its end, then end everything that was started.
 
-    `start NAME` and `resume NAME` (with its saved state) start a daemon, `stop NAME` kills it; each answers its process id.
+    `start NAME` and `resume NAME` (with its saved state) start a daemon, `stop NAME` kills it; each answers its pid.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36

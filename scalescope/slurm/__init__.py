@@ -1,4 +1,3 @@
 """Slurm: its commands, its jobs and what its answers mean. The clusters and the work pool use this package."""
 
-PATIENCE_S = 600.0
-"""Seconds for which Slurm's controller may be away, as during a restart, before that is an error."""
+PATIENCE_S = 600.0  # seconds for which Slurm's controller may be away, as during a restart, before that is an error

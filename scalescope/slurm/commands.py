@@ -23,11 +23,9 @@ Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
 COMMAND_TIMEOUT_S = 20.0
 """Seconds that a command has to answer: Slurm's own tools give up on their controller after 10 by default."""
 
-AGAIN_S = 5.0
-"""Seconds between a command that got no answer and the next try."""
+AGAIN_S = 5.0  # seconds between a command that got no answer and the next try
 
-SAY_S = 4.0
-"""Seconds between two messages that there is no answer yet."""
+SAY_S = 4.0  # seconds between two messages that there is no answer yet
 
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 """Variables of the user's environment that change what these commands show or ask."""

@@ -23,8 +23,7 @@ NAME_PREFIX = "prefect-"
 """Begin of the names of flow runs' jobs. A number alone may be another job's by now: Slurm sometimes counts anew."""
 
 SUBMIT_TIMEOUT_S = 60.0
-MISSES = 3
-"""Looks in a row that do not show a job, before it is taken for forgotten."""
+MISSES = 3  # looks in a row that do not show a job, before it is taken for forgotten
 
 _MAY_END = ("partition-closed", "job-held")
 """Categories that runs wait for: a closed partition opens again, and whoever holds a job may let it go."""

@@ -168,6 +168,7 @@ def test_a_job_that_is_cancelled_while_it_starts_is_replaced(opened: Any, in_slu
     assert any("replaced" in text and "CANCELLED" in text for text in said)
 
 
+@pytest.mark.thorough  # test_worker_process.py shows it without Slurm
 def test_a_process_that_dies_takes_its_whole_job_with_it(opened: Any, in_slurm: Any) -> None:
     cluster = opened(workers_per_job=2)
     cluster.scale(2, 1)
@@ -181,12 +182,6 @@ def test_a_process_that_dies_takes_its_whole_job_with_it(opened: Any, in_slurm: 
         time.sleep(0.1)
     cluster.scale(2, 1)
     assert len(addresses(cluster)) == 2
-
-
-def test_what_slurm_refuses_is_said_at_once(opened: Any) -> None:
-    cluster = opened(partition="nowhere")
-    with pytest.raises(JobsEnded, match=r"(?i)refuses the job.*partition"):
-        cluster.scale(1, 1)
 
 
 def test_logs_are_kept_where_jobs_failed(opened: Any, state: Path) -> None:
@@ -232,6 +227,7 @@ def test_a_sweep_point_and_a_job_that_is_cancelled_in_the_middle(in_slurm: Any, 
     assert not queue(in_slurm, facts["label"])
 
 
+@pytest.mark.thorough
 def test_128_workers_in_16_jobs(opened: Any) -> None:
     cluster = opened(workers_per_job=8, processes=1, start_timeout_s=120)
     cluster.scale(128, 1)

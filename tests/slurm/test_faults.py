@@ -171,7 +171,7 @@ FAULTS = {
     "job cancelled": Fault(cancel_job, 20.0, "CANCELLED", thorough=True),  # test_cluster.py has one, too
     "job timed-out": Fault(end_walltime, 19.0, "", repeated=True, thorough=True),  # in two rounds; as a cancelled one
     "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL", prefect=True, thorough=True),  # tests/faults, too
-    "flow killed": Fault(kill_flow, 5.0, "", prefect=True),
+    "flow killed": Fault(kill_flow, 5.0, "", prefect=True, thorough=True),  # tests/faults, too
 }
 
 
@@ -240,16 +240,16 @@ def ended(site: Site, process: subprocess.Popen[bytes], began: float, *, again: 
 
 
 @pytest.fixture(scope="module")
-def seen(
-    slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> dict[str, list[Seen]]:
+def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, list[Seen]]:
     """All faults whose tests are run, at the same time, round after round."""
     from prefect.settings import PREFECT_API_URL
 
-    folder, server = tmp_path_factory.mktemp("faults"), str(PREFECT_API_URL.value())
     ours = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
     asked_for = {item.callspec.params["name"] for item in ours if "seen" in item.fixturenames}
     found: dict[str, list[Seen]] = {name: [] for name in FAULTS if name in asked_for}
+    if any(FAULTS[name].prefect for name in found):
+        request.getfixturevalue("prefect_server")
+    folder, server = tmp_path_factory.mktemp("faults"), str(PREFECT_API_URL.value())
     for turn in range(ROUNDS):
         with ThreadPoolExecutor(len(found)) as pool:
             running = {}

@@ -109,7 +109,10 @@ class TestEnds:
         assert len(processes_of(folder)) > 5
         return served, folder
 
-    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+    @pytest.mark.parametrize(
+        "how",
+        [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.thorough) for how in (signal.SIGINT, signal.SIGTERM))],
+    )
     def test_nothing_is_left(self, served: tuple[subprocess.Popen[str], Path], how: signal.Signals) -> None:
         process, folder = served
         process.send_signal(how)
@@ -117,6 +120,7 @@ class TestEnds:
         until(lambda: not processes_of(folder))
         assert process.returncode == (-how if how is signal.SIGKILL else 0)
 
+    @pytest.mark.thorough
     def test_its_keeper_killed(self, mini: ModuleType, slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
         folder = tmp_path_factory.mktemp("s")
         with mini.MiniSlurm(folder, nodes=1, gpus=0) as cluster:
@@ -155,9 +159,7 @@ def test_it(nothing, request):
 """
 
 
-@pytest.mark.parametrize(
-    ("required", "outcome"), [("", "skipped"), ("postgresql,slurm", "failed"), ("slurm", "failed")]
-)
+@pytest.mark.parametrize(("required", "outcome"), [("", "skipped"), ("postgresql,slurm", "failed")])
 def test_without_slurm(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcome: str) -> None:
     """Skipped with one clear line where there is no Slurm; a failure where it is required."""
     monkeypatch.setenv("SCALESCOPE_REQUIRE", required)

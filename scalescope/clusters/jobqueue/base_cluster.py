@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-CLOSE_TIMEOUT_S = 4.0
-"""Seconds for an orderly end of the scheduler, and again for the jobs to leave the queue."""
+CLOSE_TIMEOUT_S = 4.0  # seconds for an orderly end of the scheduler, and again for the jobs to leave the queue
 
-REPORT_INTERVAL_S = 15.0
-"""Seconds between two reports of what is being waited for, if it is the same."""
+REPORT_INTERVAL_S = 15.0  # seconds between two reports of what is being waited for, if it is the same
 
 DRAIN_LIMIT_S = 3.0
 """Seconds that the tasks of a trial that was cut short have to end; a job in which they go on is replaced."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 HOST = "scalescope.clusters.jobqueue.worker_process"
 REACH = "importable/scalescope/clusters/jobqueue/reach_scheduler.py"
 DASK_CUDA = "dask cuda worker"
-DEATH_TIMEOUT_S = 60
-"""Seconds after which a worker that finds no scheduler ends."""
+DEATH_TIMEOUT_S = 60  # seconds after which a worker that finds no scheduler ends
 
 
 def has_dask_cuda() -> bool:

@@ -11,8 +11,7 @@ import socket
 import ssl
 import sys
 
-UNREACHABLE_STATUS = 97
-"""Exit status of a job that cannot reach the scheduler."""
+UNREACHABLE_STATUS = 97  # exit status of a job that cannot reach the scheduler
 
 TIMEOUT_S = 5.0
 

@@ -15,8 +15,7 @@ import scalescope
 from scalescope import leases
 from scalescope.errors import ClusterError
 
-LOGS_KEPT_S = 30 * 86400.0
-"""Seconds for which the logs of a cluster that failed are kept."""
+LOGS_KEPT_S = 30 * 86400.0  # seconds for which the logs of a cluster that failed are kept
 
 _logger = logging.getLogger(__name__)
 

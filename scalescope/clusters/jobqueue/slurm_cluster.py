@@ -21,8 +21,7 @@ from scalescope.slurm.jobs import ClusterJobs
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
-SUBMISSIONS = 8
-"""Submissions at the same time."""
+SUBMISSIONS = 8  # submissions at the same time
 
 T = TypeVar("T")
 

@@ -28,11 +28,9 @@ from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
 """Seconds between two looks: this share of the time since the last change, within these bounds."""
 
-JITTER = 0.2
-"""The largest part by which an interval is made longer or shorter at random."""
+JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
 
-_ENDING_S = 2.0
-"""Seconds that a job which is being ended has to say how."""
+_ENDING_S = 2.0  # seconds that a job which is being ended has to say how
 
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4

@@ -38,8 +38,7 @@ from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguratio
 LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2
 """Seconds between two looks at a job: this share of the time since the last change, at most so many, with jitter."""
 
-GONE_AFTER = 3
-"""Heartbeats that another worker may miss before its jobs are adopted."""
+GONE_AFTER = 3  # heartbeats that another worker may miss before its jobs are adopted
 
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PAGE = 200

@@ -113,13 +113,6 @@ def test_waiting_is_told_with_reason_and_estimated_start(watch: JobWatch, slurm:
     assert "estimated start 2099-01-01 10:00, but `cluster.queue_timeout_s` ends at 2" in waiting.words
 
 
-def test_a_limit_that_one_job_may_be_above_is_waiting_and_says_so(watch: JobWatch, slurm: Slurm) -> None:
-    slurm.queue = [line(1, "PENDING", "AssocGrpCpuLimit")]
-    waiting = watch.check(1, 0)
-    assert waiting is not None
-    assert "will never start" in waiting.words
-
-
 WAITING = (
     "None, Resources, Priority, BeginTime, Dependency, Licenses, Prolog, QOSMaxJobsPerUserLimit, QOSMaxGRESPerUser, "
     "QOSGrpNodeLimit, AssocGrpCpuLimit, NewInSlurm99"
@@ -207,53 +200,37 @@ def test_jobs_that_were_dismissed_are_never_spoken_of_again(watch: JobWatch, slu
     assert "no job" in waiting.words
 
 
-def test_a_job_that_slurm_forgot_is_told(watch: JobWatch, slurm: Slurm) -> None:
+@pytest.mark.parametrize(
+    "shown",
+    [{}, {"7": "JobId=7 JobName=other JobState=RUNNING Reason=None NodeList=n3"}],
+    ids=["gone", "another's now"],
+)
+def test_a_job_that_slurm_forgot_is_told(watch: JobWatch, slurm: Slurm, shown: dict[str, str]) -> None:
+    slurm.shown = shown
     watch.expect(["7"])
-    with pytest.raises(JobsEnded, match="Slurm no longer knows how") as found:
-        watch.check(1, 0)
-    assert found.value.job_ids == ("7",)
-
-
-def test_a_forgotten_number_that_is_anothers_by_now_is_not_ours(watch: JobWatch, slurm: Slurm) -> None:
-    slurm.shown = {"7": "JobId=7 JobName=other JobState=RUNNING Reason=None NodeList=n3"}
-    watch.expect(["7"])
-    with pytest.raises(JobsEnded, match="Slurm no longer knows how"):
-        watch.check(1, 0)
-
-
-def test_a_lost_node_is_named_and_its_job_may_return(watch: JobWatch, slurm: Slurm) -> None:
-    slurm.queue = [line(1, "CANCELLED", nodes="n3")]
-    slurm.node_states = "n3|down*|Not responding"
     with pytest.raises(JobsEnded) as found:
         watch.check(1, 0)
-    assert "n3 is down* (Not responding)" in found.value.cause
-    assert found.value.category == "node-lost"
-    assert found.value.may_return
+    assert (found.value.category, found.value.job_ids) == ("forgotten", ("7",))
 
 
-@pytest.mark.parametrize("state", ["draining", "down*"])
-def test_what_ends_a_job_by_itself_is_not_blamed_on_its_node(watch: JobWatch, slurm: Slurm, state: str) -> None:
-    slurm.queue = [line(1, "FAILED", "NonZeroExitCode", nodes="n3")]
-    slurm.node_states = f"n3|{state}|disk"
+@pytest.mark.parametrize(
+    ("job", "node", "category", "may_return"),
+    [
+        (("CANCELLED",), "down*", "node-lost", True),
+        (("CANCELLED",), "draining", "cancelled", True),
+        (("FAILED", "NonZeroExitCode"), "down*", "failed", False),
+        (("FAILED", "NonZeroExitCode"), "draining", "failed", False),
+    ],
+)
+def test_a_node_is_blamed_only_for_a_job_that_did_not_end_by_itself(
+    watch: JobWatch, slurm: Slurm, job: tuple[str, ...], node: str, category: str, may_return: bool
+) -> None:
+    slurm.queue = [line(1, *job, nodes="n3")]
+    slurm.node_states = f"n3|{node}|Not responding"
     with pytest.raises(JobsEnded) as found:
         watch.check(1, 0)
-    assert found.value.category == "failed"
-    assert not found.value.may_return
-
-
-def test_a_job_that_is_cancelled_on_a_draining_node_did_not_lose_it(watch: JobWatch, slurm: Slurm) -> None:
-    slurm.queue = [line(1, "CANCELLED", nodes="n3")]
-    slurm.node_states = "n3|draining|disk"
-    with pytest.raises(JobsEnded) as found:
-        watch.check(1, 0)
-    assert found.value.category == "cancelled"
-
-
-def test_nodes_that_have_not_answered_yet_are_waited_for(watch: JobWatch, slurm: Slurm) -> None:
-    """As after a restart of the controller."""
-    slurm.queue = [line(1, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-4]")]
-    slurm.nodes = "3|unk*\n1|idle*"
-    assert watch.check(1, 0) is not None
+    assert (found.value.category, found.value.may_return) == (category, may_return)
+    assert ("n3 is down* (Not responding)" in found.value.cause) is (category == "node-lost")
 
 
 def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
@@ -314,8 +291,8 @@ def test_what_never_starts_is_an_error_at_once(watch: JobWatch, slurm: Slurm, re
 )
 def test_reasons_that_are_never_only_without_nodes(watch: JobWatch, slurm: Slurm, clock: Clock, reason: str) -> None:
     slurm.queue = [line(1, "PENDING", reason)]
-    slurm.nodes = "14|down*\n1|mixed"
-    assert watch.check(1, 0) is not None
+    for slurm.nodes in ("14|down*\n1|mixed", "3|unk*\n1|idle*"):  # the latter after a restart of the controller
+        assert watch.check(1, 0) is not None
     slurm.nodes = "14|down*\n1|drained\n1|draining"
     with pytest.raises(JobsEnded, match="can never start") as found:
         watch.check(1, 0)

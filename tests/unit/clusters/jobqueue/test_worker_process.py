@@ -48,18 +48,7 @@ def start(cluster: distributed.LocalCluster, *options: str, **variables: str) ->
 def test_workers_share_as_many_processes_as_they_are_told(
     cluster: distributed.LocalCluster, processes: str, pids: int
 ) -> None:
-    options = (
-        "--workers",
-        "3",
-        "--processes",
-        processes,
-        "--nthreads",
-        "1",
-        "--nthreads",
-        "2",
-        "--memory-limit",
-        "1GB",
-    )
+    options = f"--workers 3 --processes {processes} --nthreads 1 --nthreads 2 --memory-limit 1GB".split()
     process = start(cluster, *options, DASK_DISTRIBUTED__WORKER__PROFILE__CYCLE="123ms")
     with distributed.Client(cluster, set_as_default=False) as client:
         client.wait_for_workers(3, timeout=30)
