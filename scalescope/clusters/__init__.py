@@ -1,9 +1,8 @@
 """Where it runs: clusters of every kind behind one interface, a folder for each kind.
 
-A folder has the modules `spec` (see `scalescope.model.cluster`), `cluster` (its class is named `CLUSTER`) and, if it
-leaves something outside this machine, `reaper` (see `scalescope.clusters.reaping`). Beside the folders stands what
-several kinds share; `jobqueue` is the folder of all batch
-systems.
+A folder has the modules `spec` (see `scalescope.model.cluster`), `cluster` and, if a kind leaves something outside this
+process, `reaper` (see `scalescope.clusters.reaping`). What several kinds share stands beside the folders; `jobqueue` is
+the folder of all batch systems.
 
 This module imports no cluster, and only the standard library, so that the simulated cluster's clock can be installed
 before anything else is loaded.
@@ -11,7 +10,7 @@ before anything else is loaded.
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import ClusterError
@@ -21,6 +20,24 @@ if TYPE_CHECKING:
     from scalescope.model.cluster import ClusterSpec
 
 
+CLUSTERS = {
+    "simulated": "scalescope.clusters.simulated.cluster:SimulatedCluster",
+    "virtual": "scalescope.clusters.virtual.cluster:VirtualCluster",
+    "local": "scalescope.clusters.local.cluster:LocalCluster",
+    "custom": "scalescope.clusters.custom.cluster:CustomCluster",
+    "kubernetes": "scalescope.clusters.kubernetes.cluster:KubernetesCluster",
+    "scheduler": "scalescope.clusters.scheduler.cluster:SchedulerCluster",
+    "ssh": "scalescope.clusters.ssh.cluster:SshCluster",
+    "slurm": "scalescope.clusters.jobqueue.slurm_cluster:SlurmCluster",
+    "htcondor": "scalescope.clusters.jobqueue.batch_cluster:BatchCluster",
+    "lsf": "scalescope.clusters.jobqueue.batch_cluster:BatchCluster",
+    "moab": "scalescope.clusters.jobqueue.batch_cluster:BatchCluster",
+    "oar": "scalescope.clusters.jobqueue.batch_cluster:BatchCluster",
+    "pbs": "scalescope.clusters.jobqueue.batch_cluster:BatchCluster",
+    "sge": "scalescope.clusters.jobqueue.batch_cluster:BatchCluster",
+}
+
+
 def build(spec: ClusterSpec, seed: int = 0) -> Cluster[Any]:
     """The cluster that `spec` describes, not yet open.
 
@@ -28,18 +45,15 @@ def build(spec: ClusterSpec, seed: int = 0) -> Cluster[Any]:
         UsageError: A package that it needs is not installed.
         ClusterError: No implementation is known for its kind, or it cannot be imported.
     """
-    from scalescope.model.cluster import kinds
-
-    if spec.kind not in kinds():
-        raise ClusterError(f"there is no cluster of kind {spec.kind!r}", cause=f"known: {', '.join(kinds())}")
+    if spec.kind not in CLUSTERS:
+        raise ClusterError(f"there is no cluster of kind {spec.kind!r}", cause=f"known: {', '.join(CLUSTERS)}")
     spec.require()
-    where = module(type(spec), "cluster")
     try:
-        implementation: type[Cluster[Any]] = import_module(where).CLUSTER
+        implementation: type[Cluster[Any]] = resolve_name(CLUSTERS[spec.kind])
     except ImportError as error:
         raise ClusterError(
             f"clusters of kind {spec.kind!r} cannot be used in this environment",
-            where=where,
+            where=CLUSTERS[spec.kind],
             cause=str(error),
             next_step="install what is missing into the environment that the driver runs in",
         ) from error

@@ -135,6 +135,3 @@ def _takes_timeout(function: Any) -> bool:
 
 async def _awaited(result: Any) -> Any:
     return await result
-
-
-CLUSTER = CustomCluster

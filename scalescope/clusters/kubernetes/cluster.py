@@ -455,6 +455,3 @@ def _versions(packages: Mapping[str, str]) -> str:
     """Those that must be the same on both sides: of Python the first two numbers, and of distributed."""
     python = ".".join(packages["python"].split(".")[:2])
     return f"Python {python} and distributed {packages['distributed']}"
-
-
-CLUSTER = KubernetesCluster

@@ -217,6 +217,3 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
             continue
         alive.append(process)
     psutil.wait_procs(alive, timeout=2)
-
-
-CLUSTER = LocalCluster

@@ -109,6 +109,3 @@ async def _answers(address: str, security: Security, timeout_s: float) -> None:
     except TimeoutError:
         raise TimeoutError(f"it takes connections, and says nothing for {timeout_s:g} s") from None
     comm.abort()
-
-
-CLUSTER = SchedulerCluster

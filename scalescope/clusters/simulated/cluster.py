@@ -316,6 +316,3 @@ def task_durations(durations: Mapping[str, float], *, timeless: bool = False) ->
         yield
     finally:
         setattr(worker, name, original)
-
-
-CLUSTER = SimulatedCluster

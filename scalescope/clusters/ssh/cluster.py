@@ -201,6 +201,3 @@ class SshCluster(ObservedCluster[SshSpec]):
             next_step=f"`ssh {login} {self._python()} -m distributed.cli.dask_spec --version` must work without a "
             "prompt",
         )
-
-
-CLUSTER = SshCluster

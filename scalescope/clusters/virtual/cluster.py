@@ -163,6 +163,3 @@ class _Child:
             cause="killed from outside, out of memory, or a task that ended its process",
             next_step="see the driver's log",
         )
-
-
-CLUSTER = VirtualCluster
