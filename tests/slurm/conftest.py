@@ -87,10 +87,14 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[..., SlurmCluste
     """Opens clusters of given fields, on `strict` where the test has it, and closes them."""
     strict = "in_strict" in request.fixturenames
     request.getfixturevalue("in_strict" if strict else "in_slurm")
-    usual: dict[str, Any] = {"start_timeout_s": 60.0}
-    if strict:  # its default of 100 MB is less than a worker takes, which Slurm sees of one that lives for long
-        usual |= {"account": "research", "memory_mb": 400}
-    with opening(lambda **given: SlurmSpec(**{**usual, **given})) as opened:
+    usual: dict[str, Any] = {"start_timeout_s": 60.0} | ({"account": "research"} if strict else {})
+
+    def spec(**given: Any) -> SlurmSpec:
+        # Slurm's default of 100 MB is less than a worker takes, and it ends one that lives for long.
+        memory_mb = 400 * given.get("workers_per_job", 1)
+        return SlurmSpec(**{**usual, "memory_mb": memory_mb, **given})
+
+    with opening(spec) as opened:
         yield opened
 
 

@@ -150,21 +150,20 @@ def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict:
     """
     (state / "my_job.py").write_text(JOB)
     (state / "beside.py").write_text(BESIDE)
-    said_at: list[float] = []
+    said: list[str] = []
 
     def hear(text: str) -> None:
         if "controller does not answer: waiting for it" in text:
-            if not said_at:
+            if not said:
                 in_strict.start_node("slurmctld")
-            said_at.append(time.monotonic())
+            said.append(text)
 
     spec = SlurmSpec(account="research", memory_mb=3333, start_timeout_s=60)
     in_strict.stop_node("slurmctld", jobs=False)
-    began = time.monotonic()
     with Driver.start(spec, folder=state / "driver", on_progress=hear) as driver:
         point = Point(2, params={"items": 4})
         trial = driver.run(PlannedTrial(0, point, 0), f"{state}/my_job.py:work", timeout_s=60)
-    assert said_at[0] - began < 10
+    assert said
     assert trial.state is TrialState.VALID, trial.reason
     assert [job["workers"] for job in trial.facts["cluster"]["jobs"]] == [1, 1]
     assert leases.read_all()[0] == []

@@ -26,7 +26,7 @@ from scalescope_flows.work_pools.slurm import worker as worker_module
 from scalescope_flows.work_pools.slurm.configuration import job_name
 from scalescope_flows.work_pools.slurm.worker import SlurmWorker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 PATIENCE_S = 60.0
 
 
