@@ -1,7 +1,4 @@
-"""The jobs of a work pool: submits them, looks at all of them with one squeue, and says how they ended.
-
-Nothing in this module knows Prefect.
-"""
+"""The jobs of a work pool: submits them, looks at all of them with one squeue, and says how they ended."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from scalescope.slurm.failures import POOL_FIELDS
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 
 NAME_PREFIX = "prefect-"
-"""Begin of the names of flow runs' jobs. A number alone may be another job's by now: Slurm sometimes counts anew."""
+"""Names of flow runs' jobs begin so. A number alone may be another job's by now: Slurm sometimes counts anew."""
 
 SUBMIT_TIMEOUT_S = 60.0
 MISSES = 3  # looks in a row that do not show a job, before it is taken for forgotten
@@ -30,10 +27,8 @@ _MAY_END = ("partition-closed", "job-held")
 
 
 def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | None]) -> dict[str, str]:
-    """The environment of sbatch, which becomes the job's: that of the worker, and what the configuration adds.
-
-    A worker that itself runs in a job has variables that describe that job; sbatch would take some for options.
-    """
+    """The environment of sbatch, which becomes the job's: that of the worker, and what the configuration adds."""
+    # A worker that itself runs in a job has variables that describe that job; sbatch would take some for options.
     kept = {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}
     return kept | {name: value for name, value in more.items() if value is not None}
 
@@ -44,10 +39,7 @@ async def submit(options: Sequence[str], script: str, environ: Mapping[str, str]
 
 
 class JobQueue:
-    """All jobs of a worker, seen with one squeue however many they are.
-
-    Methods that ask Slurm raise `ClusterError` if it does not answer, or is not here.
-    """
+    """All jobs of a worker. Methods that ask Slurm raise `ClusterError` if it does not answer, or is not here."""
 
     def __init__(self, run: Run | None = None) -> None:
         self._run = run or commands()

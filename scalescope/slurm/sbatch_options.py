@@ -25,11 +25,9 @@ _FLAGS = frozenset("hHIkOQsuvVW")
 
 
 def objection(line: str, *more: str) -> str:
-    """Why a line cannot be added to a job's options; empty if it can.
+    """Why a line such as `--nice=5` or `-w n1` cannot be added to a job's options; empty if it can.
 
-    Args:
-        line: As the user wrote it, such as `--nice=5` or `-w n1`.
-        more: Further long options that are not allowed.
+    `more` are further long options that are not allowed.
     """
     try:
         option, *values = shlex.split(line) or [""]
