@@ -28,13 +28,7 @@ _IN_A_SWEEP = re.compile(r" \(in a sweep: [^)]*\)")
 
 
 def write(isolation: Isolation, reproducer: Reproducer, confirmation: Confirmation | None) -> str:
-    """The report as Markdown.
-
-    Args:
-        isolation: What was isolated.
-        reproducer: The script for it, or why there is none.
-        confirmation: What came of running it.
-    """
+    """The bug report as Markdown."""
     blocks = [
         f"# {_title(isolation)}",
         "## What happens",
@@ -54,7 +48,7 @@ def write(isolation: Isolation, reproducer: Reproducer, confirmation: Confirmati
 
 
 def without_places(text: str) -> str:
-    """Text without passwords, paths and addresses of a machine; of a path its last part stays."""
+    """Text without passwords, paths and addresses of a machine; the last part of a path stays."""
     text = _ADDRESS.sub("<address>", redact(text))
     return _PATH.sub(lambda found: re.split(r"[/\\]", found[0].rstrip("/\\"))[-1], text)
 
@@ -106,7 +100,6 @@ def _expected(isolation: Isolation) -> str:
 
 
 def _table(isolation: Isolation) -> str:
-    """What was isolated, and sizes at which it was seen first."""
     seen = [item.trial for item in isolation.seen if item.trial.counts and item.trial.metrics is not None]
     if len(seen) > ROWS:
         seen = [*seen[: ROWS // 2], *seen[-ROWS // 2 :]]

@@ -36,7 +36,6 @@ def ending(isolation: Isolation) -> str:
 
 
 def render(isolation: Isolation) -> Group:
-    """The notebook for a terminal."""
     lines = [Text(f"Symptom: {isolation.symptom}", style="bold")]
     lines += [Text(text, style="yellow" if shows else "") for text, shows in _seen(isolation)]
     lines.append(Text(f"From there ({_origin(isolation)}):"))
@@ -48,7 +47,6 @@ def render(isolation: Isolation) -> Group:
 
 
 def to_markdown(isolation: Isolation) -> str:
-    """The notebook as Markdown."""
     blocks = [
         f"# Isolating {markdown_text(isolation.symptom)}",
         f"Run `{isolation.run_id}`, workload {markdown_text(isolation.sweep.workload)}.",
@@ -77,7 +75,6 @@ def _origin(isolation: Isolation) -> str:
 
 
 def _seen(isolation: Isolation) -> Iterator[tuple[str, bool]]:
-    """What the first run showed, and whether each trial has the symptom."""
     seen = list(isolation.seen)
     left_out = len(seen) - SEEN_SHOWN
     if left_out > 0:

@@ -1,8 +1,8 @@
 """Remove one thing after the other, and keep a removal only while the symptom stays.
 
-A search without any knowledge of what is removed: the caller says what can be (`Move`, `Number`) and measures. It is
-delta debugging (Zeller and Hildebrandt, 2002) in its greedy form, with bisection for numbers, repeated until nothing
-more can go. What is left is 1-minimal: no single move that is known, and no number smaller by one, keeps the symptom.
+Greedy delta debugging (Zeller and Hildebrandt, 2002) with bisection for numbers, repeated until nothing more can go.
+The caller says what can be removed (`Move`, `Number`) and measures. The result is 1-minimal: no known move, and no
+number smaller by one, keeps the symptom.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True)
 class SymptomReading:
-    """Whether a measurement shows the symptom, in a few words, and why it could not be made; empty when it was."""
+    """Whether a measurement shows the symptom, in words, and why it could not be made (empty if it was)."""
 
     shows: bool
     text: str
@@ -30,24 +30,17 @@ without it; None where there is nothing (more) to remove. May be called often.""
 
 @dataclass(frozen=True)
 class Number(Generic[T]):
-    """A number that can be made smaller.
+    """A number that can be made smaller."""
 
-    Attributes:
-        name: For the notebook.
-        read: The number in a state; None where the state has none.
-        write: The state with another number.
-        least: The smallest number that is allowed there.
-    """
-
-    name: str
-    read: Callable[[T], int | None]
+    name: str  # for the notebook
+    read: Callable[[T], int | None]  # None if the state has none
     write: Callable[[T, int], T]
-    least: Callable[[T], int]
+    least: Callable[[T], int]  # the smallest number allowed there
 
 
 @dataclass(frozen=True)
 class ReductionStep(Generic[T]):
-    """A line of the notebook: what was tried, in words and as a state, what came of it, and whether it was kept."""
+    """A line of the notebook."""
 
     words: str
     state: T
@@ -57,7 +50,7 @@ class ReductionStep(Generic[T]):
 
 @dataclass(frozen=True)
 class Reduction(Generic[T]):
-    """The smallest state that showed the symptom, all steps in order, and why they ended early, if they did."""
+    """The smallest state that showed the symptom, all steps in order, and why they ended early (empty if not)."""
 
     state: T
     steps: tuple[ReductionStep[T], ...] = field(default_factory=tuple)
@@ -65,12 +58,10 @@ class Reduction(Generic[T]):
 
     @property
     def minimal(self) -> bool:
-        """Whether it is known that nothing more can be removed."""
         return not self.stopped
 
     @property
     def kept(self) -> tuple[ReductionStep[T], ...]:
-        """The removals that stayed."""
         return tuple(step for step in self.steps if step.kept)
 
 
@@ -93,9 +84,8 @@ def reduce(
         start: A state that shows the symptom.
         moves: What can be removed, in the order in which it is tried: what saves most, first.
         numbers: What can be made smaller, in that order, after the moves.
-        measure: Measures a state, given words for what was done to reach it. Called once per state.
-        spent: Why no further measurement is allowed after so many; empty while one is. The search ends then, and what
-            it has is still good.
+        measure: Measures a state, given words for how it was reached. Called once per state.
+        spent: Why no further measurement is allowed after so many; empty while one is.
         tried: Told of every step as it ends.
     """
     search = _Reducer(start, measure, spent, tried)
@@ -125,7 +115,7 @@ class _Reducer(Generic[T]):
         self._known = {self.state}
 
     def take(self, move: Move[T]) -> None:
-        """Try a move, again and again as long as it finds something."""
+        """Try a move again and again as long as it finds something."""
         while (change := move(self.state)) is not None and self._try(*change):
             pass
 
@@ -147,7 +137,6 @@ class _Reducer(Generic[T]):
                 bad = middle
 
     def _try(self, words: str, state: T) -> bool:
-        """Whether a state shows the symptom; if so, go on from there."""
         if state in self._known:  # one that shows it was there before the present one, and is no smaller
             return False
         if reason := self.spent(len(self.steps)):

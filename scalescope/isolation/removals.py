@@ -29,25 +29,16 @@ Load = Callable[[str], Workload]
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One trial that can be run: a workload on a cluster at a point. Equal settings ask the same question.
-
-    Attributes:
-        workload: What is run.
-        cluster: Where.
-        point: Workers, threads and parameters.
-        seed: Of the simulated cluster.
-        trial_timeout_s: Real seconds after which it is stopped.
-    """
+    """One trial that can be run: a workload on a cluster at a point. Equal settings ask the same question."""
 
     workload: Workload
     cluster: ClusterSpec
     point: Point
-    seed: int = 0
+    seed: int = 0  # of the simulated cluster
     trial_timeout_s: float = 600.0
 
     @classmethod
     def of(cls, sweep: Sweep, point: Point, workload: Workload) -> Setting:
-        """A point of a sweep."""
         return cls(workload, sweep.cluster_of(point), replace(point, cluster=""), sweep.seed, sweep.trial_timeout_s)
 
     @property
@@ -68,17 +59,16 @@ class Setting:
         return hash(self.sweep.id)
 
     def with_params(self, **params: Scalar) -> Setting:
-        """With some parameters changed."""
         return replace(self, point=replace(self.point, params={**self.point.params, **params}))
 
     def number(self, name: str) -> int | None:
-        """A parameter that is a whole number, where it has it."""
+        """A parameter, if it is a whole number."""
         value = self.point.params.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def sentence(trial: Trial) -> str:
-    """A trial in the words of a notebook: `2 workers, 2 items: 1 worker used, makespan 0.62 s`."""
+    """`2 workers, 2 items: 1 of 2 used, 2 tasks, makespan 0.62 s`."""
     metrics, names = trial.metrics, [TASKS] if TASKS in trial.point.params else []
     where = label(trial.point, names)
     if metrics is None:
@@ -89,13 +79,7 @@ def sentence(trial: Trial) -> str:
 
 
 def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> list[Move[Setting]]:
-    """All moves from a setting: what saves most first.
-
-    Args:
-        start: Where the search begins; its parameters and Dask configuration are what can be reset.
-        load: Finds a workload by its name.
-        work_s: The recorded work T1 of a setting that was measured, in seconds.
-    """
+    """All moves from a setting, what saves most first; `work_s` gives the recorded work T1 of a setting, in seconds."""
     return [
         *(_cluster_move(kind) for kind in CHEAPER),
         *(_simpler_move(start, stand_in, load, work_s) for stand_in in start.workload.simpler),
@@ -109,8 +93,8 @@ def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> 
 def numbers() -> list[Number[Setting]]:
     """What can be made smaller.
 
-    Where there were items enough for all threads there always are: fewer would explain idle workers by themselves.
-    Workers and items shrink together where items are a multiple of the threads, as they were asked for together.
+    A setting with enough items for all threads keeps enough: fewer would explain idle workers by themselves. Workers
+    and items shrink together if items are a multiple of the threads.
     """
     return [
         Number(STAGES, lambda setting: setting.number(STAGES), _with(STAGES), lambda setting: 1),
@@ -219,7 +203,7 @@ def _with(name: str) -> Callable[[Setting, int], Setting]:
 
 
 def _per_thread(setting: Setting) -> int:
-    """Items per thread where that is a whole number; else 0."""
+    """Items per thread if that is a whole number; else 0."""
     items = setting.number(ITEMS) or 0
     return 0 if items % setting.point.threads else items // setting.point.threads
 
@@ -255,7 +239,7 @@ def _first_line(text: str) -> str:
 
 
 def checked(setting: Setting) -> str:
-    """Why a setting cannot be run at all, or an empty string."""
+    """Why a setting cannot be run at all; empty if it can."""
     try:
         setting.sweep.plan(setting.workload)
     except InvalidField as error:

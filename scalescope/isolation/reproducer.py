@@ -48,7 +48,7 @@ class Reproducer:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What came of running a script: what it printed, how long it took, and why it is not confirmed, if so."""
+    """What came of running a script."""
 
     confirmed: bool
     output: str
@@ -57,13 +57,7 @@ class Confirmation:
 
 
 def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = None) -> Reproducer:
-    """The script for what was isolated.
-
-    Args:
-        isolation: What was isolated.
-        symptom: What it must show.
-        graph: Of a workload `replay`, the graph that it replays.
-    """
+    """The script for what was isolated; `graph` is the one that a workload `replay` replays."""
     setting = isolation.setting
     part = parts.WORKLOAD_SCRIPTS.get(setting.workload.name)
     if part is None:
@@ -138,7 +132,6 @@ def _constants(setting: Setting, graph: RecordedGraph | None) -> str:
 
 
 def _partitions(params: Mapping[str, object]) -> dict[str, int]:
-    """Partition options as numbers, or none."""
     given = {name: params[name] for name in ("npartitions", "partition_size") if params.get(name) is not None}
     return {name: int(str(params["items"] if value == "items" else value)) for name, value in given.items()}
 
@@ -180,7 +173,7 @@ def _wrapped(begin: str, pieces: Sequence[str]) -> list[str]:
 
 
 def _condition(isolation: Isolation, symptom: Symptom) -> str:
-    """What the script compares: the symptom itself where it measures all of it, else midway between it and health."""
+    """The symptom itself if the script measures all of it, else midway between it and health."""
     if isinstance(symptom, MetricSymptom) and symptom.names <= COUNTED:
         return symptom.text
     metrics, point = isolation.trial.metrics, isolation.setting.point

@@ -99,16 +99,14 @@ def run(client):
 
 @dataclass(frozen=True)
 class WorkloadScript:
-    """What belongs to one workload only: lines of imports, what defines `run(client)`, distributions to install.
-
-    `partition_lines` gives constants for the partition options, `cluster_options` are further arguments of the cluster.
-    """
+    """What belongs to one workload only."""
 
     imports: str
-    functions: str
-    needs: tuple[str, ...]
+    functions: str  # defines `run(client)`
+    needs: tuple[str, ...]  # distributions to install
+    # constants for the partition options
     partition_lines: Callable[[Mapping[str, int]], list[str]] = lambda partitions: []
-    cluster_options: str = ""
+    cluster_options: str = ""  # further arguments of the cluster
 
 
 def _beam_options(partitions: Mapping[str, int]) -> list[str]:

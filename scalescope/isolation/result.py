@@ -23,33 +23,20 @@ class Seen:
 
 @dataclass(frozen=True)
 class Isolation:
-    """The smallest trial that still shows a symptom, and the way to it.
+    """The smallest trial that still shows a symptom, and the way to it."""
 
-    Attributes:
-        run_id: The run that it began with.
-        sweep: Of that run.
-        seen: Its trials, in order of size.
-        finding: The finding that was looked into; None where the symptom is a comparison of numbers.
-        symptom: In words.
-        start: The trial of the run that the search began with.
-        reduction: The search.
-        trial: The trial that was isolated.
-        notes: What could not be tried, and why.
-    """
-
-    run_id: str
+    run_id: str  # the run that it began with, as `sweep` and `seen`
     sweep: Sweep
     seen: tuple[Seen, ...]
-    finding: Finding | None
+    finding: Finding | None  # None if the symptom is a comparison of numbers
     symptom: str
-    start: Trial
+    start: Trial  # the trial that the search began with
     reduction: Reduction[Setting]
     trial: Trial
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what could not be tried, and why
 
     @property
     def setting(self) -> Setting:
-        """What was isolated."""
         return self.reduction.state
 
     @property
@@ -59,7 +46,6 @@ class Isolation:
         return tuple(finding for finding in found if finding.severity is not Severity.INFO)
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
         return {
             "run": self.run_id,
             "symptom": self.symptom,

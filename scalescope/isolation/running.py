@@ -28,11 +28,7 @@ from scalescope.studies import others_code
 
 
 def check(given: Mapping[str, Any]) -> tuple[IsolationParameters, Storage]:
-    """Check what can be checked without the run.
-
-    Raises:
-        InvalidField: The first thing that is wrong.
-    """
+    """Check what can be checked without the run."""
     parameters.reject_unknown(given, IsolationParameters, Storage)
     kept = parameters.check(Storage, parameters.part(Storage, given))
     return search.check(parameters.part(IsolationParameters, given)), kept
@@ -41,16 +37,12 @@ def check(given: Mapping[str, Any]) -> tuple[IsolationParameters, Storage]:
 def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     """Find the smallest trial that still shows a symptom, and a script that shows it without Scalescope.
 
-    Expensive things are removed one by one, and a removal is kept only while the symptom stays: a real cluster, real
-    compute and file I/O, settings, stages, workers and items. Every step is a run in the store, so that an isolation
-    that was stopped continues when it is started again with the same parameters.
+    Every step is a run in the store: an isolation that was stopped continues when it is started again with the same
+    parameters.
 
     Args:
         given: Parameters of the isolation and of `Storage` by name.
-        runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
-
-    Returns:
-        The isolated trial, the script, and whether it was seen to show the symptom.
+        runner: Carries out the steps; by default this process, with a progress bar.
 
     Raises:
         InvalidField: A parameter is not allowed, or the run has no such symptom.
@@ -89,7 +81,6 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
 
 
 def try_out(bench: SettingMeasurer, words: str, setting: Setting) -> SymptomReading:
-    """Measure one step."""
     return bench.measure(setting)
 
 
@@ -110,7 +101,6 @@ class _Teller:
         self._runner = runner
 
     def says(self, text: str) -> None:
-        """The driver begins something."""
         self._runner.tell(Progress(self.done, self._total, text))
 
     def tried(self, step: Tried[Setting]) -> None:

@@ -1,8 +1,4 @@
-"""How a symptom is isolated: check, choose, search, hand over.
-
-A flow gives its tasks as functions; with the plain ones of this module the same isolation runs without any
-orchestrator.
-"""
+"""How a symptom is isolated: check, choose, search, hand over. A flow gives its tasks as functions."""
 
 from __future__ import annotations
 
@@ -41,20 +37,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Isolated:
-    """What came of it.
-
-    Attributes:
-        isolation: The smallest trial, and the way to it.
-        reproducer: The script, or why there is none.
-        confirmation: What came of running the script; None where there is none.
-        folder: Where the files are: a path from the root, or an address.
-        files: Their names.
-    """
+    """What came of it."""
 
     isolation: Isolation
     reproducer: Reproducer
-    confirmation: Confirmation | None
-    folder: str
+    confirmation: Confirmation | None  # None without a script
+    folder: str  # a path from the root, or an address
     files: tuple[str, ...]
 
     @property
@@ -74,11 +62,10 @@ class Isolated:
 
     @property
     def doubt(self) -> str:
-        """Why there is no confirmed script; empty when there is one."""
+        """Why there is no confirmed script; empty if there is one."""
         return self.reproducer.problem if self.confirmation is None else self.confirmation.problem
 
     def to_mapping(self) -> dict[str, object]:
-        """As JSON carries it."""
         return {
             **self.isolation.to_mapping(),
             "confirmed": self.confirmed,
@@ -89,11 +76,7 @@ class Isolated:
 
 
 def check(given: Mapping[str, object]) -> IsolationParameters:
-    """Check what can be checked without the run.
-
-    Raises:
-        InvalidField: The first thing that is wrong.
-    """
+    """Check what can be checked without the run."""
     asked = parameters.check(IsolationParameters, given)
     fields.text("folder", asked.folder)
     if asked.metric:
@@ -113,11 +96,7 @@ class Chosen:
 
 
 def choose(origin: SweepRun, asked: IsolationParameters) -> Chosen:
-    """The symptom, and the trial to begin with.
-
-    Raises:
-        InvalidField: The run has no such symptom.
-    """
+    """The symptom, and the trial to begin with."""
     if asked.metric:
         metric = metric_symptom(asked.metric)
         return Chosen(metric, None, worst_showing(metric, origin.sweep, origin.trials))
@@ -149,14 +128,10 @@ def isolate(
         asked: What to look into, the budget, and where the files go.
         address: Of the store, and of its raw records.
         fresh: Measure anew what an earlier isolation of the same symptom has measured.
-        step: Measures one step, given a bench and words for what is tried; or a task that does.
+        step: Measures one step, given words for what is tried; or a task that does.
         confirm: Runs the script.
         tried: Told of every step as it ends.
         says: Told in a sentence whenever the driver begins something.
-
-    Raises:
-        InvalidField: The run has no such symptom.
-        StoreError: A step, or the files, cannot be written.
     """
     chosen, folder = choose(origin, asked), files.absolute(asked.folder)
     files.check_folder(folder, WHAT)  # what cannot be written later is refused now
@@ -208,7 +183,6 @@ def _budget(asked: IsolationParameters) -> Callable[[int], str]:
 
 
 def _hand_over(isolation: Isolation, symptom: Symptom, folder: str, confirm: Callable[[str], Confirmation]) -> Isolated:
-    """Write the script, run it, and write what is known."""
     written = reproducer.write(isolation, symptom, graph_of(isolation.setting))
     confirmation = confirm(written.text) if written.text else None
     confirmed = confirmation is not None and confirmation.confirmed
@@ -235,7 +209,6 @@ def pages(isolation: Isolation, written: Reproducer, confirmation: Confirmation 
 
 
 def _report(store: Store, origin: SweepRun, folder: str) -> tuple[str, ...]:
-    """Write the report of the run that it all began with, where what it needs is installed."""
     try:
         html.write(f"{folder}/report.html", origin, store.tables)
     except UsageError as error:

@@ -31,21 +31,18 @@ from scalescope.workloads.replay import NAME as REPLAY
 
 
 class SettingMeasurer:
-    """Measures settings, and remembers what it measured.
+    """Measures settings, each as a run of its own in the store, and remembers them. A context manager.
 
-    Every step is durable when it ends. A step that the same isolation measured before, with the same packages, is taken
-    from the store. The cluster stays open as long as the next setting can use it. Use as a context manager.
-
-    Attributes:
-        notes: What could not be tried, and why; each once.
+    Every step is durable when it ends; a step that the same isolation measured with the same packages is taken from the
+    store. The cluster stays open as long as the next setting can use it.
 
     Args:
         store: Where the steps are kept; the caller closes it.
         address: Of the store, and of its raw records.
-        isolation: Id of the isolation that the steps are of.
+        isolation: Id of the isolation.
         symptom: What is looked for.
         start: The trial that the search begins with, and its setting.
-        folder: Path or address, for the files of recorded graphs.
+        folder: Path or address for recorded graphs.
         says: Told in a sentence whenever the driver begins something.
     """
 
@@ -82,20 +79,14 @@ class SettingMeasurer:
                 drivers.close()
 
     def trial(self, setting: Setting) -> Trial:
-        """What was measured of a setting."""
         return self._trials[setting]
 
     def work_s(self, setting: Setting) -> float:
-        """Its recorded work T1, in seconds; 0 where nothing was measured."""
+        """Recorded work T1 in seconds; 0 if nothing was measured."""
         metrics = self.trial(setting).metrics
         return 0.0 if metrics is None else metrics.work_s
 
     def measure(self, setting: Setting) -> SymptomReading:
-        """Run a setting and look for the symptom.
-
-        Raises:
-            StoreError: It could not be saved.
-        """
         if problem := checked(setting):
             return SymptomReading(False, "not allowed", problem)
         try:
@@ -116,7 +107,6 @@ class SettingMeasurer:
     # ---------------------------------------------------------------- running
 
     def _known(self, setting: Setting) -> Trial | None:
-        """The trial of a step that was measured before."""
         from scalescope.capture.host import packages
 
         for run in self._store.runs(sweep=setting.sweep.id, limit=5):
@@ -138,7 +128,6 @@ class SettingMeasurer:
         return self._store.run(run.id).trials[0]
 
     def _ready(self, request: RunRequest, run_id: str) -> Drivers:
-        """The drivers, with the clusters that are open."""
         if self._drivers is None:
             self._drivers = Drivers(request, run_id, self._store, says=self._says)
         elif self._drivers.stopped:
@@ -172,7 +161,7 @@ class SettingMeasurer:
 
 
 def graph_of(setting: Setting) -> RecordedGraph | None:
-    """The graph that a setting replays, where it does."""
+    """The graph that a setting replays, if it does."""
     path = setting.point.params.get("graph")
     return _read(path) if setting.workload.name == REPLAY and isinstance(path, str) else None
 

@@ -48,25 +48,12 @@ class StudyType:
         return (self.parameters.__doc__ or "").partition("\n\n")[0]
 
     def ask(self, given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-        """Check parameters completely; nothing is measured.
-
-        Args:
-            given: Parameters by name.
-            store: Address of the store.
-            records: Address of the raw records.
-
-        Raises:
-            ScalescopeError: The first thing that is wrong.
-        """
+        """Check parameters completely; nothing is measured."""
         planned: PlannedStudy = resolve_name(self.plan).ask(given, store, records)
         return planned
 
     def check(self, given: Mapping[str, Any], store: str = "") -> None:
-        """Check what can be checked at once: without the package index.
-
-        Raises:
-            ScalescopeError: The first thing that is wrong.
-        """
+        """Check what can be checked at once: without the package index."""
         resolve_name(self.plan).check(given, store)
 
     def sheet(self, study: Study, runs: Sequence[SweepRun]) -> Sheet:

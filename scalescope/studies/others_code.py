@@ -10,13 +10,7 @@ from scalescope.store.store import SweepRun
 
 
 def check(run: SweepRun, *, others_code: bool) -> None:
-    """Refuse to run code that a run of another user names, unless that is allowed.
-
-    A run of which nobody knows who began it, since an older version stored it, is another user's.
-
-    Raises:
-        OthersCode: It is not allowed.
-    """
+    """Refuse to run code that another user's run names, unless that is allowed; unknown users count as others."""
     who = str(run.facts.get(USER, ""))
     if others_code or who == user():
         return
@@ -29,7 +23,6 @@ def check(run: SweepRun, *, others_code: bool) -> None:
 
 
 def _code(run: SweepRun) -> str:
-    """What a run names that is neither of this package nor of the present environment."""
     points = [trial.point for trial in run.trials]
     named = [run.sweep.workload] if ":" in run.sweep.workload else []
     texts = dict.fromkeys([run.sweep.environment, *(point.environment for point in points)])

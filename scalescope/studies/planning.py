@@ -27,7 +27,7 @@ from scalescope.studies.parameters import StudyParameters
 
 @dataclass(frozen=True)
 class StudyAnswer:
-    """What came of a study: a sentence, all of it as JSON carries it, and whether it is bad news, or there is none."""
+    """Line, full result (JSON), and whether it is bad news or there is no answer."""
 
     line: str
     result: Mapping[str, Any]
@@ -36,50 +36,29 @@ class StudyAnswer:
 
 @dataclass(frozen=True)
 class PlannedStudy:
-    """A study that may be started: everything in it has been checked.
-
-    Attributes:
-        kind: What is asked.
-        question: All of it, as JSON carries it: a study is continued when its question is the same.
-        requests: The sweeps to run, each with its growth.
-        answer: Judges the runs that came of them, in the same order.
-        follows: Id of the run or study that led to it; may be empty.
-    """
+    """A study that may be started: everything in it has been checked."""
 
     kind: str
-    question: Mapping[str, Any]
-    requests: tuple[RunRequest, ...]
-    answer: Callable[[Sequence[SweepRun]], StudyAnswer]
-    follows: str = ""
+    question: Mapping[str, Any]  # JSON; a study is continued when its question is the same
+    requests: tuple[RunRequest, ...]  # the sweeps to run, each with its growth
+    answer: Callable[[Sequence[SweepRun]], StudyAnswer]  # judges the runs of the requests, in their order
+    follows: str = ""  # id of the run or study that led to it
 
 
 @dataclass(frozen=True)
 class SharedSettings:
-    """What all trials of a study share.
+    """What all trials of a study share."""
 
-    Attributes:
-        sweep: Fields of a sweep, but for axes and points: workload, params, cluster, environment, seed, timeout.
-        values: Values of axes that hold for all trials, by name.
-        store: Address of the store.
-        records: Address of the raw records.
-        follows: Id of the run that the rest was taken from; may be empty.
-        minutes: After which no further trial is begun.
-    """
-
-    sweep: Mapping[str, Any]
-    values: Mapping[str, Scalar] = field(default_factory=dict)
+    sweep: Mapping[str, Any]  # fields of a sweep without axes and points
+    values: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that hold for all trials
     store: str = field(default="", repr=False)
     records: str = ""
-    follows: str = ""
-    minutes: float = StudyParameters.minutes
+    follows: str = ""  # id of the run that the rest was taken from
+    minutes: float = StudyParameters.minutes  # after which no further trial is begun
 
     @property
     def workload(self) -> str:
-        """Reference of the workload.
-
-        Raises:
-            InvalidField: None is given.
-        """
+        """Reference of the workload."""
         if not self.sweep.get("workload"):
             raise InvalidField(
                 "workload", None, "the name of a workload", next_step="`scalescope workloads` lists them"
@@ -87,11 +66,7 @@ class SharedSettings:
         return fields.text("workload", self.sweep["workload"])
 
     def request(self, points: Sequence[Mapping[str, Scalar]], *, repeats: int = 1, **changed: Any) -> RunRequest:
-        """A checked sweep over these points, each completed by the values that all share; it does not grow yet.
-
-        Raises:
-            InvalidField: Something in it is not allowed.
-        """
+        """A checked sweep over these points, each completed by the shared values; it does not grow yet."""
         self.workload  # noqa: B018 - raises
         given = [{**self.values, **point} for point in points]
         sweep = {**self.sweep, **changed, "points": given, "repeats": repeats}
@@ -107,16 +82,9 @@ def shared_settings(
 ) -> SharedSettings:
     """What all trials of a study share; what is not given is taken from a run, at its worst point.
 
-    Args:
-        given: The parameters as they were given: a question that is asked again must have the same digest.
-        asked: The same, checked.
-        store: Address of the store.
-        records: Address of the raw records.
-
     Raises:
         InvalidField: A value is not allowed.
         UsageError: There is no such run.
-        StoreError: The store refuses.
     """
     values = {name: fields.scalar(f"values.{name}", value) for name, value in given.get("values", {}).items()}
     sweep = {name: given.get(name, getattr(asked, name, "")) for name in (*_TAKEN, "params")}
@@ -138,7 +106,6 @@ _TAKEN = ("workload", "cluster", "environment", "seed", "trial_timeout_s")
 
 
 def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
-    """The values of the point that a run has most to say of, but for those that are given."""
     worst = worst_point(summarise(run.trials), run.verdict)
     if worst is None:
         raise InvalidField("run", run.id, "a run with valid trials", next_step="give a workload instead")
@@ -148,10 +115,7 @@ def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
 
 
 def because(trials: Sequence[Trial]) -> str:
-    """Why trials are not data points, as a sentence to add to an answer; empty where all are.
-
-    The most frequent reason stands for all.
-    """
+    """Why trials are not data points, as a sentence to add to an answer; the most frequent reason stands for all."""
     spoilt = [trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(UNAVAILABLE)]
     if not spoilt:
         return ""
@@ -163,7 +127,7 @@ def because(trials: Sequence[Trial]) -> str:
 
 
 def timed(request: RunRequest, grow: Growth, minutes: float) -> RunRequest:
-    """A sweep that grows until so many minutes, from now on, have passed."""
+    """A sweep that grows until so many minutes have passed from now on."""
     end = time.monotonic() + 60 * minutes
     return replace(request, grow=lambda done: () if time.monotonic() >= end else grow(done))
 

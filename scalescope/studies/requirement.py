@@ -17,44 +17,30 @@ OPTION = "--require"
 
 @dataclass(frozen=True)
 class Requirement:
-    """A comparison that must hold at some points; made by `requirement`.
-
-    Attributes:
-        text: As the user wrote it.
-        condition: The comparison.
-        at: The points that are meant, as `analysis.summary.is_meant` understands them; empty: all.
-    """
+    """A comparison that must hold at some points; made by `requirement`."""
 
     text: str
     condition: MetricSymptom
-    at: str
+    at: str  # the points that are meant, as `analysis.summary.is_meant` reads them; empty: all
 
     def means(self, point: Point) -> bool:
-        """Whether it speaks of a point."""
         return is_meant(point, self.at)
 
 
 @dataclass(frozen=True)
 class RequirementAnswer:
-    """What became of a requirement.
-
-    Attributes:
-        text: The requirement.
-        status: `OK` where it is met, `FINDING` where it is not; `FAILED` or `INFRASTRUCTURE` where that is unknown, and
-            `USAGE` where it speaks of nothing that was run.
-        line: In a sentence, with the numbers.
-    """
+    """What became of a requirement."""
 
     text: str
-    status: ExitStatus
+    status: ExitStatus  # OK: met; FINDING: not met; FAILED, INFRASTRUCTURE: unknown; USAGE: no such point
     line: str
 
 
 def requirement(text: str) -> Requirement:
-    """Understand `COMPARISON` or `COMPARISON at NAME=VALUE,NAME=VALUE`.
+    """Read `COMPARISON` or `COMPARISON at NAME=VALUE,NAME=VALUE`.
 
     Raises:
-        InvalidField: It is none.
+        InvalidField: It is neither.
     """
     comparison, _, place = " ".join(text.split()).partition(" at ")
     try:
@@ -65,7 +51,7 @@ def requirement(text: str) -> Requirement:
 
 
 def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -> None:
-    """Refuse requirements that speak of no point.
+    """Refuse requirements that no point can meet.
 
     Raises:
         InvalidField: There is no such point, or the workload has no items.
@@ -79,17 +65,13 @@ def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -
 
 
 def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple[RequirementAnswer, ...]:
-    """Whether each holds; the numbers are those of the table of points, over all repeats.
-
-    Raises:
-        InvalidField: It names items, and the workload has none.
-    """
+    """Whether each holds, by the means over all repeats."""
     summaries = summarise(trials)
     return tuple(_answer(each, summaries) for each in requirements)
 
 
 def status(answers: Sequence[RequirementAnswer]) -> ExitStatus:
-    """That of all together: what cannot be known comes before bad news."""
+    """The exit status of all together: what is unknown outranks bad news."""
     found = {answer.status for answer in answers}
     order = (ExitStatus.USAGE, ExitStatus.FAILED, ExitStatus.INFRASTRUCTURE, ExitStatus.FINDING)
     return next((each for each in order if each in found), ExitStatus.OK)

@@ -1,8 +1,4 @@
-"""A whole study: its sweeps, its answer, its report.
-
-`run_study` is what the command line, Python and the Prefect flows `find-threshold`, `find-release` and `compare` all
-call; they differ in the runner that carries out its steps.
-"""
+"""Carries out a study: its sweeps, its answer, its report."""
 
 from __future__ import annotations
 
@@ -52,27 +48,23 @@ class StudyResult:
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name for how it ended, empty where it is no bad news, and the answer."""
+        """A name for how it ended (empty unless it is bad news), and the answer."""
         return ("Finding" if self.alarm else ""), self.line
 
 
 def check(kind: str, given: Mapping[str, Any]) -> None:
-    """Check a study as far as that is possible without its saved cluster, its store and the package index.
-
-    Raises:
-        ScalescopeError: The first thing that is wrong.
-    """
+    """Check what needs neither a saved cluster, nor the store, nor the package index."""
     rest, kept = _split(given)
     STUDIES[kind].check(rest, kept.store)
 
 
 def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None, *, follows: str = "") -> StudyResult:
-    """Run all that a study needs, and answer it. What was measured before it was stopped is not measured again.
+    """Run all that a study needs, and answer it; what was measured before it was stopped is not measured again.
 
     Args:
-        kind: What is asked.
+        kind: Key of `STUDIES`.
         given: Parameters of the study and of `Reported` by name.
-        runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
+        runner: Carries out the steps; by default this process, with a progress bar.
         follows: Id of the study that led to it, unless a run did.
 
     Raises:
@@ -104,17 +96,10 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
 
 
 def judge(inquiry: PlannedStudy, runs: Sequence[SweepRun]) -> StudyAnswer:
-    """StudyAnswer the question."""
     return inquiry.answer(runs)
 
 
 def write_report(study: Study, runs: Sequence[SweepRun], path: str) -> None:
-    """Write the report of a study as one HTML file.
-
-    Raises:
-        StoreError: It cannot be written.
-        UsageError: What it needs is not installed.
-    """
     write_study(path, study, runs)
 
 
@@ -125,20 +110,19 @@ REPORT = RunStep(
 
 
 def publication(study: Study, runs: Sequence[SweepRun], report: WrittenFile | None = None) -> Publication:
-    """The page of a study; that of a later study of the same question is its newer version."""
+    """The page of a study; a later study of the same question makes a new version of it."""
     text = export.to_markdown(study, runs) + where_report(report, study.id)
     title = run_names.brief_study(study.kind, study.question)
     return Publication(title, digest(study.question), headline(study), text, export.to_rows(study, runs))
 
 
 def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
-    """Parameters of the question, and where its results go."""
     kept = parameters.part(Reported, given)
     return {name: value for name, value in given.items() if name not in kept}, parameters.check(Reported, kept)
 
 
 def run_of(study: Study, request: RunRequest, store: Store, runner: Runner) -> SweepRun:
-    """The run of one sweep of a study: the finished one, or else it is carried out."""
+    """The finished run of one sweep of a study; it is carried out if there is none."""
     for run_id in study.runs:
         run = store.run(run_id)
         if run.sweep.id == request.sweep.id and run.finished_at and run.verdict is not None:

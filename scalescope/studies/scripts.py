@@ -15,13 +15,13 @@ from pathlib import Path
 def run_alone(
     text: str, timeout_s: float, *, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script in a process and an empty folder of its own, without standard input.
+    """Run Python source in a process and an empty folder of its own, without standard input.
 
     Args:
-        text: Its source.
-        timeout_s: Seconds after which it is killed, with all processes of its group.
-        options: Of Python, before the path of the script.
-        environ: Its environment variables; by default those of this process.
+        text: The source.
+        timeout_s: Seconds after which its process group is killed.
+        options: Options of Python, before the path of the script.
+        environ: Environment variables; by default those of this process.
 
     Raises:
         subprocess.TimeoutExpired: It did not end in time.

@@ -40,13 +40,13 @@ _NUMBER = "a number that is measured, such as `makespan_s`, `tasks` or `workers_
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of every valid trial; made by `quantity`."""
+    """A number that every valid trial has; made by `quantity`."""
 
     text: str
     _tree: ast.expr
 
     def of(self, trial: Trial) -> float | None:
-        """Its value at a trial; None where that is not valid, or the value is no number.
+        """Its value at a trial; None if the trial is not valid or the value is not finite.
 
         Raises:
             InvalidField: It names items, and the workload has none.
@@ -61,34 +61,25 @@ class Quantity:
 
 @dataclass(frozen=True)
 class FindingSymptom:
-    """A finding that the trial alone must have.
+    """A finding that a trial alone must have."""
 
-    Attributes:
-        code: Of the finding, as it was given: it may be one of an older version.
-        severity: It must be at least as severe as this.
-        state: Of the trial: what ends workers makes trials invalid, but a trial that something else spoilt proves
-            nothing.
-    """
-
-    code: str
-    severity: Severity = Severity.INFO
-    state: TrialState = TrialState.VALID
+    code: str  # as it was given: it may be one of an older version
+    severity: Severity = Severity.INFO  # at least
+    state: TrialState = TrialState.VALID  # a cause that ends workers makes trials invalid
 
     @property
     def present_code(self) -> str:
-        """The code as it is called now."""
+        """The current name of the code."""
         return current_code(self.code)
 
     @property
     def words(self) -> str:
-        """For people."""
         formerly = "" if self.present_code == self.code else f" (formerly {self.code})"
         worse = "" if self.severity is Severity.HIGH else " or worse"
         least = "" if self.severity is Severity.INFO else f", {self.severity.word}{worse}"
         return f"finding {self.present_code}{formerly}{least}"
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:
-        """Whether a trial has it."""
         order = list(Severity)
         return trial.state is self.state and any(
             finding.code == self.present_code and order.index(finding.severity) <= order.index(self.severity)
@@ -105,30 +96,20 @@ class MetricSymptom:
 
     @property
     def words(self) -> str:
-        """For people."""
         return self.text
 
     @property
     def names(self) -> frozenset[str]:
-        """The numbers that it compares."""
         return _names(self._tree)
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:
-        """Whether a trial meets it; one without a measurement never does.
-
-        Raises:
-            InvalidField: It names items, and the workload has none.
-        """
+        """Whether a trial meets it; a trial without a measurement never does."""
         if not trial.counts or trial.metrics is None:
             return False
         return self.holds(numbers_of(trial.point, trial.metrics))
 
     def holds(self, numbers: Mapping[str, float]) -> bool:
-        """Whether numbers, as `numbers_of` gives them, meet it; what was not measured never does.
-
-        Raises:
-            InvalidField: It names items, and the workload has none.
-        """
+        """Whether numbers, as `numbers_of` gives them, meet it; NaN never does."""
         _check_present(self.text, self._tree, numbers)
         left, right = (_value(side, numbers) for side in (self._tree.left, self._tree.comparators[0]))
         return _COMPARE[type(self._tree.ops[0])](left, right)
@@ -138,10 +119,10 @@ Symptom = FindingSymptom | MetricSymptom
 
 
 def metric_symptom(text: str) -> MetricSymptom:
-    """Understand a comparison: names of `NAMES`, numbers, + - * / and one of < <= > >=.
+    """Read a comparison: names of `NAMES`, numbers, + - * / and one of < <= > >=.
 
     Raises:
-        InvalidField: It is none.
+        InvalidField: It is something else.
     """
     tree = _parse(text, _FORM)
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARE:
@@ -155,10 +136,10 @@ def metric_symptom(text: str) -> MetricSymptom:
 
 
 def quantity(text: str) -> Quantity:
-    """Understand a number: names of `NAMES`, numbers and + - * /.
+    """Read a number: names of `NAMES`, numbers and + - * /.
 
     Raises:
-        InvalidField: It is none.
+        InvalidField: It is something else.
     """
     tree = _parse(text, _NUMBER)
     _check(tree, text, _NUMBER)
@@ -168,12 +149,12 @@ def quantity(text: str) -> Quantity:
 
 
 def is_comparison(text: str) -> bool:
-    """Whether a metric is a comparison, for `metric_symptom`, or else a number, for `quantity`."""
+    """Whether a metric is a comparison (`metric_symptom`) rather than a number (`quantity`)."""
     return any(sign in text for sign in "<>=!")
 
 
 def first_finding(verdict: Verdict, code: str = "") -> Finding:
-    """The finding of a verdict to look into: of that code, or else the first that accuses anything.
+    """The finding of a verdict to look into: the one with that code, or the first that is not `healthy`.
 
     Raises:
         InvalidField: There is none.
@@ -196,9 +177,9 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
 
 
 def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> tuple[FindingSymptom, Trial]:
-    """A finding of a run as a symptom of single trials, and the trial to begin with: the worst that has it alone.
+    """A finding as a symptom of single trials, and the worst trial that has it alone; valid trials come first.
 
-    It must stay as severe as it is there. Valid trials come first.
+    The symptom is as severe as at that trial.
 
     Raises:
         InvalidField: No trial has it alone.
@@ -225,7 +206,7 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
 
 
 def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial]) -> Trial:
-    """The trial to begin with: of those that show the symptom the one with the smallest share of worker time busy.
+    """The trial with the smallest share of busy worker time, of those that show the symptom.
 
     Raises:
         InvalidField: None shows it.
@@ -242,7 +223,7 @@ def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial])
 
 
 def numbers_of(point: Point, metrics: Metrics) -> dict[str, float]:
-    """What `NAMES` stand for at one trial: NaN where it was not measured, no `items` where the workload has none."""
+    """The values of `NAMES` at a trial: NaN if not measured, no `items` if the workload has none."""
     total = sum(metrics.worker_time_s.values())
     shares = {part: metrics.worker_time_s.get(part, 0.0) / total if total > 0 else 0.0 for part in WORKER_TIME}
     items: Mapping[str, float] = {} if point.items is None else {"items": point.items}

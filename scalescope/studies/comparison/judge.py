@@ -1,18 +1,15 @@
 """Is B slower than A? One comparison in interleaved pairs, and many of them together.
 
-Pairs are looked at after 7, 10, 14, 20, ... of them, and no more are run once the answer is clear:
+Pairs are looked at after 7, 10, 14, 20, ... of them, until the answer is clear:
 
-- B is the same where two one-sided tests (Schuirmann 1987) show that any difference is below the smallest effect of
-  interest, however significant that difference may be. That is said of rare slow trials too: the mean of all pairs,
-  those included that are set aside as odd, must lie within that effect by its standard error, and unless pairs are
-  equal to the last bit, there must be `SAME_FROM` of them;
-- otherwise B is slower or faster where the interval of the ratio excludes 1, the sign-flip test agrees, and odd pairs
-  do not turn the mean around;
-- otherwise more pairs are run, and after the last one it stays undecided.
+- **same**: two one-sided tests (Schuirmann 1987) show that any difference is below the smallest effect. The mean of
+  all pairs, odd ones included, lies within it too, and there are `SAME_FROM` pairs or all are exactly equal;
+- **slower, faster**: the interval of the ratio excludes 1, the sign-flip test agrees, and odd pairs do not turn the
+  mean around;
+- **undecided** after the last pair otherwise.
 
-Each look uses the same nominal level, so that all together raise a false alarm in at most 5 % of comparisons
-(`sequential`). The interval shown is the repeated confidence interval (Jennison and Turnbull 1989): it holds at every
-look at once.
+Each look uses the same nominal level, so that all looks together raise a false alarm in at most 5 % of comparisons
+(`sequential`). The interval is the repeated confidence interval (Jennison and Turnbull 1989): it holds at every look.
 """
 
 from __future__ import annotations
@@ -54,7 +51,7 @@ not one is slow in 10 % of the series of a B of which 15 % are, with 7 in a thir
 
 
 class ComparisonDecision(StrEnum):
-    """What B is, against A. Whether more is slower is for the question to say."""
+    """What B is, against A."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -67,27 +64,16 @@ DIFFERENT = (ComparisonDecision.SLOWER, ComparisonDecision.FASTER)
 
 @dataclass(frozen=True)
 class ComparisonQuestion(Mapped):
-    """What is compared, and how closely.
-
-    Attributes:
-        metric: Name of the metric that both trials of a pair give.
-        name: What this comparison is called among others, such as the workload; may be empty.
-        a: What A is called.
-        b: What B is called.
-        larger_is_slower: True for times; False for what should be large, such as `efficiency`.
-        alpha: Share of comparisons of equals that may raise a false alarm, all looks together.
-
-    Raises:
-        InvalidField: A field is out of bounds.
-    """
+    """What is compared, and how closely."""
 
     metric: str = "makespan_s"
-    name: str = ""
+    name: str = ""  # among others, such as the workload
     a: str = "A"
     b: str = "B"
-    larger_is_slower: bool = True
+    larger_is_slower: bool = True  # False for what should be large, such as `efficiency`
     smallest_effect: SmallestEffect = ComparisonParameters.smallest_effect
     max_pairs: MaxPairs = ComparisonParameters.max_pairs
+    # share of comparisons of equals that may raise a false alarm, all looks together
     alpha: Annotated[float, Parameter("", minimum=0.0001, maximum=0.5)] = ALPHA
 
     def __post_init__(self) -> None:
@@ -106,43 +92,26 @@ class ComparisonQuestion(Mapped):
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """What the pairs say.
-
-    Attributes:
-        question: What was asked.
-        ratio: Typical b / a; infinite where only A is 0; None with fewer than two valid pairs.
-        low: Lower end of its interval, at 1 - alpha over all looks together.
-        high: Upper end.
-        p: Of the paired t-test, corrected for all looks that the design has.
-        sign_flip_p: Of the sign-flip test at this look alone: a cross-check that needs no normal noise.
-        pairs: Valid pairs, outliers included.
-        dropped: Pairs with a trial that is not valid.
-        outlying: Valid pairs set aside as outliers.
-        minimal_effect: The smallest difference that this run would have shown four times in five: 0.03 is 3 %.
-        decision: What B is.
-        line: One sentence for people.
-        measured: All pairs, valid or not, in the order in which they ran.
-        q: Its p after Benjamini and Hochberg; None where it is alone, or has too few pairs for a p.
-    """
+    """What the pairs say."""
 
     question: ComparisonQuestion
-    ratio: float | None
-    low: float | None
+    ratio: float | None  # typical b / a; infinite if only A is 0; None with fewer than two valid pairs
+    low: float | None  # of its interval, at 1 - alpha over all looks together
     high: float | None
-    p: float | None
-    sign_flip_p: float | None
-    pairs: int
-    dropped: int
+    p: float | None  # of the paired t-test, corrected for all looks of the design
+    sign_flip_p: float | None  # at this look alone: a cross-check that needs no normal noise
+    pairs: int  # valid ones, outliers included
+    dropped: int  # pairs with a trial that is not valid
     outlying: int
-    minimal_effect: float | None
+    minimal_effect: float | None  # smallest difference that four of five such runs would show: 0.03 is 3 %
     decision: ComparisonDecision
     line: str
+    # all pairs, valid or not, in the order in which they ran
     measured: tuple[tuple[float | None, float | None], ...] = ()
-    q: float | None = None
+    q: float | None = None  # p after Benjamini and Hochberg; None if it is alone or has too few pairs
 
     @property
     def different(self) -> bool:
-        """Whether B is slower or faster."""
         return self.decision in DIFFERENT
 
     @property
@@ -151,7 +120,7 @@ class PairedComparison:
         return abs(math.log(self.ratio)) if self.ratio and self.ratio < math.inf else math.inf
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it; None stands for what is infinite too. Without `q`, which only a family has."""
+        """As JSON carries it: infinite numbers are None; without `q`, which only a family has."""
         given = {name: value for name, value in asdict(self).items() if name != "q"}
         return {
             name: None if isinstance(value, float) and math.isinf(value) else value for name, value in given.items()
@@ -159,7 +128,7 @@ class PairedComparison:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> PairedComparison:
-        """What `to_mapping` gave, alone or in a family; with two valid pairs, a number that is None was infinite."""
+        """What `to_mapping` gave; with two valid pairs, a number that is None was infinite."""
         names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
         infinite = {name: math.inf for name in names if data[name] is None}
         return from_mapping(cls, {**data, **infinite})
@@ -168,21 +137,18 @@ class PairedComparison:
 def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:
     """Which trial of a pair runs first.
 
-    A coin per two pairs: the second of them runs the other way round, so that steady drift of the machine cancels over
-    them, and nothing periodic can follow.
+    A coin per two pairs, the second of which runs the other way round: steady drift of the machine cancels, and nothing
+    periodic can follow.
     """
     first = random.Random(f"{seed}:{pair // 2}").random() < 0.5
     return ("a", "b") if first == (pair % 2 == 0) else ("b", "a")
 
 
 def further(question: ComparisonQuestion, pairs: Pairs) -> int:
-    """How many more pairs to run before the next look; 0 when there is nothing more to ask.
+    """How many more pairs to run before the next look; 0 when the search is over.
 
     Pairs that are not valid are replaced, until there are `FEWEST` of them and they are no fewer than the valid ones.
-    Where not one of the first `FIRST` is valid, nothing more is asked: what cannot be measured is seen by then.
-
-    Raises:
-        InvalidField: A pair holds a negative number, or none.
+    If none of the first `FIRST` is valid, the comparison is given up.
     """
     found = effects(pairs)
     if not pairs:
@@ -198,11 +164,7 @@ def further(question: ComparisonQuestion, pairs: Pairs) -> int:
 
 
 def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
-    """What the pairs say, whenever it was that they ended: after the last look, or when time was up.
-
-    Raises:
-        InvalidField: A pair holds a negative number, or none.
-    """
+    """What the pairs say, whenever they ended: after the last look, or when time was up."""
     every, measured = effects(pairs), tuple(pairs)
     if every.pairs < 2:
         nothing = (None, None, None, None, None)
@@ -244,7 +206,6 @@ def change(ratio: float) -> str:
 
 
 def _digits(percent: float, sign: str = "") -> str:
-    """Two digits that count, and never an exponent."""
     return f"{percent:{sign}.2g}" if abs(percent) < 99.5 else f"{percent:{sign}.0f}"
 
 
@@ -264,25 +225,23 @@ class Family:
         return tuple(each for each in self.members if not each.different)
 
     def count(self, decision: ComparisonDecision) -> int:
-        """How many are so."""
         return sum(each.decision is decision for each in self.members)
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
         members = [{**each.to_mapping(), "q": each.q} for each in self.members]
         counts = {str(decision): self.count(decision) for decision in ComparisonDecision}
         return {"line": self.line, "counts": counts, "hidden": len(self.hidden), "members": members}
 
 
 def ordered(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
-    """Differences first, the largest of them on top; then the others as they were given."""
+    """Differences first, the largest on top; then the others as they were given."""
     return sorted(comparisons, key=lambda each: -each.size if each.different else 1.0)
 
 
 def family(comparisons: Sequence[PairedComparison], *, alpha: float = ALPHA) -> Family:
-    """Correct many comparisons for their number: of the differences shown, at most `alpha` are expected to be none.
+    """Correct for their number: at most a share `alpha` of the differences shown is expected to be false.
 
-    One that is not significant among so many becomes undecided.
+    A difference that is not significant among so many becomes undecided.
     """
     tested = [each for each in comparisons if each.p is not None and each.pairs >= FEWEST]
     adjusted = dict(zip(map(id, tested), false_discovery([each.p or 0.0 for each in tested]), strict=True))
@@ -309,7 +268,6 @@ def _decide(question: ComparisonQuestion, every: Effects) -> ComparisonDecision:
 
 
 def _close(question: ComparisonQuestion, found: Effects) -> bool:
-    """Whether any difference of typical pairs is too small to matter."""
     low, high = interval(found, 2 * question.level)  # two one-sided tests, each at the level of a look
     smallest = found.effect(1 + question.smallest_effect)
     return -smallest <= low and high <= smallest
@@ -363,7 +321,6 @@ def _too_few(question: ComparisonQuestion, found: Effects) -> str:
 
 
 def _end(ratio: float) -> str:
-    """An end of an interval: `+5.1 %`, `12 times`."""
     return f"{_digits(100 * (ratio - 1), '+')} %" if 0.5 < ratio < 2 else f"{number(ratio)} times"
 
 
@@ -372,7 +329,6 @@ def _confidence(question: ComparisonQuestion) -> str:
 
 
 def _set_aside(question: ComparisonQuestion, found: Effects) -> str:
-    """Pairs that are not in the figures; of odd ones which side had the larger number, and how much larger."""
     parts = []
     for side, odd in ((question.b, found.odd[found.odd > 0]), (question.a, -found.odd[found.odd < 0])):
         if len(odd):

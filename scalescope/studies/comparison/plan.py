@@ -30,11 +30,7 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-    """The study that `ComparisonParameters` ask for, checked completely; nothing is started.
-
-    Raises:
-        ScalescopeError: The first thing that is wrong.
-    """
+    """The study that `ComparisonParameters` ask for, checked completely; nothing is started."""
     asked = parameters.check(ComparisonParameters, given)
     workloads = [fields.text("workloads", each) for each in asked.workloads]
     shared = shared_settings({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
@@ -91,7 +87,6 @@ class _Pairing:
     b: Point
 
     def grow(self, done: Sequence[Trial]) -> list[ExtraTrial]:
-        """The pairs to run next."""
         pairs = self.pairs(done)
         return [
             self._ask(side, pair)
@@ -100,7 +95,6 @@ class _Pairing:
         ]
 
     def pairs(self, done: Sequence[Trial]) -> list[tuple[float | None, float | None]]:
-        """What was measured, pair by pair."""
         known = {(trial.point.id, trial.repeat): trial for trial in done if not trial.warmup}
         pairs: list[tuple[float | None, float | None]] = []
         while True:
@@ -137,7 +131,6 @@ def _pairing(
 
 
 def _labels(a: Point, b: Point) -> tuple[str, str]:
-    """The two in words: what differs between them."""
     sides = [{"workers": point.workers, "items": point.items, FAULT: NONE, **settings(point)} for point in (a, b)]
     names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
     if not names:

@@ -28,14 +28,13 @@ TONES = {
 
 
 def members(study: Study) -> list[PairedComparison]:
-    """The comparisons: differences first, the largest of them on top; then the others as they were given."""
+    """Its comparisons: differences first, the largest on top; then the others as they were given."""
     result = study.result
     found = [PairedComparison.from_mapping(each) for each in result.get("members") or ([result] if result else [])]
     return ordered([replace(each, question=replace(each.question, name=_name(each, study))) for each in found])
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    """The study for people."""
     every = members(study)
     shown = every if len(every) == 1 else [each for each in every if each.different]
     return Sheet(
@@ -75,7 +74,6 @@ def ratio(value: float | None) -> str:
 
 
 def _name(found: PairedComparison, study: Study) -> str:
-    """The workload: one that is alone goes by that of the study."""
     return found.question.name or str(study.question.get("workload") or (study.question.get("workloads") or [""])[0])
 
 

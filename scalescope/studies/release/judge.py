@@ -1,22 +1,18 @@
 """Bisection over ordered candidates, the first of which is good and the last bad.
 
-Candidates are releases of a package, or mixtures of two lock files (`mixtures`). Both ends are tried first: where they
-do not differ, nothing is bisected. Then the middle of what is left is tried, as `git bisect` does; a candidate that
-cannot be installed, or about which trials do not agree, is skipped and its nearest neighbour tried instead.
+Candidates are releases of a package, or mixtures of two lock files (`mixtures`). Both ends are tried first: if they do
+not differ, nothing is bisected. Then the middle is tried, as `git bisect` does. A candidate that cannot be installed or
+decided is skipped, and its nearest neighbour tried instead. The answer is a boundary that was seen; if a symptom came,
+went, and came again, it is one of several.
 
-One flaky trial never decides. Where a trial shows something or does not, a candidate is decided once one answer has a
-probability of 98 %. What share q of trials lie is learnt from how far the trials of all candidates agree (a sequential
-test of mixtures, after Wald 1945; Jeffreys' prior for q, below one half). Where none disagree, that takes three trials
-of each end and two of any other candidate; about 20 where 35 % lie. What as many trials as are in `max_pairs` do not
-decide is skipped. Of 28 releases with 35 % lies, 5 % of searches end wrong (with 20 % lies 4 %; a lead of two trials:
-33 % and 23 %), and half cannot tell the ends apart (`tests/benchmarks/bench_release.py`).
+If a trial shows something or not, a candidate is decided once one answer has a probability of 98 %. The share of trials
+that lie is learnt from how far the trials of all candidates agree (a sequential test of mixtures, after Wald 1945, with
+Jeffreys' prior). If none disagree, that takes three trials of each end and two of any other candidate; about 20 if 35 %
+lie. A candidate that as many trials as are in `max_pairs` do not decide is skipped. `tests/benchmarks/bench_release.py`
+measures how often the answer is wrong.
 
-Where trials give a number, each candidate runs in interleaved pairs with the good end, and it is bad when its log ratio
-lies significantly beyond half of the bad end's. Where pairs are equal to the last bit, as on a simulated cluster, two
-are enough.
-
-The answer is a boundary that was seen: good on its left, bad on its right. Where a symptom came, went, and came again,
-there are several; this is one of them, and not always the first.
+If a trial gives a number, each candidate runs in interleaved pairs with the good end. It is bad if its log ratio lies
+significantly beyond half of the bad end's. Two pairs are enough if they are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -75,47 +71,29 @@ class CandidateState(StrEnum):
 
 
 class ReleaseDecision(StrEnum):
-    """How the search ended.
+    """How the search ended."""
 
-    `found`: first bad and last good are neighbours. `between`: there are candidates between them that were skipped or
-    not tried. `no-difference`: the bad end is as good as the good one. `good-end-bad`: the good end shows it already.
-    `no-end`: an end could not be installed or decided. `unfinished`: there is more to ask.
-    """
-
-    FOUND = "found"
-    BETWEEN = "between"
-    NO_DIFFERENCE = "no-difference"
+    FOUND = "found"  # first bad and last good are neighbours
+    BETWEEN = "between"  # candidates between them were skipped or not tried
+    NO_DIFFERENCE = "no-difference"  # the bad end is as good as the good one
     GOOD_END_BAD = "good-end-bad"
-    NO_END = "no-end"
+    NO_END = "no-end"  # an end could not be installed or decided
     UNFINISHED = "unfinished"
 
 
 @dataclass(frozen=True)
 class ReleaseQuestion(Mapped):
-    """What is searched.
+    """What is searched."""
 
-    Attributes:
-        labels: Names of the candidates in order; the first is the good end, the last the bad one.
-        mode: Whether a trial shows a finding, or gives a number.
-        subject: The package, for words only; may be empty.
-        symptom: What a bad candidate does, for words only: `shows too-few-partitions`.
-        metric: Name of the number, for words only.
-        max_candidates: Candidates touched at most, ends included: each needs an environment.
-        seed: Random seed for the order within pairs.
-
-    Raises:
-        InvalidField: A field is out of bounds.
-    """
-
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # candidates in order: the first is the good end, the last the bad one
     mode: Mode = Mode.FINDING
-    subject: str = ""
+    subject: str = ""  # the package, for words only, as `symptom` and `metric`; may be empty
     symptom: str = "shows it"
     metric: str = "makespan_s"
-    max_candidates: MaxEnvironments = ReleaseParameters.max_environments
+    max_candidates: MaxEnvironments = ReleaseParameters.max_environments  # ends included: each needs an environment
     max_pairs: MaxPairs = ReleaseParameters.max_pairs
     smallest_effect: SmallestEffect = ReleaseParameters.smallest_effect
-    seed: int = 0
+    seed: int = 0  # for the order within pairs
 
     def __post_init__(self) -> None:
         parameters.check_fields(self)
@@ -124,7 +102,6 @@ class ReleaseQuestion(Mapped):
 
     @property
     def last(self) -> int:
-        """Index of the bad end."""
         return len(self.labels) - 1
 
     @property
@@ -140,7 +117,7 @@ class ReleaseQuestion(Mapped):
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """One trial to run of a candidate: its number, or that of the pair where trials give a number."""
+    """One trial to run of a candidate: its number, or that of its pair."""
 
     candidate: int
     turn: int
@@ -148,24 +125,17 @@ class CandidateTrial:
 
 @dataclass(frozen=True)
 class ReleaseReading:
-    """What came of an ask.
-
-    Attributes:
-        candidate: Index of its label.
-        turn: As it was asked.
-        value: Whether the trial shows it, or the number that it gave; None when the trial is not valid.
-        unavailable: The environment could not be built: the candidate is never asked for again.
-    """
+    """What came of a trial."""
 
     candidate: int
     turn: int
-    value: bool | float | None = None
-    unavailable: bool = False
+    value: bool | float | None = None  # whether the trial shows it, or its number; None if it is not valid
+    unavailable: bool = False  # the environment could not be built; the candidate is not asked for again
 
 
 @dataclass(frozen=True)
 class ReleaseCandidate:
-    """What is known of a candidate, in words too; `trials` counts all that were run, valid or not."""
+    """What is known of a candidate; `trials` counts all that were run, valid or not."""
 
     index: int
     label: str
@@ -176,33 +146,20 @@ class ReleaseCandidate:
 
 @dataclass(frozen=True)
 class ReleaseAnswer(Mapped):
-    """Where it came in.
-
-    Attributes:
-        question: What was searched.
-        decision: How the search ended.
-        first_bad: The earliest candidate seen bad, right of `last_good`; None where nothing was bisected.
-        last_good: The latest candidate seen good.
-        skipped: Candidates between the two, and why they are neither.
-        tried: All candidates touched, in the order in which they were.
-        trials: Trials run, valid or not.
-        line: One sentence for people.
-    """
+    """Where it came in."""
 
     question: ReleaseQuestion
     decision: ReleaseDecision
-    first_bad: ReleaseCandidate | None
+    first_bad: ReleaseCandidate | None  # None if nothing was bisected, as `last_good`
     last_good: ReleaseCandidate | None
-    skipped: tuple[ReleaseCandidate, ...]
-    tried: tuple[ReleaseCandidate, ...]
-    trials: int
+    skipped: tuple[ReleaseCandidate, ...]  # between the two, and neither
+    tried: tuple[ReleaseCandidate, ...]  # in the order in which they were
+    trials: int  # valid or not
     line: str
 
 
 def further(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> tuple[CandidateTrial, ...]:
-    """Trials to run next, in this order; none when the search is over.
-
-    Depends on nothing but the readings: a search that was killed goes on where it was.
+    """Trials to run next, in this order; empty when the search is over. Depends on the readings alone.
 
     Raises:
         UsageError: A reading is of no candidate of the question.
@@ -212,11 +169,7 @@ def further(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> tu
 
 
 def judge(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> ReleaseAnswer:
-    """Where it came in, as far as the readings say.
-
-    Raises:
-        UsageError: A reading is of no candidate of the question.
-    """
+    """Where it came in, as far as the readings say."""
     table = _Readings(question, readings)
     search = _search(table)
     bisected = search.decision in (ReleaseDecision.FOUND, ReleaseDecision.BETWEEN)
@@ -273,7 +226,6 @@ def _search(table: _Readings) -> _Bisection:
 
 
 def _ends(table: _Readings) -> ReleaseDecision | None:
-    """Why there is nothing to bisect; None where there is."""
     good, bad = table.candidate(0).state, table.candidate(table.question.last).state
     if any(state in (CandidateState.UNAVAILABLE, CandidateState.UNDECIDED) for state in (good, bad)):
         return ReleaseDecision.NO_END
@@ -285,7 +237,6 @@ def _ends(table: _Readings) -> ReleaseDecision | None:
 
 
 def _next(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """The candidate nearest to the middle that was not skipped."""
     middle = (good + bad) // 2
     left = (index for index in range(good + 1, bad) if index not in skipped)
     return min(left, key=lambda index: (abs(index - middle), index), default=None)
@@ -354,7 +305,7 @@ class _Readings:
         return [bool(reading.value) for reading in self.readings_of(index) if reading.value is not None]
 
     def _vote(self, index: int) -> tuple[CandidateState, str]:
-        """Decided where one answer is probable enough; trials that are not valid have no vote."""
+        """Decided once one answer is probable enough; trials that are not valid have no vote."""
         votes, invalid = self._votes(index), sum(reading.value is None for reading in self.readings_of(index))
         words = f"shown by {sum(votes)} of {plural(len(votes), 'trial')}" if votes else "not tried"
         if invalid:
@@ -373,7 +324,7 @@ class _Readings:
 
     @cached_property
     def _log(self) -> bool:
-        """Whether all numbers have ratios; where one is 0, all pairs are compared by relative differences."""
+        """Whether all numbers have ratios; if one is 0, relative differences are compared."""
         return all(reading.value != 0 for cells in self.cells.values() for reading in cells.values())
 
     def _effects(self, index: int) -> Effects:
@@ -396,7 +347,6 @@ class _Readings:
         return state, words
 
     def _compared(self, index: int, found: Effects) -> str:
-        """A candidate beside the good end: `workers_used 2 instead of 101 in 2.50.0`."""
         metric, good = self.question.metric, self.question.labels[0]
         valid = [pair for pair in self._pairs(index) if None not in pair]
         a, b = (median(side) for side in zip(*valid, strict=True))
@@ -406,12 +356,11 @@ class _Readings:
         return f"{metric} {b:,.4g} instead of {a:,.4g} in {good}{more}"
 
     def _pairs(self, index: int) -> list[tuple[float | None, float | None]]:
-        """The good end and a candidate, pair by pair; None where a trial is not valid."""
         good = self.cells.get(0, {})
         return [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
 
     def _end_differs(self, found: Effects, *, last: bool) -> CandidateState:
-        """Bad once the effect is known so well that it could be told from its half, by which all others are judged."""
+        """Bad once the interval is narrow enough to tell the effect from half of it (the threshold for the others)."""
         smallest = found.effect(1 + self.question.smallest_effect)
         low, high = interval(found, 2 * self.question.level)
         if -smallest <= low and high <= smallest:
@@ -421,7 +370,6 @@ class _Readings:
         return CandidateState.BAD if differs and (last or high - low <= abs(found.mean)) else CandidateState.OPEN
 
     def _nearer(self, found: Effects) -> CandidateState:
-        """Good or bad: on which side of half the bad end's effect."""
         end = self._effects(self.question.last)
         if welch(found, end, HALF) > self.question.level:
             return (

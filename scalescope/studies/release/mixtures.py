@@ -10,17 +10,10 @@ _FAMILY = {"distributed": "dask"}
 
 
 def mixtures(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-    """All steps from `before` to `after`, both included: each changes, adds or removes one package.
+    """All steps from `before` to `after` (versions by package), both included; each step changes one package.
 
-    Packages whose names begin alike (`dask`, `dask-expr`; also `distributed`) are neighbours in the order: they are
-    often released together, so that most mixtures which cannot be installed lie next to each other.
-
-    Args:
-        before: Versions by package.
-        after: The same, later.
-
-    Returns:
-        Versions by normalised name (PEP 503); a single mapping where nothing changed.
+    Packages whose names begin alike (`dask`, `dask-expr`; also `distributed`) are neighbours: they are often released
+    together, so that most mixtures which cannot be installed lie next to each other. Names are normalised (PEP 503).
     """
     old, new = _normalised(before), _normalised(after)
     changed = sorted((name for name in old.keys() | new.keys() if old.get(name) != new.get(name)), key=_family)
@@ -34,7 +27,7 @@ def mixtures(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mappi
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """What changed, in words: `dask 2023.5.0 → 2023.9.1, toolz 0.12 added`; empty where nothing did."""
+    """What changed: `dask 2023.5.0 → 2023.9.1, toolz 0.12 added`; empty if nothing did."""
     old, new = _normalised(before), _normalised(after)
     names = sorted(old.keys() | new.keys(), key=_family)
     return ", ".join(_words(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))

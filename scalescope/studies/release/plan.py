@@ -27,11 +27,7 @@ Symptom = Quantity | MetricSymptom | FindingSymptom
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-    """The study that `ReleaseParameters` ask for, checked completely; nothing is measured.
-
-    Raises:
-        ScalescopeError: The first thing that is wrong.
-    """
+    """The study that `ReleaseParameters` ask for, checked completely; nothing is measured."""
     check(given, store, records)
     asked = parameters.check(ReleaseParameters, given)
     if asked.package:
@@ -40,11 +36,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
 
 
 def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
-    """Check what can be checked without the package index.
-
-    Raises:
-        ScalescopeError: The first thing that is wrong.
-    """
+    """Check what can be checked without the package index."""
     asked = parameters.check(ReleaseParameters, given)
     if bool(asked.package) == bool(asked.before or asked.after):
         raise InvalidField("package", asked.package, "a package and a good release, or two lock files: one of the two")
@@ -56,7 +48,7 @@ def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
 def _inquiry(
     given: Mapping[str, Any], store: str, records: str, subject: str, candidates: Mapping[str, str]
 ) -> PlannedStudy:
-    """The study over environments by label, in their order: the first is good and the last is not."""
+    """The study over environments by label: the first is good and the last is not."""
     asked = parameters.check(ReleaseParameters, given)
     symptom = _symptom(asked)
     shared = shared_settings({**given, ENVIRONMENT: ""}, asked, store, records)
@@ -95,13 +87,7 @@ def _inquiry(
 
 
 def _of_package(asked: ReleaseParameters) -> tuple[str, dict[str, str]]:
-    """The normalised name of a package, and an environment for each of its releases, oldest first.
-
-    Raises:
-        InvalidField: A name or a release is not one.
-        EnvironmentFailed: There is no such package.
-        EnvironmentUnavailable: The index could not be asked.
-    """
+    """The normalised name of a package, and an environment for each of its releases, oldest first."""
     name, first, last = normalise(asked.package), fields.text("good", asked.good), fields.text("bad", asked.bad)
     others = Environment.parse(asked.environment)
     if others.python:
@@ -117,12 +103,7 @@ def _of_package(asked: ReleaseParameters) -> tuple[str, dict[str, str]]:
 
 
 def _of_locks(asked: ReleaseParameters) -> dict[str, str]:
-    """An environment for each mixture of two lock files, one package changed at a time, by what is changed.
-
-    Raises:
-        InvalidField: They pin the same.
-        UsageError: A file cannot be read.
-    """
+    """An environment for each mixture of two lock files, one package changed at a time, by what is changed."""
     sides = [
         dict(pin.split("==", 1) for pin in environments.from_lock(Path(fields.text(name, path)).expanduser()))
         for name, path in (("before", asked.before), ("after", asked.after))
@@ -159,12 +140,11 @@ class _ReleaseSearch:
     points: Sequence[Point]
 
     def grow(self, done: Sequence[Trial]) -> list[ExtraTrial]:
-        """The trials to run next."""
         asks = further(self.question, self._readings(done))
         return [ExtraTrial(self.points[ask.candidate], ask.turn) for ask in asks]
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
-        """Where it came in, with what else changed there and where the project tells of it."""
+        """The boundary, with what else changed there and the address of the changelog."""
         trials = runs[0].trials
         found = judge(self.question, self._readings(trials))
         result: dict[str, Any] = found.to_mapping()
@@ -190,13 +170,11 @@ class _ReleaseSearch:
         return ReleaseReading(candidate, trial.repeat, value)
 
     def _packages(self, trials: Sequence[Trial], candidate: int) -> Mapping[str, str]:
-        """What was installed there."""
         point = self.points[candidate].id
         lists = (trial.facts.get("packages") for trial in trials if trial.point.id == point)
         return next((found for found in lists if isinstance(found, Mapping)), {})
 
     def _changelog(self, candidate: int) -> str:
-        """Address of what the project tells of its releases; empty where its metadata has none."""
         try:
             built = environments.ensure(Environment.parse(self.points[candidate].environment))
             return environments.changelog(built, self.question.subject)

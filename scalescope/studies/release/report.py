@@ -41,22 +41,17 @@ ENDED = {
 
 @dataclass(frozen=True)
 class CandidateRow:
-    """A release, or a mixture of two lock files, as it was seen.
-
-    `state` is None where it was not tried, `measured` where a finding was looked for or nothing is valid; `boundary` is
-    `last good`, `first bad` or empty.
-    """
+    """A candidate as it was seen; `state` is None if it was not tried."""
 
     label: str
     state: CandidateState | None
     words: str = ""
     trials: int = 0
-    measured: float | None = None
-    boundary: str = ""
+    measured: float | None = None  # median of the metric; None if a finding is looked for or nothing is valid
+    boundary: str = ""  # `last good`, `first bad` or empty
 
     @property
     def word(self) -> str:
-        """What it is."""
         return WORDS[self.state] if self.state else "not tried"
 
     @property
@@ -88,7 +83,6 @@ def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[CandidateRow, ..
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    """The study for people."""
     every = candidates(study, runs)
     return Sheet(
         table=_table(study, every) if any(each.state for each in every) else None,
@@ -100,12 +94,10 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
 
 
 def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
-    """The releases in their order."""
     return Picture(strip=candidates(study, runs))
 
 
 def _trials(study: Study, runs: Sequence[SweepRun]) -> dict[int, list[Trial]]:
-    """The trials of each candidate."""
     places = {text: index for index, text in enumerate(study.question["environments"])}
     found: dict[int, list[Trial]] = {}
     for trial in (trial for run in runs for trial in run.trials if not trial.warmup):
@@ -115,7 +107,6 @@ def _trials(study: Study, runs: Sequence[SweepRun]) -> dict[int, list[Trial]]:
 
 
 def _measured(study: Study, trials: Sequence[Trial]) -> float | None:
-    """The median of the metric; None where a finding is looked for, or no trial is valid."""
     if study.question["mode"] != Mode.METRIC:
         return None
     metric = quantity(study.question["metric"])
@@ -124,7 +115,6 @@ def _measured(study: Study, trials: Sequence[Trial]) -> float | None:
 
 
 def _reason(trials: Sequence[Trial]) -> str:
-    """The first line of why a trial does not count."""
     return next((trial.reason.strip().splitlines()[0] for trial in trials if trial.reason.strip()), "")
 
 

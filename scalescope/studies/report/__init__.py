@@ -11,15 +11,10 @@ from scalescope.studies.report.sheet import Sheet
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    """A study as texts and tables.
-
-    Args:
-        study: As the store has it; one without an answer too.
-        runs: Its runs, with their trials.
-    """
+    """A study, finished or not, as texts and tables; the runs have their trials."""
     return STUDIES[study.kind].sheet(study, runs)
 
 
 def headline(study: Study) -> str:
-    """Its line, or that there is none yet."""
+    """Its answer, or that there is none yet."""
     return study.line or "Not finished: there is no answer yet. The same command as before continues it."

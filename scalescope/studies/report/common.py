@@ -15,13 +15,7 @@ from scalescope.studies.report.sheet import pairs
 
 
 def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -> list[tuple[str, str]]:
-    """Workload, parameters, place, cluster and environment; what is empty is left out.
-
-    Args:
-        study: The study.
-        runs: Its runs.
-        environment: Whether one environment holds for all of it.
-    """
+    """Workload, parameters, point, cluster and, if one holds for all of it, the environment; without empty ones."""
     question = study.question
     names = question.get("workloads") or [question.get("workload", "")]
     found = [
@@ -42,7 +36,7 @@ def workload(study: Study) -> str:
 
 
 def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
-    """How many trials were run, and why some are excluded."""
+    """How many trials count, and why others do not."""
     every = [trial for run in runs for trial in run.trials]
     if not every:
         return []

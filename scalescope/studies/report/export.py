@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 def identity(study: Study) -> dict[str, Any]:
-    """What a list of studies says of one."""
+    """A study as an entry of a list."""
     return {
         "study": study.id,
         "kind": str(study.kind),
@@ -34,7 +34,6 @@ def identity(study: Study) -> dict[str, Any]:
 
 
 def to_json(study: Study) -> dict[str, Any]:
-    """All of it: identity, question and result."""
     return {
         "schema": SCHEMA,
         **identity(study),
@@ -44,13 +43,13 @@ def to_json(study: Study) -> dict[str, Any]:
 
 
 def to_rows(study: Study, runs: Sequence[SweepRun]) -> list[dict[str, str]]:
-    """The table as the terminal shows it, one mapping of headings to cells per row; safe as HTML."""
+    """The table, a mapping of headings to cells per row; safe as HTML."""
     table = sheet(study, runs).table
     return [] if table is None else to_mappings(table)
 
 
 def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
-    """All that the terminal shows, and what was asked; text from outside is escaped for Markdown and HTML."""
+    """All that the terminal shows, and what was asked; escaped for Markdown and HTML."""
     shown = sheet(study, runs)
     blocks = [
         f"**{markdown_text(headline(study))}**",

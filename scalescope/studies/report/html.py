@@ -17,11 +17,7 @@ from scalescope.studies.report.sheet import Sheet
 
 
 def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
-    """The report of a study as one HTML file that needs nothing else.
-
-    Args:
-        study: As the store has it; one without an answer too.
-        runs: Its runs, with their trials.
+    """The report of a study, finished or not, as one HTML file that needs nothing else.
 
     Raises:
         UsageError: Bokeh is not installed.
@@ -55,22 +51,11 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
 
 
 def write_study(place: build.Place, study: Study, runs: Sequence[SweepRun]) -> build.Place:
-    """Write the report of a study; a reader of the file sees the old one or the whole new one.
-
-    Args:
-        place: Path of the file, whose folder must exist, or its address.
-        study: As `render_study`.
-        runs: As `render_study`.
-
-    Raises:
-        UsageError: As `render_study`.
-        StoreError: The file cannot be written.
-    """
+    """Write the report to a path or an address; a reader sees the old file or the whole new one."""
     return build.save(place, lambda: render_study(study, runs))
 
 
 def _level(study: Study, shown: Sheet) -> tuple[str, str]:
-    """Class of the style sheet, and the same in a word."""
     kind = STUDIES[study.kind]
     if not study.finished_at:
         return "medium", "Not finished"
@@ -80,7 +65,6 @@ def _level(study: Study, shown: Sheet) -> tuple[str, str]:
 
 
 def _run(run: SweepRun) -> tuple[links.Link, str]:
-    """A run of the study, and what it is in a few words."""
     counted = sum(trial.counts for trial in run.trials)
     text = f"{run.sweep.workload}, {counted:,} of {run.planned:,} trials count, {run.state.value}"
     return links.Link("Run", run.id), text

@@ -23,14 +23,11 @@ MARGIN = 0.06
 
 @dataclass(frozen=True)
 class Whisker:
-    """A comparison in the forest: the texts of its row, and where its ratio and interval lie.
-
-    Places are percent of the width of the axis, `right` counted from the right edge; without a ratio, `at` is None.
-    """
+    """A comparison in the forest; places are percent of the width of the axis, `right` counted from the right edge."""
 
     cells: tuple[str, ...]
     tone: str
-    at: float | None
+    at: float | None  # None without a ratio
     left: float
     right: float
     shown: bool
@@ -38,34 +35,31 @@ class Whisker:
 
 @dataclass(frozen=True)
 class Forest:
-    """Ratios with their intervals on a logarithmic axis.
-
-    `ticks` are places and texts of the axis, `one` is the place of the ratio 1; `hidden` are rows without a difference.
-    """
+    """Ratios with their intervals on a logarithmic axis."""
 
     table: ReportTable
     shown: tuple[Whisker, ...]
-    hidden: tuple[Whisker, ...]
-    ticks: tuple[tuple[float, str], ...]
-    one: float
+    hidden: tuple[Whisker, ...]  # rows without a difference
+    ticks: tuple[tuple[float, str], ...]  # places and texts
+    one: float  # place of the ratio 1
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart that the page's script draws; `text` is for those who do not see it, `legend` is colours and meanings."""
+    """A chart that the page's script draws."""
 
     name: str
     title: str
-    text: str
-    legend: tuple[tuple[str, str], ...]
+    text: str  # for those who do not see it
+    legend: tuple[tuple[str, str], ...]  # colours and meanings
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn; `strip` are the candidates of a search for a release."""
+    """What is drawn."""
 
     chart: Chart | None = None
-    strip: Sequence[Any] = ()
+    strip: Sequence[Any] = ()  # candidates of a search for a release
     forest: Forest | None = None
 
 
@@ -100,7 +94,7 @@ class _Axis:
         return cls(low - margin, high + margin)
 
     def place(self, value: float) -> float:
-        """In percent from the left; what lies beyond an end is set there."""
+        """In percent from the left; a value beyond an end is set at that end."""
         logarithm = math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
         return round(100 * min(1.0, max(0.0, (logarithm - self.low) / (self.high - self.low))), 3)
 

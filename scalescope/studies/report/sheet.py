@@ -19,27 +19,18 @@ class Note:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A study for people, besides its line and its links.
+    """A study for people, without its line and its links."""
 
-    Attributes:
-        table: What was measured; None where there is nothing yet.
-        notes: What goes with it, the most important first.
-        asked: What was asked, as terms and texts.
-        sure: What the answer rests on and how far it goes, as terms and texts.
-        changelog: Address where the project tells of what it changed; may be empty, and may be any text.
-        undecided: Whether there is an answer, and it is that nothing could be told.
-    """
-
-    table: ReportTable | None
-    notes: tuple[Note, ...] = ()
-    asked: tuple[tuple[str, str], ...] = ()
-    sure: tuple[tuple[str, str], ...] = ()
-    changelog: str = ""
-    undecided: bool = False
+    table: ReportTable | None  # None if nothing is measured yet
+    notes: tuple[Note, ...] = ()  # the most important first
+    asked: tuple[tuple[str, str], ...] = ()  # terms and texts, as in `sure`
+    sure: tuple[tuple[str, str], ...] = ()  # what the answer rests on and how far it goes
+    changelog: str = ""  # an address; it comes from outside and may be any text
+    undecided: bool = False  # there is an answer: nothing could be told
 
 
 def number(value: Any) -> str:
-    """A metric or a value of an axis with up to six digits that count: `404`, `12.34`, `1,200`; a dash for none."""
+    """Up to six significant digits: `404`, `12.34`, `1,200`; a dash for None."""
     if value is None:
         return MISSING
     if isinstance(value, bool) or not isinstance(value, int | float):

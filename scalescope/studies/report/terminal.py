@@ -14,12 +14,6 @@ from scalescope.studies.report import headline, sheet
 
 
 def render(study: Study, runs: Sequence[SweepRun]) -> Group:
-    """All that is shown of a study.
-
-    Args:
-        study: As the store has it.
-        runs: Its runs, with their trials.
-    """
     shown = sheet(study, runs)
     style = "bold yellow" if not study.finished_at else "bold red" if study.alarm else "bold"
     blocks: list[RenderableType] = [Text(headline(study), style=style), Text()]

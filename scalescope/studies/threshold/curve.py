@@ -57,10 +57,7 @@ class Line:
 
     @classmethod
     def through(cls, points: Sequence[tuple[float, float, float]]) -> Line:
-        """Least squares, from values, heights and weights; level where all lie at one place.
-
-        In plain loops: it is called for a dozen points thousands of times in a search.
-        """
+        """Least squares of (x, y, weight), level if all lie at one x."""  # plain loops: called thousands of times
         weight = x = y = spread = product = 0.0
         for a, b, w in points:
             weight += w
@@ -73,7 +70,6 @@ class Line:
         return cls(x, y, product / spread, weight, spread) if spread else cls(x, y, 0.0, weight, math.inf)
 
     def at(self, x: float) -> float:
-        """Height of the line."""
         return self.y + self.slope * (x - self.x)
 
     def variance(self, x: float) -> float:
@@ -83,25 +79,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Gap:
-    """Two neighbouring spots, and what lies between them as far as their surroundings tell.
-
-    Attributes:
-        left: The lower spot.
-        right: The upper one.
-        size: The smallest jump in between that reconciles both sides, as a share of the larger metric; 0 where a
-            continuous curve does.
-        error: Standard error of that.
-        bend: Where a curve does: by how much of the metric it may leave the straight line between the two, half of what
-            the ends of the gap lie off the lines from the other side.
-        known: Whether there were enough spots around to say so.
-    """
+    """Two neighbouring measured values, and what lies between them as far as their surroundings tell."""
 
     left: MeasuredValue
     right: MeasuredValue
-    size: float
-    error: float
-    bend: float = 0.0
-    known: bool = True
+    size: float  # smallest jump that reconciles both sides, as a share of the larger metric; 0: continuous
+    error: float  # standard error of `size`
+    bend: float = 0.0  # share of the metric by which the curve may leave the straight line, if it is continuous
+    known: bool = True  # there were enough values around to say so
 
     @property
     def width(self) -> int:
@@ -110,30 +95,24 @@ class Gap:
 
     @property
     def change(self) -> float:
-        """Of the metric from end to end, as a share of the larger one."""
+        """Change of the metric as a share of the larger end."""
         return abs(self.right.y - self.left.y) / self.scale if self.scale else 0.0
 
     @property
     def scale(self) -> float:
-        """The larger metric of the two, without its sign."""
         return max(abs(self.left.y), abs(self.right.y))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """All gaps in order.
-
-    Attributes:
-        gaps: One less than there are spots.
-        breaks: Positions of those that seem to hold a jump.
-    """
+    """All gaps in order, and positions of those that seem to hold a jump."""
 
     gaps: tuple[Gap, ...]
     breaks: frozenset[int]
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Places on the grid at which a jump that is one step wide ends."""
+        """Indices at which jumps that are one step wide end."""
         return tuple(self.gaps[i].right.index for i in sorted(self.breaks) if self.gaps[i].width == 1)
 
 
@@ -144,7 +123,7 @@ def quantile(confidence: float, statements: int = 1) -> float:
 
 
 def is_break(question: ThresholdQuestion, gap: Gap) -> bool:
-    """Whether the gap seems to hold a jump worth naming, or a narrower look at it is needed to tell."""
+    """Whether a gap seems to hold a jump, or must be narrowed to tell."""
     noise = quantile(question.confidence, SEEN) * gap.error
     if gap.width == 1:
         return min(gap.size, gap.change) > max(question.min_jump, noise, STEEP * gap.change)
@@ -152,12 +131,12 @@ def is_break(question: ThresholdQuestion, gap: Gap) -> bool:
 
 
 def visible(question: ThresholdQuestion, gap: Gap) -> float:
-    """Size of a jump in the gap that noise would hardly have hidden."""
+    """The size of a jump in the gap that noise would hardly hide."""
     return (quantile(question.confidence, SEEN) + POWER) * gap.error
 
 
 def is_certain(question: ThresholdQuestion, curve: Curve, position: int) -> bool:
-    """Whether a break is more than noise, with all gaps in mind, and does not rest on a single trial."""
+    """Whether a break exceeds the noise of all gaps, and does not rest on a single trial."""
     gap = curve.gaps[position]
     if not gap.error:
         return True
@@ -166,18 +145,18 @@ def is_certain(question: ThresholdQuestion, curve: Curve, position: int) -> bool
 
 
 def is_free(gap: Gap, table: MeasuredValues) -> bool:
-    """Whether there is a value in the gap that can still be measured."""
+    """Whether a value in the gap can still be measured."""
     return any(index not in table.broken for index in range(gap.left.index + 1, gap.right.index))
 
 
 def untried(gap: Gap, table: MeasuredValues) -> list[int]:
-    """Values between two spots, neighbours or not, that have not been measured and still can be."""
+    """Values between the ends of a gap that can still be measured."""
     known = {spot.index for spot in table.spots} | table.broken
     return [index for index in range(gap.left.index + 1, gap.right.index) if index not in known]
 
 
 def is_grain(curve: Curve, gap: Gap) -> bool:
-    """Whether jumps follow each other so closely around a gap that they make up a curve rather than regimes."""
+    """Whether jumps follow each other so closely that they make up a curve."""
     near = range(gap.left.index - GRAIN, gap.right.index + GRAIN + 1)
     return sum(step in near for step in curve.steps) > 1
 
@@ -185,8 +164,8 @@ def is_grain(curve: Curve, gap: Gap) -> bool:
 def study(question: ThresholdQuestion, table: MeasuredValues) -> Curve:
     """Find the gaps that seem to hold a jump.
 
-    The worst gap is set apart first, and the others are judged again without looking across it, until none is left
-    (binary segmentation; Vostrikova, 1981); then each is judged once more with only its neighbours set apart.
+    Binary segmentation (Vostrikova, 1981): the worst gap is set apart first and the others are judged again without
+    looking across it, until none is left; then each is judged once more with only its neighbours set apart.
     """
     spots = table.spots
     breaks: set[int] = set()
@@ -215,11 +194,7 @@ def study(question: ThresholdQuestion, table: MeasuredValues) -> Curve:
 
 
 def ramps(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[Gap]:
-    """Changes that take several steps, of which each by itself looks like a steep piece of the curve.
-
-    They are found as jumps are, between values a few steps apart, without regard to those in between. Where several
-    overlap, the narrowest is taken.
-    """
+    """Changes over 2 to `GRAIN` steps that look like steep pieces of curve; the narrowest of overlapping ones."""
     found: list[Gap] = []
     for i, j in itertools.combinations(range(len(table.spots)), 2):
         width = table.spots[j].index - table.spots[i].index
@@ -240,12 +215,10 @@ def ramps(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def _bounds(breaks: Collection[int], i: int, count: int) -> tuple[int, int]:
-    """The first and the last spot on either side of gap `i` up to the next break."""
     return max((b + 1 for b in breaks if b < i), default=0), min((b for b in breaks if b > i), default=count - 1)
 
 
 def _seen(table: MeasuredValues, breaks: Collection[int], i: int) -> Gap:
-    """One gap, seen from the spots around it up to the next break."""
     low, high = _bounds(breaks, i, len(table.spots))
     return _gap(table.spots[low : i + 1][::-1], table.spots[i + 1 : high + 1], table)
 
@@ -273,7 +246,7 @@ def _gap(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table:
 def _support(
     spots: Sequence[MeasuredValue], width: int, table: MeasuredValues, *, alone: bool = False
 ) -> list[MeasuredValue]:
-    """Of spots on one side, nearest first, those that say how the curve comes to the gap; none where they cannot."""
+    """The values on one side, nearest first, that say how the curve comes to the gap; empty if they cannot."""
     wide = table.noise > 0 and not alone
     most, reach = (MANY, max(FAR * width, HALF * table.part)) if wide else (SUPPORT, max(REACH * width, NEAR))
     chosen: list[MeasuredValue] = []
@@ -292,7 +265,6 @@ def _spread(spots: Sequence[MeasuredValue]) -> int:
 
 
 def _straight(spots: Sequence[MeasuredValue], noise: float) -> bool:
-    """Whether spots lie on their line within the noise, by the sum of squares and its normal approximation."""
     line, free = _line(spots), len(spots) - 2
     pairs = [(spot, line.at(spot.x)) for spot in spots]
     squares = sum(s.count * ((s.y - y) / usual) ** 2 for s, y in pairs if (usual := noise * max(abs(s.y), abs(y))) > 0)
@@ -300,10 +272,7 @@ def _straight(spots: Sequence[MeasuredValue], noise: float) -> bool:
 
 
 def sides(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table: MeasuredValues) -> tuple[Line, Line]:
-    """The lines on which the curve comes to a gap from both sides, given the spots there, nearest first.
-
-    A side with too little around is taken as level.
-    """
+    """The lines on which the curve comes to a gap from both sides; level if too little is known."""
     width = abs(after[0].index - before[0].index)
     left, right = (_line(_support(spots, width, table) or [spots[0]]) for spots in (before, after))
     return left, right
@@ -316,8 +285,7 @@ def _line(spots: Sequence[MeasuredValue]) -> Line:
 def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale: float, noise: float) -> Gap:
     """Two lines that meet in the gap need no jump: so do the secants of every convex or concave curve.
 
-    That holds for their slopes from the two spots on; under noise the lines themselves know more, unless the spots say
-    clearly that the curve is bent.
+    Their slopes count from the two values on; under noise the lines themselves do, unless the curve is clearly bent.
     """
     from_left, from_right = b.y - a.y - left.slope * (b.x - a.x), b.y - a.y - right.slope * (b.x - a.x)
     if noise:
@@ -338,11 +306,10 @@ def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale:
 
 
 def _beyond(spots: Sequence[MeasuredValue], target: MeasuredValue) -> tuple[float, float]:
-    """How far a spot lies off the curve through others on one side of it, and the error of that in trials.
+    """How far a value lies off the curve through others on one side of it, and the standard error of that in trials.
 
-    With nothing on its other side, steep and smooth (1/x near the lowest x) is told from a jump by the family that fits
-    best: straight, straight over 1/x (Amdahl's law), over log x, log y over x (an exponential), log y over log x (a
-    power law), or a + b/x + c x (times under the universal scalability law of Gunther, 1993).
+    The family that fits best counts: straight, straight over 1/x (Amdahl), over log x, log y over x (exponential), log
+    y over log x (power law), or a + b/x + c x (times under the universal scalability law; Gunther, 1993).
     """
     everything = (*spots, target)
     if min(spot.x for spot in everything) <= 0:

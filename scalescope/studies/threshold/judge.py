@@ -45,53 +45,36 @@ WAVES = 3
 
 
 class CurveShape(StrEnum):
-    """What kind of curve the jumps make.
-
-    `none`: no jump was found. `step`: one. `pulse`: there and back. `staircase`: several the same way. `sawtooth`: the
-    curve climbs back in between. `wave`: falling, with treads that lengthen, as ceil(tasks / threads) does.
-    `steps`: several without such a pattern. `unresolved`: something may be there, but nothing certain. `unmeasured`:
-    fewer than two values could be measured.
-    """
+    """What kind of curve the jumps make."""
 
     NONE = "none"
     STEP = "step"
-    PULSE = "pulse"
-    STAIRCASE = "staircase"
-    SAWTOOTH = "sawtooth"
-    WAVE = "wave"
-    STEPS = "steps"
-    UNRESOLVED = "unresolved"
-    UNMEASURED = "unmeasured"
+    PULSE = "pulse"  # there and back
+    STAIRCASE = "staircase"  # several the same way
+    SAWTOOTH = "sawtooth"  # the curve climbs back in between
+    WAVE = "wave"  # falling, with treads that lengthen, as ceil(tasks / threads) does
+    STEPS = "steps"  # several without such a pattern
+    UNRESOLVED = "unresolved"  # nothing certain
+    UNMEASURED = "unmeasured"  # fewer than two values could be measured
 
 
 @dataclass(frozen=True)
 class Jump:
-    """A change of regime.
-
-    Attributes:
-        left: Value of the axis before it.
-        right: Value of the axis after it; one step on where it is exact.
-        before: Metric at `left`.
-        after: Metric at `right`.
-        ratio: after / before; None where before is 0, or next to it, or the sign changes.
-        exact: Whether left and right are one step apart, and noise leaves no doubt.
-        why_not_exact: Empty where it is.
-        points: Different values that had been measured when both of these first were.
-    """
+    """A change of regime."""
 
     left: float
     right: float
     before: float
     after: float
-    ratio: float | None
-    exact: bool
+    ratio: float | None  # after / before; None if before is about 0, or the sign changes
+    exact: bool  # left and right are one step apart, and noise leaves no doubt
     why_not_exact: str
-    points: int
+    points: int  # values that had been measured when both of these first were
 
 
 @dataclass(frozen=True)
 class Unresolved:
-    """A part of the range in which a jump may be, or several, and why that is not known."""
+    """A part of the range that may hold jumps, and why that is not known."""
 
     low: float
     high: float
@@ -100,34 +83,18 @@ class Unresolved:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The answer.
-
-    Attributes:
-        question: What was asked.
-        jumps: All that were found, from the lowest value on.
-        shape: What they make.
-        unresolved: Parts of the range that may hold more.
-        unmeasurable: Values that gave no valid trial.
-        points: Different values measured.
-        trials: All trials, valid or not.
-        grid: Values that a full grid has.
-        widest: Steps between the two neighbouring measured values that lie furthest apart: a regime that is wider was
-            seen, one that is narrower may have been missed.
-        smallest: Smallest jump that would have been seen between measured values, as a share: `min_jump`, or more where
-            noise hides it.
-        line: One sentence for people.
-    """
+    """The answer."""
 
     question: ThresholdQuestion
     jumps: tuple[Jump, ...]
     shape: CurveShape
     unresolved: tuple[Unresolved, ...]
-    unmeasurable: tuple[float, ...]
-    points: int
+    unmeasurable: tuple[float, ...]  # values that gave no valid trial
+    points: int  # different values measured
     trials: int
-    grid: int
-    widest: int
-    smallest: float
+    grid: int  # values of the full grid
+    widest: int  # steps of the widest gap: a narrower regime may have been missed
+    smallest: float  # smallest jump that would have been seen between measured values, as a share
     line: str
 
     @property
@@ -138,16 +105,11 @@ class Threshold:
         )
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
         return asdict(self) | {"resolved": self.resolved}
 
 
 def judge(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> Threshold:
-    """Say where the metric jumps, as far as the readings tell; at any time, best when `further` has no more to ask.
-
-    Raises:
-        InvalidField: A reading does not belong to the question.
-    """
+    """Say where the metric jumps, as far as the readings tell; best when `further` has no more to ask."""
     table = tabulate(question, readings)
     jumps: tuple[Jump, ...] = ()
     unresolved: tuple[Unresolved, ...] = ()
@@ -181,7 +143,6 @@ def judge(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> 
 def _sort_out(
     question: ThresholdQuestion, table: MeasuredValues, curve: Curve, readings: Sequence[ThresholdReading], ended: bool
 ) -> tuple[tuple[Jump, ...], tuple[Unresolved, ...]]:
-    """Tell jumps from doubts, break by break; neighbours that noise does not tell apart are one."""
     grain = _grain(question, curve)
     budget = f"the budget of {plural(question.max_points, 'point')} is used up" if ended else STOPPED
     trials = plural(question.max_repeats, "trial")
@@ -213,7 +174,7 @@ def _sort_out(
 
 
 def _beyond(question: ThresholdQuestion, table: MeasuredValues) -> list[tuple[MeasuredValue, MeasuredValue, str]]:
-    """What lies outside of all valid trials, unless the end of the range has only been replaced by its neighbour."""
+    """Ends of the range without a valid trial, unless a neighbour has replaced them."""
     first, last = table.spots[0], table.spots[-1]
     outside = [(replace(first, index=0, x=question.value(0)), first)] if first.index > DETOUR else []
     if last.index < question.last - DETOUR:
@@ -240,7 +201,6 @@ def _rise(gap: Gap) -> float:
 
 
 def _between(question: ThresholdQuestion, gap: Gap) -> str:
-    """Why nothing lies between two spots; empty where they are one step apart."""
     between = [question.value(index) for index in range(gap.left.index + 1, gap.right.index)]
     return f"{_listed([_number(value) for value in between])} could not be measured" if between else ""
 
@@ -258,7 +218,7 @@ def _jump(left: MeasuredValue, right: MeasuredValue, why: str, readings: Sequenc
 
 
 def _merge(doubts: list[tuple[MeasuredValue, MeasuredValue, str]]) -> tuple[Unresolved, ...]:
-    """Doubts in order; those of one reason that touch are one, and so is what lies among others."""
+    """Doubts in order; those of one reason that touch are one."""
     merged: list[tuple[MeasuredValue, MeasuredValue, str]] = []
     for left, right, reason in sorted(doubts, key=lambda doubt: (doubt[0].index, -doubt[1].index)):
         near = GRAIN if reason == GRAINY else 0
@@ -291,7 +251,7 @@ def _shape(jumps: Sequence[Jump], unresolved: Sequence[Unresolved]) -> CurveShap
 
 
 def _is_wave(jumps: Sequence[Jump]) -> bool:
-    """Whether the treads lengthen from jump to jump while what is left after each shrinks faster and faster."""
+    """Whether the treads lengthen from jump to jump while the ratios shrink."""
     treads = [right.left - left.left for left, right in itertools.pairwise(jumps)]
     ratios = [jump.ratio for jump in jumps if jump.ratio is not None and jump.ratio < 1]
     return (

@@ -10,14 +10,10 @@ from scalescope.studies.threshold.question import MeasuredValue, MeasuredValues,
 
 
 def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, position: int) -> tuple[int, int]:
-    """The spots between which the jump of a break lies.
+    """Positions of the two values between which a jump lies; neighbours if noise leaves no doubt.
 
-    The border may be misplaced where spots beside it could as well belong to the curve on its other side: as long as
-    the sum of squared errors, in units of the noise, grows by no more than the square of the normal quantile when they
-    change sides (the interval that the profile of the likelihood gives for a single change; Hinkley, 1970).
-
-    Returns:
-        Positions of two spots; next to each other where noise leaves no doubt.
+    A value beside the border may belong to the other side as long as the sum of squared errors, in units of the noise,
+    grows by no more than the square of the normal quantile (profile likelihood of a single change; Hinkley, 1970).
     """
     if not table.noise:
         return position, position + 1

@@ -32,11 +32,7 @@ from scalescope.studies.threshold.search import further
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-    """The study that `ThresholdParameters` ask for, checked completely; nothing is started.
-
-    Raises:
-        ScalescopeError: The first thing that is wrong.
-    """
+    """The study that `ThresholdParameters` ask for, checked completely; nothing is started."""
     asked = parameters.check(ThresholdParameters, given)
     axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
     shared = shared_settings(given, asked, store, records)
@@ -72,7 +68,6 @@ check = ask
 
 
 def _searched(axes: Mapping[str, Sequence[Scalar]]) -> tuple[str, float, float, float, dict[str, Scalar]]:
-    """The axis with several values, its ends and its step, and the values of the others."""
     several = [name for name, values in axes.items() if len(values) > 1]
     if len(several) != 1:
         raise InvalidField(
@@ -88,7 +83,6 @@ def _searched(axes: Mapping[str, Sequence[Scalar]]) -> tuple[str, float, float, 
 
 
 def _number(where: str, value: object) -> float | int:
-    """A number; a whole one stays whole."""
     number = fields.number(where, value, minimum=-1e15)
     return int(number) if isinstance(value, int) else number
 
@@ -110,7 +104,6 @@ class _ThresholdSearch:
         return sweep.point({**self._shared.values, self._question.axis: value}, workload)
 
     def grow(self, done: Sequence[Trial]) -> list[ExtraTrial]:
-        """What to measure next."""
         turns = Counter(trial.point.id for trial in done if not trial.warmup)
         asks = []
         for value in further(self._question, self._readings(done)):
@@ -121,7 +114,6 @@ class _ThresholdSearch:
         return asks
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
-        """Where it jumps."""
         found = judge(self._question, self._readings(runs[0].trials))
         return StudyAnswer(found.line + because(runs[0].trials), found.to_mapping(), alarm=not found.resolved)
 

@@ -27,29 +27,18 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class ThresholdQuestion(Mapped):
-    """Where along an axis does a metric jump?
-
-    Attributes:
-        low: Lowest value of the axis.
-        high: Highest value; left out when no whole number of steps leads there.
-        step: Resolution: a jump is exact when it lies between two values one step apart.
-        metric: Name, for words only.
-        axis: Name, for words only.
-        confidence: Of each statement, where there is noise.
-        noisy: Whether two trials of a value may differ. False for counts and for the simulated cluster: then no value
-            is measured twice.
-    """
+    """Where along an axis does a metric jump?"""
 
     low: float
-    high: float
-    step: float = 1
-    metric: str = "metric"
+    high: float  # left out if no whole number of steps leads there
+    step: float = 1  # a jump is exact when it lies between two values one step apart
+    metric: str = "metric"  # for words only, as `axis`
     axis: str = "value"
     max_points: MaxPoints = ThresholdParameters.max_points
     max_repeats: MaxRepeats = ThresholdParameters.max_repeats
     min_jump: MinJump = ThresholdParameters.min_jump
-    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95
-    noisy: bool = False
+    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # of each statement under noise
+    noisy: bool = False  # two trials of a value may differ; else no value is measured twice
 
     def __post_init__(self) -> None:
         parameters.check_fields(self, "threshold")
@@ -66,18 +55,18 @@ class ThresholdQuestion(Mapped):
 
     @property
     def parts(self) -> int:
-        """Into which the range is cut before anything is known; half of the budget is kept for what that shows."""
+        """Parts of the range before anything is known; half of the budget is kept for what they show."""
         return max(1, min(LOOKS, self.last, self.max_points // 2))
 
     def value(self, index: int) -> float | int:
-        """The value of the axis at a place on the grid; a whole number where low and step are."""
+        """The value of the axis at an index; a whole number if low and step are."""
         value = self.low + index * self.step
         if float(self.low).is_integer() and float(self.step).is_integer():
             return round(value)
         return round(value, _DIGITS)
 
     def index(self, value: float) -> int:
-        """The place of a value on the grid.
+        """The index of a value.
 
         Raises:
             InvalidField: The value is not on the grid.
@@ -92,7 +81,7 @@ class ThresholdQuestion(Mapped):
 
 @dataclass(frozen=True)
 class ThresholdReading:
-    """What one trial said at a value of the axis; the metric is None where the trial was not valid."""
+    """One trial at a value of the axis; the metric is None if the trial was not valid."""
 
     value: float
     metric: float | None
@@ -100,9 +89,9 @@ class ThresholdReading:
 
 @dataclass(frozen=True)
 class MeasuredValue:
-    """A value of the axis that has been measured: its place on the grid, median metric, and valid trials."""
+    """A value of the axis, the median of its metric and its number of valid trials."""
 
-    index: int
+    index: int  # on the grid
     x: float
     y: float
     count: int
@@ -110,25 +99,15 @@ class MeasuredValue:
 
 @dataclass(frozen=True)
 class MeasuredValues:
-    """The readings, by value.
-
-    Attributes:
-        spots: Values with a valid trial, in order.
-        broken: Places on the grid that could not be measured.
-        retry: Places whose only trial was not valid.
-        noise: Relative standard deviation of a trial; 0 where the question says that there is none.
-        unit: Of a count: what all its values differ by multiples of; no jump is smaller. 0 for other metrics.
-        trials: All trials, valid or not.
-        part: Steps in one of the parts into which the range is cut.
-    """
+    """The readings, by value."""
 
     spots: tuple[MeasuredValue, ...]
-    broken: frozenset[int]
-    retry: tuple[int, ...]
-    noise: float
-    unit: float
-    trials: int
-    part: float
+    broken: frozenset[int]  # indices that could not be measured
+    retry: tuple[int, ...]  # indices whose only trial was not valid
+    noise: float  # relative standard deviation of a trial; 0 without noise
+    unit: float  # all values of a count differ by multiples of it; 0 for other metrics
+    trials: int  # valid or not
+    part: float  # steps in one of the parts into which the range is cut
 
     @property
     def points(self) -> int:
@@ -140,7 +119,7 @@ def tabulate(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) 
     """Sort readings by value.
 
     Raises:
-        InvalidField: A reading is not on the grid of the question, or its metric is not a number.
+        InvalidField: A reading is not on the grid, or its metric is not finite.
     """
     valid: dict[int, list[float]] = {}
     tried: dict[int, int] = {}
@@ -181,7 +160,7 @@ def _noise(groups: Sequence[Sequence[float]]) -> float:
 
 
 def _unit(metrics: Sequence[float]) -> float:
-    """Greatest common divisor of the differences of whole numbers; 0 where some are not whole."""
+    """Greatest common divisor of the differences of whole numbers; 0 if some are not whole."""
     if not all(float(metric).is_integer() for metric in metrics):
         return 0.0
     return float(math.gcd(*(round(metric - metrics[0]) for metric in metrics)))

@@ -30,7 +30,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class TriedValue:
-    """A value of the axis that was tried: median of the metric, None without a valid trial, and number of trials."""
+    """A value of the axis that was tried; y is the median of the metric, None without a valid trial."""
 
     x: float
     y: float | None
@@ -50,17 +50,14 @@ def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[TriedValue, ...]:
 
 
 def question_of(study: Study) -> ThresholdQuestion:
-    """What was asked."""
     return ThresholdQuestion.from_mapping(study.question)
 
 
 def jumps(study: Study) -> list[Mapping[str, Any]]:
-    """As `threshold.Jump` has them, from the lowest value on."""
     return list(study.result.get("jumps", ()))
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    """The study for people."""
     question, result = question_of(study), study.result
     measured = spots(study, runs)
     limits = pairs({"max_points": question.max_points, "max_repeats": question.max_repeats})
@@ -96,7 +93,6 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
 
 
 def _place(question: ThresholdQuestion, point: Point) -> float | None:
-    """The value of the axis at a point; items are whole, so that those per worker may be a little off."""
     if question.axis == ITEMS_PER_WORKER:
         value: Any = None if point.items is None else point.items / point.workers
     else:
@@ -142,7 +138,6 @@ def _kept(measured: Sequence[TriedValue], ends: set[float]) -> list[TriedValue]:
 
 
 def _mark(jump: Mapping[str, Any]) -> str:
-    """The jump that ends at a value, in words."""
     ratio = jump["ratio"]
     times = f", × {to_digits(ratio)}" if ratio is not None else ""
     sign = "▲" if jump["after"] > jump["before"] else "▼"

@@ -51,13 +51,10 @@ _SMALL = 4
 
 
 def further(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> tuple[float | int, ...]:
-    """The values to measure next, one trial each; nothing when all is said that can be.
+    """The values to measure next, one trial each; empty when all is said that can be.
 
-    A function of its arguments alone, so that a search that was killed goes on where it stopped. A value that has been
-    measured may be asked again: after an invalid trial, or against noise.
-
-    Raises:
-        InvalidField: A reading does not belong to the question.
+    A function of its arguments alone: a search that was killed goes on where it stopped. A value may be asked for
+    again, after an invalid trial or against noise.
     """
     table = tabulate(question, readings)
     wanted: Sequence[int] = table.retry or _explore(question, table)
@@ -71,7 +68,6 @@ def further(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -
 
 
 def _explore(question: ThresholdQuestion, table: MeasuredValues) -> list[int]:
-    """Both ends first, then places all over the range."""
     last = question.last
     known = {spot.index: spot.count for spot in table.spots}
     if known:
@@ -96,7 +92,6 @@ def _inner(question: ThresholdQuestion) -> list[int]:
 
 
 def _around(target: int, known: Collection[int], broken: Collection[int], last: int) -> int | None:
-    """A place to measure at, or next to where that is not possible; None where none is left."""
     beside = (target + sign * distance for distance in range(1, DETOUR + 1) for sign in (1, -1))
     near = [target, *(index for index in beside if 0 <= index <= last)]
     return next((index for index in near if index in known or index not in broken), None)
@@ -106,7 +101,6 @@ def _around(target: int, known: Collection[int], broken: Collection[int], last: 
 
 
 def _pin_down(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[int]:
-    """Narrow the largest jump that is not exact yet."""
     for i in sorted(curve.breaks, key=lambda i: -curve.gaps[i].size):
         gap = curve.gaps[i]
         low, high = interval(question, table, curve, i)
@@ -127,7 +121,7 @@ def _pin_down(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) 
 
 
 def _tell_apart(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, low: int, high: int) -> list[int]:
-    """Find out on which side of a jump some spots are: try them again, look around them, try them more often."""
+    """Find out on which side of a jump some values are: try them again, look around them, try them more often."""
     wanted = _weakest(question, table, range(low + 1, high), CONFIRM)
     if wanted:
         return wanted
@@ -138,7 +132,6 @@ def _tell_apart(question: ThresholdQuestion, table: MeasuredValues, curve: Curve
 
 
 def _look(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[int]:
-    """Look into the gap that is known least about."""
     found = loose(question, table, curve)
     if not found:
         return []
@@ -147,7 +140,7 @@ def _look(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def loose(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[Gap]:
-    """Gaps that show no jump, but into which nobody has looked enough: wide, bent, or with too little known around."""
+    """Gaps without a jump that are too wide, too bent, or have too little known around them."""
     limit = _limit(table, curve)
     return [
         gap
@@ -164,7 +157,7 @@ def loose(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def _limit(table: MeasuredValues, curve: Curve) -> float:
-    """Steps that a gap may be wide: where jumps follow each other, half the distance between two of them."""
+    """Steps that a gap may be wide: half the distance between jumps where these follow each other."""
     limit = WIDEST * table.part
     if len(curve.steps) > 2:
         between = statistics.median(b - a for a, b in itertools.pairwise(curve.steps))
@@ -173,7 +166,6 @@ def _limit(table: MeasuredValues, curve: Curve) -> float:
 
 
 def _repeat(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[int]:
-    """Against noise: measure again around gaps that may hide a jump worth naming."""
     doubtful = [
         i
         for i, gap in enumerate(curve.gaps)
@@ -197,7 +189,6 @@ def _new(question: ThresholdQuestion, table: MeasuredValues, index: int) -> list
 
 
 def _free(table: MeasuredValues, gap: Gap, wanted: int) -> int:
-    """The value in the gap that can be measured and is nearest to the one wanted."""
     inside = (index for index in range(gap.left.index + 1, gap.right.index) if index not in table.broken)
     return min(inside, key=lambda index: abs(index - wanted))
 
@@ -206,7 +197,6 @@ def _free(table: MeasuredValues, gap: Gap, wanted: int) -> int:
 
 
 def _inside(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, gap: Gap) -> int:
-    """Where to cut a gap that holds a jump: where it would end by rhythm or by a round number, or in the middle."""
     low, high = gap.left.index, gap.right.index
     if gap.width >= _SMALL:
         for end in (*_rhythm(question, curve, gap), *_round_numbers(question, gap)):
@@ -217,7 +207,7 @@ def _inside(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, ga
 
 
 def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
-    """Where the jump would end if jumps came at even distances; at multiples of the first where there is but one."""
+    """Where the jump would end if jumps came at even distances; at multiples of the first if there is but one."""
     steps, middle = curve.steps, gap.left.index + gap.right.index
     if not steps:
         return []
@@ -232,10 +222,7 @@ def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
 
 
 def _round_numbers(question: ThresholdQuestion, gap: Gap) -> list[int]:
-    """Places at which the jump may end because programs have round constants: 199 -> 200 and 128 -> 129 alike.
-
-    A round number in the gap, where no other of its kind lies; once that has been measured, the value beside it.
-    """
+    """Where the jump may end because programs have round constants: 199 -> 200 and 128 -> 129 alike."""
     low, high = gap.left.index, gap.right.index
     if not isinstance(question.value(0), int):
         return []
