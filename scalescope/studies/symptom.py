@@ -12,7 +12,7 @@ from typing import Any
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
 from scalescope.model.fields import suggest
-from scalescope.model.finding import Finding, Severity, Verdict, current_code
+from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.metrics import METRICS, WORKER_TIME, Metrics, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -63,26 +63,19 @@ class Quantity:
 class FindingSymptom:
     """A finding that a trial alone must have."""
 
-    code: str  # as it was given: it may be one of an older version
+    code: str
     severity: Severity = Severity.INFO  # at least
     state: TrialState = TrialState.VALID  # a cause that ends workers makes trials invalid
 
     @property
-    def present_code(self) -> str:
-        """The current name of the code."""
-        return current_code(self.code)
-
-    @property
     def words(self) -> str:
-        formerly = "" if self.present_code == self.code else f" (formerly {self.code})"
         worse = "" if self.severity is Severity.HIGH else " or worse"
         least = "" if self.severity is Severity.INFO else f", {self.severity.word}{worse}"
-        return f"finding {self.present_code}{formerly}{least}"
+        return f"finding {self.code}{least}"
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:
-        order = list(Severity)
         return trial.state is self.state and any(
-            finding.code == self.present_code and order.index(finding.severity) <= order.index(self.severity)
+            finding.code == self.code and finding.severity.rank <= self.severity.rank
             for finding in diagnose(sweep, [trial]).findings
         )
 
@@ -161,7 +154,7 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
     """
     accusing = [finding for finding in verdict.findings if finding.code != "healthy"]
     if code:
-        found = [finding for finding in accusing if finding.code == current_code(code)]
+        found = [finding for finding in accusing if finding.code == code]
         known = sorted({finding.code for finding in accusing})
         if not found:
             raise InvalidField("finding", code, f"a finding of this run, {suggest(code, known)}")
@@ -184,7 +177,6 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
     Raises:
         InvalidField: No trial has it alone.
     """
-    order = list(Severity)
     having = [
         (alone, trial)
         for trial in trials
@@ -193,9 +185,7 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
         if alone.code == finding.code
     ]
     if having:
-        alone, trial = min(
-            having, key=lambda item: (not item[1].counts, order.index(item[0].severity), -item[0].lost_s)
-        )
+        alone, trial = min(having, key=lambda item: (not item[1].counts, item[0].severity.rank, -item[0].lost_s))
         return FindingSymptom(finding.code, alone.severity, trial.state), trial
     raise InvalidField(
         "finding",

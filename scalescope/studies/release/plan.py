@@ -126,7 +126,7 @@ def _symptom(asked: ReleaseParameters) -> Symptom:
 
 def _words(symptom: Symptom) -> str:
     if isinstance(symptom, FindingSymptom):
-        return f"shows {symptom.present_code}"
+        return f"shows {symptom.code}"
     return f"moves {symptom.text}" if isinstance(symptom, Quantity) else f"has {symptom.text}"
 
 

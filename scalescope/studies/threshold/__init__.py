@@ -12,8 +12,7 @@ border that is one step wide is a jump if the metric changes across it by `min_j
 the worst suspected gap, where a round number (200, 128) or the rhythm of the jumps found is tried before the middle.
 Gaps that are too wide, too bent, or have too little around them are looked into as well (adaptive sampling: Nijholt et
 al., 2019, doi:10.5281/zenodo.1182437; binary segmentation: Vostrikova, 1981).
-docs/decisions/0009-thresholds.md says why
-plain bisection does not do.
+docs/decisions/0009-thresholds.md says why plain bisection does not do.
 
 **Noise.** The relative standard deviation is pooled over repeats, from a prior of 3 %. Under noise, lines are fitted to
 more values, and a border must exceed its standard error by normal quantiles corrected for the number of gaps and looks.

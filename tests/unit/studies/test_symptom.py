@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
-from scalescope.model.finding import Finding, Severity
+from scalescope.model.finding import Severity
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -144,13 +143,3 @@ def test_the_least_busy_trial_that_shows_a_comparison() -> None:
     assert worst_showing(metric_symptom("busy < 0.5"), SWEEP, [HEALTHY, BAD, WORSE]) is WORSE
     with pytest.raises(InvalidField, match="holds for a valid trial"):
         worst_showing(metric_symptom("busy < 0.001"), SWEEP, [HEALTHY, BAD, WORSE])
-
-
-def test_a_code_of_an_older_version_is_understood() -> None:
-    killed = Finding("worker-killing-task", Severity.HIGH, "It is so.", "change it", points=(BAD.point.id,), lost_s=1.0)
-    trials = [replace(BAD, findings=(Finding.from_mapping({**killed.to_mapping(), "code": "poisonous-task"}),))]
-    verdict = diagnose(SWEEP, trials)
-    assert first_finding(verdict, "poisonous-task") == first_finding(verdict, "worker-killing-task")
-    symptom = FindingSymptom("poisonous-task")
-    assert symptom.shows(SWEEP, trials[0])
-    assert symptom.words == "finding worker-killing-task (formerly poisonous-task)"
