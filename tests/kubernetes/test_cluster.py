@@ -17,7 +17,7 @@ import distributed
 import pytest
 import yaml
 from support import monitoring
-from support.kubernetes import ROLES, until, with_token
+from support.kubernetes import ROLES, SMALL, until, with_token
 
 from scalescope import clusters, leases
 from scalescope.clusters import reaping
@@ -31,7 +31,6 @@ from scalescope.run.sweep import run_sweep
 from scalescope.workloads import load
 
 PATIENCE_S = 60.0
-SMALL = {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400, "start_timeout_s": 90.0}
 
 OWNER = """
 import json, sys, time
@@ -56,7 +55,7 @@ def environment(kubernetes: Any, collected: None, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def given(kubernetes: Any, namespace: str) -> dict[str, Any]:
-    return {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **SMALL}
+    return {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **SMALL, "start_timeout_s": 90.0}
 
 
 @pytest.fixture
@@ -346,7 +345,7 @@ def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kub
 
 
 @pytest.mark.thorough
-def test_it_does_so_without_the_operator_too(killed: str, kubernetes: Any, namespace: str) -> None:
+def test_one_reap_does_so_without_the_operator_too(killed: str, kubernetes: Any, namespace: str) -> None:
     def scale(number: int) -> None:
         kubernetes.kubectl("scale", "deployment", "-n", "dask-operator", "--all", f"--replicas={number}")
 

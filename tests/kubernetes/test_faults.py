@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.kubernetes import Kubernetes, until
+from support.kubernetes import SMALL, Kubernetes, until
 
 from scalescope import leases
 from scalescope.clusters import reaping
@@ -64,8 +64,7 @@ class Site:
         self.kubernetes, self.name, self.namespace = kubernetes, name, namespace
         self.store, self.log, workload = (folder / f"{name}{suffix}" for suffix in (".db", ".log", ".py"))
         workload.write_text(WORKLOAD)
-        small = {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400}
-        small |= {"start_timeout_s": 90, "queue_timeout_s": 60, "gpus": 1}
+        small = {**SMALL, "start_timeout_s": 90, "queue_timeout_s": 60, "gpus": 1}
         cluster = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **small}
         points = [{"workers": 2, "seconds": seconds} for seconds in (0.8, 1.0, 1.2)]
         self.sweep = {"workload": f"{workload}:hold", "points": points, "cluster": cluster, "store": str(self.store)}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.kubernetes import ROLES, Kubernetes, until
+from support.kubernetes import ROLES, SMALL, Kubernetes, until
 
 from scalescope import leases
 from scalescope.clusters import reaping
@@ -143,8 +143,7 @@ def as_user(kubernetes: Kubernetes, namespace: str, kubeconfig: Path, role: str 
 def test_a_lease_is_renewed_as_long_as_its_owner_lives_and_no_longer(
     kubernetes: Kubernetes, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    given = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace}
-    given |= {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400}
+    given = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **SMALL}
     elsewhere = {**os.environ, leases.VARIABLE: str(tmp_path / "elsewhere")}
     owner = subprocess.Popen(
         [sys.executable, "-c", LIVES, json.dumps(given)], env=elsewhere, stdout=subprocess.PIPE, text=True

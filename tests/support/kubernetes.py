@@ -22,6 +22,7 @@ INFRA = Path(__file__).parents[2] / "infra/kubernetes"
 ROLES = str(INFRA / "team/roles.yaml")
 CONTEXT = "SCALESCOPE_KUBERNETES_CONTEXT"  # of a cluster that is there: kind, k3d, GKE
 ENVIRON = dict(os.environ)  # with the user's KUBECONFIG, which tests do not see
+SMALL = {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400}  # of a cluster
 IMAGE = "SCALESCOPE_KUBERNETES_IMAGE"  # the image of infra/kubernetes/Dockerfile on it
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from scalescope.clusters.kubernetes.cluster import KubernetesCluster
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from support.kubernetes import Kubernetes, until
+from support.kubernetes import SMALL, Kubernetes, until
 
-SMALL = {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400}
 GPU = {"gpus": 1, "gpu_product": "NVIDIA-H200"}
 
 

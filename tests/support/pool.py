@@ -12,14 +12,13 @@ import pytest
 import yaml
 
 from support import site
-from support.kubernetes import INFRA, Kubernetes
+from support.kubernetes import INFRA, SMALL, Kubernetes
 from support.postgresql import Server
 
 TEAM = INFRA / "team"
 NAMESPACE = yaml.safe_load((TEAM / "kustomization.yaml").read_text())["namespace"]
 SECRET = "ann:open-sesame"
 DONE_ELSEWHERE = (". .venv", "pip wheel", "docker", "export", "helm", *site.header("local.yaml"))
-SMALL = {"cpu": 0.05, "memory_mb": 400, "scheduler_cpu": 0.05, "scheduler_memory_mb": 400}
 QUICK = {"seconds": 0.05}
 
 

@@ -86,7 +86,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._renewer: Renewer | None = None
         self._asking = threading.Lock()
         self._security: Security | None = None
-        self._uid = self._address = ""
+        self._uid = self._address = self._lost = ""
         self._sizes: dict[str, int] = {}  # workers of each group by its name; the main one has none
         self._made: dict[str, str] = {}  # and the name of its custom resource
         self._whole: set[str] = set()  # groups that have all their workers
@@ -94,7 +94,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._scheduler: list[Raw] = []
         self._pods: list[Raw] = []
         self._waited_s = 0.0
-        self._lost = ""
         self._facts: dict[str, Any] = {}
         self._counted: dict[str, dict[str, float]] = {}
 

@@ -36,6 +36,7 @@ COMPONENT, WORKER_GROUP = "dask.org/component", "dask.org/workergroup-name"
 """Labels that the operator gives: `scheduler` or `worker`, and the name of a worker's group."""
 
 COMM_PORT, HTTP_PORT = 8786, 8787
+_PORTS = {"tcp-comm": COMM_PORT, "http-dashboard": HTTP_PORT}
 USER = 1000  # and group, of all processes: never root, whatever the image says
 GRACE_S = 5  # for processes to end by themselves
 DEATH_TIMEOUT_S = 60
@@ -63,7 +64,6 @@ def group_name(label: str, serial: int, group: str = "") -> str:
 
 def cluster(spec: KubernetesSpec, label: str, namespace: str) -> dict[str, Any]:
     """The custom resource of a cluster, without workers; `label` is its name, and that of its lease."""
-    ports = {"tcp-comm": COMM_PORT, "http-dashboard": HTTP_PORT}
     return {
         "apiVersion": GROUP,
         "kind": "DaskCluster",
@@ -78,7 +78,7 @@ def cluster(spec: KubernetesSpec, label: str, namespace: str) -> dict[str, Any]:
                     "selector": {"dask.org/cluster-name": label, COMPONENT: "scheduler"},
                     "ports": [
                         {"name": name, "protocol": "TCP", "port": port, "targetPort": name}
-                        for name, port in ports.items()
+                        for name, port in _PORTS.items()
                     ],
                 },
             },
@@ -123,11 +123,7 @@ def secret(spec: KubernetesSpec, label: str, owner: str, security: distributed.S
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {
-            "name": label,
-            "labels": labels(label),
-            "ownerReferences": _owned(label, owner),
-        },
+        "metadata": {"name": label, "labels": labels(label), "ownerReferences": _owned(label, owner)},
         "type": "Opaque",
         "data": {name: base64.b64encode(content).decode() for name, content in entries.items()},
     }
@@ -138,15 +134,9 @@ def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
     command += ["--no-dashboard", "--dashboard-address", f":{HTTP_PORT}"]
     pod = _pod(spec, label, "scheduler", command, {}, _resources(spec.scheduler_cpu, 0, spec.scheduler_memory_mb))
     container = pod["containers"][0]
-    container["ports"] = [
-        {"name": "tcp-comm", "containerPort": COMM_PORT, "protocol": "TCP"},
-        {"name": "http-dashboard", "containerPort": HTTP_PORT, "protocol": "TCP"},
-    ]
-    container["readinessProbe"] = {
-        "httpGet": {"path": "/health", "port": "http-dashboard"},
-        "periodSeconds": 1,
-        "timeoutSeconds": 10,
-    }
+    container["ports"] = [_port(name, number) for name, number in _PORTS.items()]
+    health = {"path": "/health", "port": "http-dashboard"}
+    container["readinessProbe"] = {"httpGet": health, "periodSeconds": 1, "timeoutSeconds": 10}
     return pod | _placed(spec.scheduler_node_selector, spec.scheduler_tolerations)
 
 
@@ -165,20 +155,15 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
     own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # else the operator sets one of plain TCP
     resources = _resources(spec.cpu or float(threads), float(threads), spec.memory_mb, spec.gpus)
     pod = _pod(spec, label, "worker", command, own, resources)
-    pod["containers"][0]["ports"] = [{"name": "http-dashboard", "containerPort": HTTP_PORT, "protocol": "TCP"}]
+    pod["containers"][0]["ports"] = [_port("http-dashboard", HTTP_PORT)]
     if spec.shm_mb:
         pod["volumes"].append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mb}Mi"}})
         pod["containers"][0]["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108
     if spec.spread:
         key = {"node": "kubernetes.io/hostname", "zone": "topology.kubernetes.io/zone"}[spec.spread]
-        pod["topologySpreadConstraints"] = [
-            {
-                "maxSkew": 1,
-                "topologyKey": key,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {INSTANCE: label, COMPONENT: "worker"}},
-            }
-        ]
+        of_whom = {"labelSelector": {"matchLabels": {INSTANCE: label, COMPONENT: "worker"}}}
+        spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", **of_whom}
+        pod["topologySpreadConstraints"] = [spread]
     product = [f"nvidia.com/gpu.product={spec.gpu_product}"] if spec.gpu_product else []
     gpu = ["nvidia.com/gpu:NoSchedule"] if spec.gpus else []
     return pod | _placed([*spec.node_selector, *product], [*spec.tolerations, *gpu])
@@ -216,6 +201,10 @@ def trial_pod(pod: dict[str, Any], label: str) -> dict[str, Any]:
 # ------------------------------------------------------------------ parts
 
 
+def _port(name: str, number: int) -> dict[str, Any]:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}
+
+
 def _owned(label: str, owner: str) -> list[dict[str, str]]:
     return [{"apiVersion": GROUP, "kind": "DaskCluster", "name": label, "uid": owner}]
 
@@ -248,19 +237,14 @@ def _pod(
             {"name": "scalescope", "mountPath": _FOLDER, "readOnly": True},
         ],
     }
+    user = {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER}
     pod: dict[str, Any] = {
         "containers": [container],
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             {"name": "scalescope", "secret": {"secretName": label, "defaultMode": 0o440}},
         ],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": {**user, "seccompProfile": {"type": "RuntimeDefault"}},
         "terminationGracePeriodSeconds": GRACE_S,
         "enableServiceLinks": False,
         "automountServiceAccountToken": bool(spec.service_account),
