@@ -16,7 +16,7 @@ from pathlib import Path
 
 from scalescope import workloads
 from scalescope.driver.process import Driver
-from scalescope.environments.extra_requirements import name
+from scalescope.environments.extra_requirements import package_name
 from scalescope.errors import ClusterError, ScalescopeError
 from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.emulation_limit import EmulationLimit
@@ -81,7 +81,7 @@ def optional() -> list[Package]:
 
 def _of_workloads() -> Iterator[Package]:
     own = metadata.requires("scalescope") or []
-    with_us = {"dask", *(name(requirement) for requirement in own if "extra ==" not in requirement)}
+    with_us = {"dask", *(package_name(requirement) for requirement in own if "extra ==" not in requirement)}
     users: dict[tuple[str, str], list[str]] = {}
     for workload in workloads.builtin():
         for package in workload.packages:

@@ -1,4 +1,4 @@
-"""Provides an environment: the present one, one from the cache, or one that uv builds now."""
+"""Provides an environment: the present one, a cached one, or a new one built by uv."""
 
 from __future__ import annotations
 
@@ -41,20 +41,15 @@ class Built:
 
 
 def ensure(environment: Environment, *, says: Callable[[str], None] = lambda text: None) -> Built:
-    """Have an environment that a driver can run in; build it with uv unless it is in the cache.
+    """An environment that a driver can run in; built with uv unless it is in the cache.
 
-    What is not pinned is resolved once, when it is built. This process keeps it from being pruned until it ends. Of
-    several processes that want the same one at once, one builds and the others wait.
-
-    Args:
-        environment: Which.
-        says: Told in a sentence what takes long.
+    Unpinned requirements are resolved once, when it is built. It is not pruned while this process lives. If several
+    processes want the same one, one builds and the others wait; `says` is told what takes long.
 
     Raises:
-        EnvironmentFailed: There can be none: the requirements contradict each other, a release does not exist or does
-            not build here, or a path is no interpreter that can run a driver.
-        EnvironmentUnavailable: It could not be built here and now: the package index is out of reach, the disk is full,
-            there is no uv.
+        EnvironmentFailed: It cannot exist: requirements contradict each other, a release does not exist or does not
+            build, or the interpreter cannot run a driver.
+        EnvironmentUnavailable: It cannot be built here and now: no index, no disk space, no uv.
     """
     began = time.monotonic()
     if environment.present:
@@ -79,14 +74,9 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
 
 
 def resolve(environment: Environment) -> dict[str, str]:
-    """What requirements resolve to now: version of every package, by normalised name; nothing is built.
-
-    Raises:
-        EnvironmentFailed: The requirements contradict each other, or a release does not exist.
-        EnvironmentUnavailable: The package index is out of reach, or there is no uv.
-    """
+    """Versions that the requirements resolve to now, by normalised name; nothing is built."""
     resolved, _ = _resolve(environment, _python(environment), ())
-    return {extra_requirements.name(name): version.split()[0] for name, _, version in _pins(resolved)}
+    return {extra_requirements.package_name(name): version.split()[0] for name, _, version in _pins(resolved)}
 
 
 def _of(environment: Environment, found: Interpreter, began: float, *, fresh: bool = False) -> Built:
@@ -105,7 +95,6 @@ def _shown(environment: Environment) -> str:
 
 
 def _key(environment: Environment) -> str:
-    """Name of its folder."""
     python = environment.python_version or platform.python_version()
     identity = [_FORMAT, environment.text, python, sys.implementation.name, sysconfig.get_platform()]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
@@ -115,7 +104,7 @@ def _key(environment: Environment) -> str:
 
 
 def _from_cache(environment: Environment, folder: Path, says: Callable[[str], None]) -> tuple[Manifest, bool]:
-    """What is there, and whether it was built now; this process holds a lock from now on, so that it stays there."""
+    """The cached environment, and whether it was built now; this process holds its lock from now on."""
 
     def waiting() -> None:
         says(f"Waiting for another process that builds or removes environment {_shown(environment)}")
@@ -138,9 +127,9 @@ def _from_cache(environment: Environment, folder: Path, says: Callable[[str], No
 
 
 def _build(environment: Environment, folder: Path, locks: Sequence[int], says: Callable[[str], None]) -> Manifest:
-    """Build it in its place. Nobody uses it before its manifest is there, which is written last.
+    """Build it in its place. Its manifest is written last, and nobody uses it before.
 
-    uv and its children inherit the locks: if this process is killed, the next one waits for them to end, too.
+    uv and its children inherit the locks: if this process is killed, the next builder waits for them, too.
     """
     says(f"Building environment {_shown(environment)}")
     began = time.monotonic()
@@ -186,23 +175,23 @@ def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Man
 
 
 def _python(environment: Environment) -> str:
-    """The present interpreter where it will do: not every 3.11 on a machine has the same patches and libraries."""
+    """This interpreter if its version fits: two builds of one version may have other patches and libraries."""
     version = environment.python_version
     own = not version or (platform.python_version() + ".").startswith(version + ".")
     return sys.executable if own else version
 
 
 def _resolve(environment: Environment, python: str, keep: Sequence[int]) -> tuple[str, list[str]]:
-    """Releases to install, as lines of requirements, and what was added to what was asked for."""
+    """Releases to install, as lines of requirements; and requirements that were added."""
     asked = [*environment.requirements, extra_requirements.DRIVER]
     what = f"environment {_shown(environment)} cannot be resolved"
     resolved = _compile(asked, python, what, keep)
-    versions = {extra_requirements.name(name): version.split()[0] for name, _, version in _pins(resolved)}
-    more = extra_requirements.needed(versions, map(extra_requirements.name, environment.requirements))
+    versions = {extra_requirements.package_name(name): version.split()[0] for name, _, version in _pins(resolved)}
+    more = extra_requirements.needed(versions, map(extra_requirements.package_name, environment.requirements))
     if not more:
         return resolved, []
     added = [need.requirement for need in more]
-    what = f"{what} with {' and '.join(added)}, which its old releases of {more[0].package} need"
+    what = f"{what} with {' and '.join(added)}, which the old release of {more[0].package} needs"
     return _compile([*asked, *added], python, what, keep), added
 
 

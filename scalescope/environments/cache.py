@@ -1,4 +1,4 @@
-"""Where environments are kept, what is known of each, and how the unused are removed."""
+"""The cache of environments: its folder, a manifest of each, and the removal of unused ones."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from scalescope.errors import EnvironmentUnavailable
 from scalescope.owner import home
 
 VARIABLE = "SCALESCOPE_ENVIRONMENTS"
+# Written last, so a folder without it is not whole; its modification time is that of the last use.
 MANIFEST = "environment.json"
-"""Written last: a folder without it is not whole. Its modification time is when the environment was last used."""
 
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an environment is, as it is kept in its folder."""
+    """The file that describes an environment, in its folder."""
 
     text: str  # its canonical text
     python_version: str  # of its interpreter
@@ -37,7 +37,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """What a folder holds; None if it is not whole, or its interpreter has gone."""
+        """None if the folder is not whole, or its interpreter is gone."""
         try:
             found = cls(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
@@ -45,7 +45,6 @@ class Manifest:
         return found if os.access(interpreter(folder), os.X_OK) else None
 
     def write(self, folder: Path) -> None:
-        """Make a folder whole."""
         draft = folder / f"{MANIFEST}.new"
         draft.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         os.replace(draft, folder / MANIFEST)
@@ -75,7 +74,7 @@ class Pruned:
 
 
 def folder() -> Path:
-    """Where environments are kept: `$SCALESCOPE_ENVIRONMENTS`, or else in the user's cache folder (XDG)."""
+    """`$SCALESCOPE_ENVIRONMENTS`, or a folder in the user's cache folder (XDG)."""
     given = os.environ.get(VARIABLE, "")
     if given:
         return Path(os.path.abspath(os.path.expanduser(given)))
@@ -84,12 +83,11 @@ def folder() -> Path:
 
 
 def interpreter(path: Path) -> str:
-    """The interpreter of an environment in a folder."""
     return str(path / "bin" / "python")
 
 
 def list_cached() -> tuple[Cached, ...]:
-    """All environments that are whole; those used last come first."""
+    """All whole environments, the last used first."""
     found = []
     for path in _folders():
         manifest = Manifest.read(path)
@@ -99,15 +97,9 @@ def list_cached() -> tuple[Cached, ...]:
 
 
 def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: bool = False) -> Pruned:
-    """Remove environments that were not asked for lately, and what killed builders left. What is in use stays.
+    """Remove environments unused for `older_than_days`, and what killed builders left. What is in use stays.
 
-    Args:
-        older_than_days: Days since they were last asked for.
-        everything: Remove all, however lately they were asked for.
-        dry_run: Only say what would be removed.
-
-    Raises:
-        EnvironmentUnavailable: One could not be removed.
+    `everything` removes recently used ones, too; `dry_run` removes nothing and reports the same.
     """
     removed, in_use, freed = [], [], 0
     for path in _folders():
@@ -129,11 +121,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: b
 
 
 def remove(path: Path) -> int:
-    """Remove an environment's folder, which the caller has locked; return the bytes that the file system has back.
-
-    Raises:
-        EnvironmentUnavailable: Something in it cannot be removed.
-    """
+    """Remove an environment's folder, which the caller has locked; return the bytes freed."""
     try:
         (path / MANIFEST).unlink(missing_ok=True)  # first, so that no half of it is ever used
         freed = size(path, shared=False)
@@ -146,12 +134,7 @@ def remove(path: Path) -> int:
 
 
 def size(path: Path, *, shared: bool = True) -> int:
-    """Bytes of all files in a folder.
-
-    Args:
-        path: The folder.
-        shared: Count files that are linked from elsewhere, too.
-    """
+    """Bytes of all files in a folder; without `shared`, only of files that are linked from nowhere else."""
     total = 0
     for base, _, names in os.walk(path):
         for name in names:

@@ -1,4 +1,4 @@
-"""Who builds, uses or removes a cached environment: a file lock for each, which ends with its last process."""
+"""File locks of cached environments; a lock ends with the last process that holds it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,29 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-USE, BUILD = ".lock", ".build"
-"""Kinds of locks, and how their files' names end."""
+USE, BUILD = ".lock", ".build"  # kinds of locks, and suffixes of their files
 
 
 class CacheLock:
-    """A lock of one environment. There are two, so that nobody who wants to build waits for those who use it.
+    """A file lock of one environment. Two kinds, so that whoever wants to build need not wait for users.
 
-    Its file lies beside the environment's folder and is never removed, else two could lock two files of one name.
-
-    Args:
-        folder: Of the environment.
-        kind: `USE`: shared by those who use or build it, exclusive for who removes it. `BUILD`: exclusive for who
-            builds it, while it is built.
-
-    Attributes:
-        fd: File descriptor. A child process that inherits it keeps the lock as well.
+    `USE` is shared by users and builders, exclusive for who removes it. `BUILD` is exclusive for the builder. The file
+    lies beside the environment's folder and is never removed, else two could lock two files of one name. A child
+    process that inherits `fd` keeps the lock as well.
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.fd = os.open(folder.with_suffix(kind), os.O_RDWR | os.O_CREAT, 0o644)
 
     def share(self, waiting: Callable[[], None]) -> None:
-        """Wait until nobody has it alone; `waiting` is called if that is not at once."""
+        """Wait until nobody holds it exclusively; `waiting` is called if that takes time."""
         self._take(fcntl.LOCK_SH, waiting)
 
     def own(self, waiting: Callable[[], None]) -> None:
-        """Wait until nobody else has it."""
         self._take(fcntl.LOCK_EX, waiting)
 
     def try_own(self) -> bool:
-        """Whether nobody else had it, and it is ours now."""
+        """Take it exclusively if nobody else holds it; whether it was taken."""
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -46,7 +38,6 @@ class CacheLock:
         return True
 
     def close(self) -> None:
-        """Give it up."""
         os.close(self.fd)
 
     def _take(self, kind: int, waiting: Callable[[], None]) -> None:
@@ -62,7 +53,7 @@ _changes = threading.Lock()
 
 
 def hold(folder: Path, lock: CacheLock) -> None:
-    """Keep a shared lock until this process ends: what it was given is not taken from it."""
+    """Keep a shared lock until this process ends, so that the environment is not removed meanwhile."""
     with _changes:
         if folder in _held:
             lock.close()

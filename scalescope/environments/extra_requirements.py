@@ -1,4 +1,4 @@
-"""What old releases need besides what they say they need."""
+"""Requirements that old releases have and do not declare."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from scalescope.model.environment import normalise
 
-DRIVER = "distributed"
-"""What every driver needs, whatever the trial."""
+DRIVER = "distributed"  # every driver needs it
 
 
 @dataclass(frozen=True)
 class ExtraRequirement:
-    """A package without which, or with too new a version of which, an old release does not work."""
+    """A package that an old release needs, or needs in an old version, without declaring it."""
 
     package: str  # the old release's
     before: str  # the first release that works without this; each was found by trying the releases around it
@@ -24,7 +23,6 @@ class ExtraRequirement:
 
     @property
     def requirement(self) -> str:
-        """What is added."""
         return f"{self.name}<{self.below}"
 
 
@@ -37,12 +35,7 @@ NEEDS = (
 
 
 def needed(resolved: Mapping[str, str], asked: Iterable[str]) -> list[ExtraRequirement]:
-    """What to add to a resolution. What the user asks for is never touched.
-
-    Args:
-        resolved: Versions by normalised name.
-        asked: Normalised names that the user gave requirements for.
-    """
+    """What to add to a resolution (versions by normalised name); packages that the user asked for are never touched."""
     asked = set(asked)
     return [
         need
@@ -54,13 +47,11 @@ def needed(resolved: Mapping[str, str], asked: Iterable[str]) -> list[ExtraRequi
     ]
 
 
-def name(requirement: str) -> str:
-    """The normalised name of a requirement."""
+def package_name(requirement: str) -> str:
     return normalise(re.split(r"[\[=!<>~;@ ]", requirement, maxsplit=1)[0])
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers of a version, enough to compare those of the table."""
     match = re.match(r"[\d.]*\d", version)
     parts = [int(part) for part in match[0].split(".")] if match else []
     while parts and parts[-1] == 0:

@@ -15,13 +15,9 @@ _HASH = re.compile(r"\s--hash[=\s]\S+")
 
 
 def from_lock(path: Path | str) -> tuple[str, ...]:
-    """The releases that a file pins, as `name==version`, normalised and sorted.
+    """The releases that a file of `pip freeze` or `uv pip compile` pins, as sorted `name==version`.
 
-    It reads what `pip freeze` and `uv pip compile` write: one release a line, with comments, hashes, continued lines
-    and markers. A line whose marker is not true of this Python and platform is left out.
-
-    Raises:
-        UsageError: The file cannot be read, or a line is something else.
+    Lines whose marker does not hold for this Python and platform are left out.
     """
     pins: dict[str, str] = {}
     for number, line in _lines(Path(path)):
@@ -30,7 +26,7 @@ def from_lock(path: Path | str) -> tuple[str, ...]:
         match = _PIN.match(requirement.strip())
         if not match:
             raise UsageError(
-                f"the lock file has a line that pins no release: {redact(line)!r}",
+                f"a line of the lock file pins no release: {redact(line)!r}",
                 where=where,
                 cause=_cause(requirement),
                 next_step="write a lock file by `uv pip compile` or `pip freeze`, without options and addresses",
@@ -46,7 +42,7 @@ def from_lock(path: Path | str) -> tuple[str, ...]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with something in them, continued ones joined, each with the number of its first."""
+    """Numbered lines without comments and blanks, continued ones joined."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -69,7 +65,7 @@ def _cause(requirement: str) -> str:
     if requirement.startswith("-"):
         return "options are not followed"
     if "@" in requirement or "://" in requirement:
-        return "what an address or a folder holds is no release"
+        return "an address or a folder is no release"
     return "only name==version pins one"
 
 

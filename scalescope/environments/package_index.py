@@ -1,4 +1,4 @@
-"""Which releases of a package there are, and where its project tells what changed."""
+"""Releases of a package, and the address of its changelog."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from dataclasses import dataclass
 
 from scalescope.environments import uv
 from scalescope.environments.build import Built
-from scalescope.environments.extra_requirements import name as name_of
+from scalescope.environments.extra_requirements import package_name
 from scalescope.errors import EnvironmentFailed, InvalidField
 
-MAX_RELEASES = 500
-"""The most releases that are listed; the oldest of a package that has more are left out."""
+MAX_RELEASES = 500  # releases listed, the newest first
 
 _TIMEOUT_S = 60.0
 _NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 _VERSION = re.compile(r"^[A-Za-z0-9_.!+-]+$")
 _NO_MORE = "No solution found"
+# Labels of the address of a changelog (PyPA's well-known project URLs, and others in use); the first found counts.
 _LABELS = ("changelog", "changes", "releasenotes", "whatsnew", "history", "news", "releases")
-"""Labels of a project's address of what changed, as PyPA's "well-known project URLs" has them normalised, and others in
-use; the first that there is counts."""
 
 _READ = """
 import importlib.metadata, json, sys
@@ -40,27 +38,14 @@ class PackageRelease:
 
     @property
     def requirement(self) -> str:
-        """What installs exactly this."""
         return f"{self.package}=={self.version}"
 
 
 def releases(package: str, *, first: str = "", last: str = "", python_version: str = "") -> tuple[PackageRelease, ...]:
-    """The releases of a package that can be installed, oldest first.
+    """The releases of a package that can be installed, oldest first, from version `first` to `last` (empty: all).
 
-    uv has no command that lists them, and pip would ask its own index, not the one that environments are built from. So
-    uv is asked for the newest release, then for the newest before that, and so on: about 0.1 s for each. Releases
-    without wheels are left out where others have some, and yanked ones always.
-
-    Args:
-        package: Its name.
-        first: The oldest version of interest; empty is the oldest of all.
-        last: The newest version of interest; empty is the newest of all.
-        python_version: Of the environments, such as 3.11; empty is that of the present one.
-
-    Raises:
-        EnvironmentFailed: There is no such package, or no release of it from `first` to `last` fits this Python.
-        EnvironmentUnavailable: The package index is out of reach.
-        InvalidField: The name or a version cannot be one.
+    uv cannot list releases, and pip would ask its own index. So uv is asked for the newest, then for the newest before
+    that, and so on: about 0.1 s each. Releases without wheels are left out if others have wheels; yanked ones always.
     """
     if not _NAME.match(package):
         raise InvalidField("package", package, "the name of a package")
@@ -74,11 +59,10 @@ def releases(package: str, *, first: str = "", last: str = "", python_version: s
         found = _walk(package, first, last, [*options, "--no-build"])
     except EnvironmentFailed:
         found = _walk(package, first, last, options)  # a package without wheels
-    return tuple(PackageRelease(name_of(package), version) for version in reversed(found))
+    return tuple(PackageRelease(package_name(package), version) for version in reversed(found))
 
 
 def _walk(package: str, first: str, last: str, options: list[str]) -> list[str]:
-    """Versions, newest first."""
     lowest = f",>={first}" if first else ""
     bound = f"<={last}" if last else ""
     found: list[str] = []
@@ -111,11 +95,7 @@ def _newest(requirement: str, options: list[str]) -> str:
 
 
 def changelog(built: Built, package: str) -> str:
-    """Address of what changed in a package's releases, as its metadata in an environment names it; may be empty.
-
-    Raises:
-        EnvironmentFailed: The environment has no such package.
-    """
+    """Address of a package's changelog, from its metadata in an environment; empty if it names none."""
     command = [built.python, "-c", _READ, package]
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The one place where uv is run. Its own settings and variables decide on indexes, proxies and being offline."""
+"""Runs uv. Its own settings and variables decide on indexes, proxies and being offline."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
 
-TIMEOUT_S = 1800.0
-"""Seconds after which uv is taken to be stuck: a source distribution may compile for minutes."""
+TIMEOUT_S = 1800.0  # seconds; a source distribution may compile for minutes
 
 _SHOWN_LINES = 15
 _SECRET = re.compile(r"(?<=://)[^/\s]*@")
-_HINTS = {  # what uv says where not the requirements are at fault, and what that suggests
+_HINTS = {  # by what uv says when the requirements are not at fault
     "No space left on device": "make room, or set SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR to other folders",
     "authentication credentials": "give uv the credentials of the package index",
     "network was disabled": "unset UV_OFFLINE, or install it once where there is a network",
@@ -38,24 +37,15 @@ def run(
 
     Args:
         arguments: Of uv.
-        what: What it is for, as errors begin: "environment dask==2024.8.0 cannot be resolved".
-        next_step: What to do where what was asked for cannot be.
-        text: For its standard input.
-        keep: File descriptors that it and its children hold open, so that a lock lasts until the last has ended.
-
-    Raises:
-        EnvironmentFailed: uv says that what was asked for cannot be.
-        EnvironmentUnavailable: There is no uv, or the machine, the network or the index is at fault.
+        what: How errors begin, such as "environment dask==2024.8.0 cannot be resolved".
+        next_step: Advice if the request cannot be met.
+        text: Standard input.
+        keep: File descriptors of locks, which uv and its children hold until the last of them ends.
     """
     command = [executable(), *arguments, "--no-progress", "--color", "never"]
     try:
         done = subprocess.run(
-            command,
-            input=text.encode(),
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            pass_fds=keep,
-            check=False,
+            command, input=text.encode(), capture_output=True, timeout=TIMEOUT_S, pass_fds=keep, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise EnvironmentUnavailable(
@@ -69,11 +59,7 @@ def run(
 
 
 def executable() -> str:
-    """Path of uv: the one that was installed with this package, or else the first on the path.
-
-    Raises:
-        EnvironmentUnavailable: There is none.
-    """
+    """Path of uv: the one installed with this package, else the first on PATH."""
     try:
         import uv
     except ModuleNotFoundError:
@@ -99,12 +85,12 @@ def _error(status: int, stderr: str, what: str, next_step: str) -> EnvironmentFa
 
 
 def redact(text: str) -> str:
-    """`text` without the user and the password of any address in it."""
+    """`text` without users and passwords in addresses."""
     return _SECRET.sub("***@", text)
 
 
 def shorten(text: str) -> str:
-    """The last lines of what uv says, without empty ones; those are about what matters."""
+    """The last lines that are not empty: they say what matters."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     cut = ["..."] if len(lines) > _SHOWN_LINES else []
     return "\n    ".join(cut + lines[-_SHOWN_LINES:]) or "uv gives no reason"
