@@ -1,16 +1,15 @@
-"""What is run: importable functions `run(client, **params)` with metadata, each a `Workload` of a module here.
+"""What is run: functions `run(client, **params)` with metadata, and the table of built-in ones.
 
-Importing this package needs the standard library and `distributed` alone; a workload imports its own packages when it
-runs.
+Each checks its result and raises `WrongAnswer` if it is wrong. Workloads import their own packages when they run, so
+that importing this package needs the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
 
 import ast
-import pkgutil
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
@@ -18,29 +17,64 @@ from scalescope.model.workload import Workload, module_of
 from scalescope.workloads._common import not_installed
 from scalescope.workloads.references import FORMS, load_function
 
-
-def _found() -> dict[str, Workload]:
-    """The workloads of this package's modules by name, in its order; those with an underscore are no workloads."""
-    names = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
-    modules = [import_module(f"{__name__}.{name}") for name in names]
-    found = [each for module in modules for each in vars(module).values() if isinstance(each, Workload)]
-    return {workload.name: workload for workload in sorted(found, key=lambda workload: workload.name)}
-
-
-_KNOWN = _found()
+BUILTIN = {
+    "array-matmul": "scalescope.workloads.array_matmul:WORKLOAD",
+    "array-mirror": "scalescope.workloads.arrays:array_mirror",
+    "array-overlap": "scalescope.workloads.arrays:array_overlap",
+    "array-oversplit": "scalescope.workloads.arrays:array_oversplit",
+    "array-qr": "scalescope.workloads.arrays:array_qr",
+    "array-rechunk": "scalescope.workloads.arrays:array_rechunk",
+    "array-reduction": "scalescope.workloads.arrays:array_reduction",
+    "array-stencil": "scalescope.workloads.arrays:array_stencil",
+    "bag-map": "scalescope.workloads.bag_map:WORKLOAD",
+    "beam-co-group-by-key": "scalescope.workloads.beam_grouping:beam_co_group_by_key",
+    "beam-combine": "scalescope.workloads.beam_grouping:beam_combine",
+    "beam-files": "scalescope.workloads.beam_files:WORKLOAD",
+    "beam-group-by-key": "scalescope.workloads.beam_grouping:beam_group_by_key",
+    "beam-hot-key": "scalescope.workloads.beam_grouping:beam_hot_key",
+    "beam-pardo": "scalescope.workloads.beam_pardo:WORKLOAD",
+    "beam-side-input": "scalescope.workloads.beam_grouping:beam_side_input",
+    "csv-to-parquet": "scalescope.workloads.dataframes:csv_to_parquet",
+    "dataframe-broadcast-join": "scalescope.workloads.dataframes:dataframe_broadcast_join",
+    "dataframe-groupby": "scalescope.workloads.dataframes:dataframe_groupby",
+    "dataframe-groupby-many": "scalescope.workloads.dataframes:dataframe_groupby_many",
+    "dataframe-join": "scalescope.workloads.dataframes:dataframe_join",
+    "dataframe-set-index": "scalescope.workloads.dataframes:dataframe_set_index",
+    "dataframe-shuffle": "scalescope.workloads.dataframe_shuffle:WORKLOAD",
+    "delayed-many": "scalescope.workloads.futures:delayed_many",
+    "futures-fan-in": "scalescope.workloads.futures:futures_fan_in",
+    "futures-lognormal": "scalescope.workloads.futures:futures_lognormal",
+    "futures-map": "scalescope.workloads.futures_map:WORKLOAD",
+    "futures-nested": "scalescope.workloads.futures:futures_nested",
+    "futures-scatter": "scalescope.workloads.futures:futures_scatter",
+    "futures-sequence": "scalescope.workloads.futures:futures_sequence",
+    "futures-straggler": "scalescope.workloads.futures:futures_straggler",
+    "futures-window": "scalescope.workloads.futures:futures_window",
+    "replay": "scalescope.workloads.replay:WORKLOAD",
+    "scale-up": "scalescope.workloads.stability:scale_up",
+    "sklearn-search": "scalescope.workloads.learning:sklearn_search",
+    "spill": "scalescope.workloads.stability:spill",
+    "tpch-q1": "scalescope.workloads.tpch:tpch_q1",
+    "tpch-q3": "scalescope.workloads.tpch:tpch_q3",
+    "tree-reduce": "scalescope.workloads.tree_reduce:WORKLOAD",
+    "worker-loss": "scalescope.workloads.stability:worker_loss",
+    "worker-retire": "scalescope.workloads.stability:worker_retire",
+    "xarray-anomaly": "scalescope.workloads.xarrays:xarray_anomaly",
+    "xarray-climatology": "scalescope.workloads.xarrays:xarray_climatology",
+    "xarray-resample": "scalescope.workloads.xarrays:xarray_resample",
+    "xgboost-train": "scalescope.workloads.learning:xgboost_train",
+    "zarr-roundtrip": "scalescope.workloads.xarrays:zarr_roundtrip",
+}
 
 
 def builtin() -> tuple[Workload, ...]:
-    """The workloads that come with Scalescope and run as they are: those that need no file of another command."""
-    return tuple(workload for workload in _KNOWN.values() if not any(each.required for each in workload.parameters))
+    """The workloads that come with Scalescope and run with their defaults, by name."""
+    every = map(resolve_name, BUILTIN.values())
+    return tuple(workload for workload in every if not any(each.required for each in workload.parameters))
 
 
 def load(reference: str) -> Workload:
-    """Find a workload.
-
-    Args:
-        reference: The name of a built-in one, `package.module:function`, or `path.py:function` (the path absolute or
-            relative to the working directory).
+    """Find a built-in workload by name, or a function as `package.module:function` or `path.py:function`.
 
     Raises:
         InvalidField: There is no such workload, or the function cannot be one.
@@ -48,20 +82,21 @@ def load(reference: str) -> Workload:
     reference = fields.text("workload", reference)
     if ":" in reference:
         return load_function(reference)
-    if reference in _KNOWN:
-        return _KNOWN[reference]
+    if reference in BUILTIN:
+        workload: Workload = resolve_name(BUILTIN[reference])
+        return workload
     if reference.endswith(".py"):
         raise InvalidField("workload", reference, f"the file and a function of it: {_suggested(reference)}")
     raise InvalidField(
         "workload",
         reference,
-        fields.suggest(reference, _KNOWN),
+        fields.suggest(reference, BUILTIN),
         next_step=f"`scalescope workloads` lists the built-in ones; a function of your own is {FORMS}",
     )
 
 
 def _suggested(path: str) -> str:
-    """How the functions of a file that take a client are named, without running it."""
+    """References to the functions of a file that take a client; the file is not run."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -72,11 +107,7 @@ def _suggested(path: str) -> str:
 
 
 def check_installed(workload: Workload) -> None:
-    """Refuse a workload whose packages are not installed in the present environment; nothing is imported.
-
-    Raises:
-        UsageError: One is missing; the next step is what installs it.
-    """
+    """Refuse a workload whose packages are not installed here; nothing is imported."""
     for package in workload.packages:
         if find_spec(module_of(package)) is None:
             raise not_installed(workload.name, package, workload.extra, f"there is no package {package}")

@@ -31,19 +31,9 @@ BeamPartitions = Annotated[
 def run_pipeline(
     client: Client, build: Callable[[Any, Any], object], *, workload: str, partitions: dict[str, int]
 ) -> list[Any]:
-    """Run a pipeline to its end on Beam's DaskRunner.
+    """Run a pipeline to its end on Beam's DaskRunner; return the elements of the last collection.
 
-    Args:
-        client: Whose scheduler the pipeline is sent to.
-        build: Given the module `apache_beam` and a pipeline, adds the transforms.
-        workload: Who asks, for errors.
-        partitions: Beam's options `npartitions` or `partition_size`, or none.
-
-    Returns:
-        The elements of the last collection.
-
-    Raises:
-        UsageError: Beam is not installed, or too old for a partition option that is given.
+    `build` adds the transforms, given the module `apache_beam` and a pipeline. `partitions` are options of Beam.
     """
     with root_logger_kept():
         beam = require("apache_beam", workload=workload, extra="beam")
@@ -64,11 +54,6 @@ def run_pipeline(
 
 
 def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list[str]:
-    """Beam's command line for `partitions`.
-
-    Raises:
-        UsageError: This Beam has no such option; it would be ignored without a word.
-    """
     known = runner.DaskOptions([])
     for name in partitions:
         if not hasattr(known, name):
@@ -83,7 +68,7 @@ def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list
 
 @contextmanager
 def _beam_clients_closed() -> Iterator[None]:
-    """Beam's runner opens a client of its own, makes it the default one, and leaves it open, also when it fails."""
+    """Beam's runner opens a client of its own, makes it the default, and never closes it."""
     import distributed
 
     try:
@@ -96,11 +81,10 @@ def _beam_clients_closed() -> Iterator[None]:
 
 @contextmanager
 def own_receivers(address: str) -> Iterator[None]:
-    """Give every task of Beam's Dask runner receivers of its own where tasks do not travel as bytes.
+    """Give each task of Beam's Dask runner receivers of its own on an in-process cluster.
 
     Beam puts one list into the tasks of all partitions of a ParDo, to which each appends what it emits. Tasks that
-    travel over a network get copies of it; those of an in-process cluster share it, and would hand all that was emitted
-    so far on to the next stage.
+    travel over a network get copies; tasks in one process share the list and would pass on what others emitted.
     """
     if not address.startswith("inproc://"):
         yield
@@ -123,7 +107,7 @@ def own_receivers(address: str) -> Iterator[None]:
 
 
 def around(workload: Workload, address: str) -> AbstractContextManager[None]:
-    """What a workload of the user's own must run in on the cluster with this address, should it use Beam."""
+    """The context that a user's own workload must run in on the cluster with this address, if it uses Beam."""
     used = any(name.partition(".")[0] == "apache_beam" for name in (*workload.modules, *sys.modules))
     if not used or importlib.util.find_spec("apache_beam") is None:
         return nullcontext()

@@ -23,7 +23,7 @@ _shared = getattr(transform_evaluator, "apply_dofn_to_bundle", None)
 
 
 def apply_dofn_to_bundle(items: Iterable[Any], *arguments: Any) -> Any:
-    """Beam's function of this name, on copies of its arguments: what a task that came over a network would have."""
+    """Beam's function of this name on copies of its arguments, as a task gets them over a network."""
     assert _shared is not None
     return _shared(items, *pickle.loads(pickle.dumps(arguments)))
 
@@ -37,24 +37,22 @@ class _Fresh(beam.DoFn):  # type: ignore[misc]
 
 
 class Sleep(_Fresh):
-    """Stands for work on one element; counts the stages that an item went through."""
+    """Sleeps, and counts the stages that an item went through."""
 
     def __init__(self, seconds: float, token: str) -> None:
         super().__init__(token)
         self.seconds = seconds
 
     def process(self, element: tuple[int, int]) -> Iterator[tuple[int, int]]:
-        """Sleep, and count the stage."""
         item, stages = element
         time.sleep(self.seconds)
         yield item, stages + 1
 
 
 class Read(_Fresh):
-    """Path to path and content."""
+    """Path -> path and content."""
 
     def process(self, element: str) -> Iterator[tuple[str, bytes]]:
-        """Read one file."""
         try:
             yield element, Path(element).read_bytes()
         except FileNotFoundError as error:
@@ -67,7 +65,7 @@ class Read(_Fresh):
 
 
 class Compute(_Fresh):
-    """Path and content to path and what was computed."""
+    """Path and content -> path and result."""
 
     def __init__(self, size: int, device: str, token: str) -> None:
         super().__init__(token)
@@ -75,17 +73,15 @@ class Compute(_Fresh):
         self.device = device
 
     def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Square a matrix made of the content."""
         path, content = element
         total, device = _file_work.square_and_sum(_file_work.matrix(content, self.size), self.device)
         yield path, {"sum": total, "device": device}
 
 
 class Write(_Fresh):
-    """Path and what was computed to the path of the result."""
+    """Path and result -> path of the written result."""
 
     def process(self, element: tuple[str, dict[str, Any]]) -> Iterator[str]:
-        """Write one file."""
         path, computed = element
         result = _file_work.result_path(path)
         Path(result).write_text(json.dumps(computed), encoding="utf-8")

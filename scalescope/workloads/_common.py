@@ -24,11 +24,7 @@ PER_ITEM = "items"
 
 
 def require(module: str, *, workload: str, extra: str) -> Any:
-    """Import what a workload needs.
-
-    Raises:
-        UsageError: It is not installed here.
-    """
+    """Import a package of a workload; `UsageError` says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -37,7 +33,6 @@ def require(module: str, *, workload: str, extra: str) -> Any:
 
 
 def not_installed(workload: str, package: str, extra: str, cause: str) -> UsageError:
-    """The error of a workload whose package is not there."""
     install = f'pip install "scalescope[{extra}]"' if extra else f"pip install {package}"
     return UsageError(
         f"workload {workload!r} needs {package}, which is not installed in this environment, or not completely",
@@ -49,10 +44,9 @@ def not_installed(workload: str, package: str, extra: str, cause: str) -> UsageE
 
 @contextmanager
 def root_logger_kept() -> Iterator[None]:
-    """Hold while packages are imported that log on the root logger, as Beam does.
+    """Import packages that log on the root logger, as Beam does, without giving it a handler for good.
 
-    Otherwise the root logger would be given a handler for good, which prints again all that distributed, Prefect and
-    others log. What is logged meanwhile goes to the handlers that there are.
+    Such a handler would print again whatever distributed, Prefect and others log.
     """
     handler = logging.NullHandler()
     logging.getLogger().addHandler(handler)
@@ -70,11 +64,7 @@ Directory = Annotated[
 
 @contextmanager
 def folder_of_run(workload: str, directory: str | None) -> Iterator[Path]:
-    """A new folder, removed at the end.
-
-    Raises:
-        InvalidField: There is no such directory.
-    """
+    """A new folder, removed at the end."""
     if directory is not None and not Path(directory).is_dir():
         raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
     folder = Path(tempfile.mkdtemp(prefix=f"scalescope-{workload}-", dir=directory)).resolve()
@@ -85,15 +75,11 @@ def folder_of_run(workload: str, directory: str | None) -> Iterator[Path]:
 
 
 def fresh() -> str:
-    """An identifier of one run, to be part of task keys.
-
-    The scheduler would otherwise hand out results of an earlier run whose futures it has not forgotten yet.
-    """
+    """Identifier of a run, for task keys; else the scheduler may return results of an earlier run."""
     return uuid.uuid4().hex
 
 
 def wrong(workload: str, what: str) -> WrongAnswer:
-    """The error of a workload whose result is wrong."""
     return WrongAnswer(
         f"workload {workload!r} computed a wrong result: {what}",
         cause="tasks were lost or had effects twice, or a library has a bug",
@@ -102,11 +88,7 @@ def wrong(workload: str, what: str) -> WrongAnswer:
 
 
 def check_close(workload: str, got: Any, expected: Any) -> None:
-    """Compare numbers or arrays, but for rounding.
-
-    Raises:
-        WrongAnswer: Their shapes or one of the numbers differ.
-    """
+    """Compare numbers or arrays up to rounding; `WrongAnswer` if they differ."""
     import numpy as np
 
     got, expected = np.asarray(got), np.asarray(expected)
@@ -115,11 +97,7 @@ def check_close(workload: str, got: Any, expected: Any) -> None:
 
 
 def check_same(workload: str, got: Iterable[Any], expected: Iterable[Any]) -> None:
-    """Compare results, item by item.
-
-    Raises:
-        WrongAnswer: Their number or one of them differs.
-    """
+    """Compare results item by item; `WrongAnswer` if they differ."""
     got, expected = list(got), list(expected)
     if len(got) != len(expected):
         raise wrong(workload, f"{len(got)} results for {len(expected)} items")
@@ -129,13 +107,13 @@ def check_same(workload: str, got: Iterable[Any], expected: Iterable[Any]) -> No
 
 
 def pass_on(value: int, seconds: float, token: str = "") -> int:
-    """One item of a map: sleep, and count the stage. `token` makes the key of a task that of this run alone."""
+    """One item of a map: sleep, and count the stage. `token` keeps task keys apart from other runs."""
     time.sleep(seconds)
     return value + 1
 
 
 def check_stages(workload: str, results: Sequence[int], *, items: int, stages: int) -> None:
-    """Every stage has added one to every item (`pass_on`)."""
+    """Every stage added one to every item (`pass_on`)."""
     check_same(workload, results, range(stages, items + stages))
 
 
@@ -145,11 +123,7 @@ PartitionSize = Annotated[
 
 
 def partitions(items: int, npartitions: int | str | None, partition_size: int | None) -> dict[str, int]:
-    """`npartitions` or `partition_size` as numbers, or neither.
-
-    Raises:
-        InvalidField: Both are given, or one is not allowed.
-    """
+    """`npartitions` or `partition_size` as numbers, or neither; `InvalidField` if both are given."""
     if npartitions is not None and partition_size is not None:
         raise InvalidField("params.partition_size", partition_size, f"null, since npartitions is {npartitions!r}")
     count = WorkloadParameter("npartitions", kind="int", minimum=1, choices=(PER_ITEM,), optional=True)

@@ -11,29 +11,20 @@ BEAM_FILES = "beam-files"
 
 
 def result_path(path: str) -> str:
-    """Where the result of one file is written."""
     return f"{path}.json"
 
 
 def matrix(content: bytes, size: int) -> Any:
-    """A `size` x `size` matrix of single-precision numbers from 0 to 1 that repeats the bytes of a file."""
+    """A `size` x `size` matrix of float32 from 0 to 1 that repeats the bytes of a file."""
     import numpy as np
 
     return np.resize(np.frombuffer(content, dtype=np.uint8), (size, size)).astype(np.float32) / np.float32(255)
 
 
 def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
-    """Square a matrix, 2 n³ floating-point operations, and add up the elements of the result.
+    """Square a matrix (2 n³ operations) and add up the result; return the sum and the device.
 
-    Args:
-        factor: Square matrix.
-        device: `cpu` takes numpy, `cuda` takes torch, `auto` takes torch where it is installed and sees a GPU.
-
-    Returns:
-        The sum and the device that computed it.
-
-    Raises:
-        UsageError: `cuda` was asked for, and there is no torch or no GPU.
+    `cpu` takes numpy, `cuda` takes torch, `auto` takes torch if it is installed and sees a GPU.
     """
     torch = None if device == "cpu" else _torch_with_gpu(needed=device == "cuda")
     if torch is None:
@@ -48,7 +39,6 @@ def sum_of_square(factor: Any) -> float:
 
 
 def _torch_with_gpu(*, needed: bool) -> Any:
-    """Torch, or None where it cannot use a GPU and need not."""
     try:
         torch = require("torch", workload=BEAM_FILES, extra="torch")
     except UsageError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import Workload
-from scalescope.workloads import signatures
 from scalescope.workloads._common import fresh, require, wrong
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -22,13 +21,7 @@ def run(
     chunk: Annotated[int, Parameter("Rows, and columns, of a block of 8-byte numbers.", minimum=1)] = 256,
     seed: Annotated[int, Parameter("Seed of the random matrices.", minimum=0)] = 0,
 ) -> dict[str, Any]:
-    """Multiply two square matrices of `items` x `items` blocks, and check the product by Freivalds' method.
-
-    `items` squared blocks of the product, each the sum of `items` products of blocks.
-
-    Raises:
-        WrongAnswer: The product, applied to a vector, is not what its factors give.
-    """
+    """dask.array product of two matrices."""
     da = require("dask.array", workload=NAME, extra="arrays")
     np = require("numpy", workload=NAME, extra="arrays")
     token = fresh()
@@ -51,30 +44,20 @@ def run(
 
 
 def block(*, chunk: int, seed: list[int], token_of_run: str, block_id: tuple[int, ...]) -> Any:
-    """One block of random numbers in [0, 1). `token_of_run` makes the task's key that of this run alone."""
+    """One block of random numbers in [0, 1). `token_of_run` keeps task keys apart from other runs."""
     import numpy as np
 
     return np.random.default_rng([*seed, *block_id]).random((chunk,) * len(block_id))
 
 
 def check(product: Any, factors: Any) -> None:
-    """(AB)v = A(Bv) for a random v, but for rounding (R. Freivalds, Probabilistic machines can use less time, 1977).
-
-    All numbers are positive, so that rounding stays near the machine's precision.
-    """
+    """(AB)v = A(Bv) for random v (R. Freivalds, 1977). All numbers are positive, so rounding stays small."""
     import numpy as np
 
     if product.shape != factors.shape or not np.allclose(product, factors, rtol=1e-9, atol=0):
         raise wrong(NAME, "the product times a vector differs from its factors times that vector")
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="dask.array product of two matrices.",
-    stresses="compute, and blocks that travel between workers",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
-    packages=("dask", "numpy"),
-    extra="arrays",
-)
+WORKLOAD = workload(
+    NAME, stresses="compute, and blocks that travel between workers", packages=("dask", "numpy"), extra="arrays"
+)(run)

@@ -29,11 +29,7 @@ made = partial(workload, packages=("dask", "numpy"), extra=EXTRA)
 
 @made("array-reduction", stresses="reading memory, and the tree of a reduction")
 def array_reduction(client: Client, *, items: Blocks = 4, chunk: Chunk = 512) -> dict[str, Any]:
-    """Means of columns, and the standard deviation of all numbers, with dask.array.
-
-    Raises:
-        WrongAnswer: They are not those of the numbers.
-    """
+    """Means of columns, and the standard deviation of all numbers, with dask.array."""
     name, side = "array-reduction", items * chunk
     numbers = square(name, ramp, items, chunk)
     means, deviation = client.gather(client.compute([numbers.mean(axis=0), numbers.std()]))
@@ -44,11 +40,7 @@ def array_reduction(client: Client, *, items: Blocks = 4, chunk: Chunk = 512) ->
 
 @made("array-stencil", stresses="slices of neighbours, and optimisation of deep graphs")
 def array_stencil(client: Client, *, items: Blocks = 4, chunk: Chunk = 256, rounds: Rounds = 3) -> dict[str, Any]:
-    """Every number becomes the mean of its four neighbours, by shifted dask arrays.
-
-    Raises:
-        WrongAnswer: The wave in the numbers is not as much smaller as it should be.
-    """
+    """Every number becomes the mean of its four neighbours, by shifted dask arrays."""
     da = require("dask.array", workload="array-stencil", extra=EXTRA)
 
     def step(numbers: Any) -> Any:
@@ -60,11 +52,7 @@ def array_stencil(client: Client, *, items: Blocks = 4, chunk: Chunk = 256, roun
 
 @made("array-overlap", stresses="exchange of borders between neighbours")
 def array_overlap(client: Client, *, items: Blocks = 4, chunk: Chunk = 512, rounds: Rounds = 3) -> dict[str, Any]:
-    """Every number becomes the mean of its four neighbours, by map_overlap of dask.array.
-
-    Raises:
-        WrongAnswer: The wave in the numbers is not as much smaller as it should be.
-    """
+    """Every number becomes the mean of its four neighbours, by map_overlap of dask.array."""
     return _smoothed(
         client,
         "array-overlap",
@@ -77,11 +65,7 @@ def array_overlap(client: Client, *, items: Blocks = 4, chunk: Chunk = 512, roun
 
 @made("array-mirror", version=2, stresses="pairs of blocks that lie far apart: transfer and memory")
 def array_mirror(client: Client, *, items: Blocks = 6, chunk: Chunk = 512) -> dict[str, Any]:
-    """Difference of a dask array and its mirror image, squared and added up.
-
-    Raises:
-        WrongAnswer: The sum is not that of the numbers.
-    """
+    """Difference of a dask array and its mirror image, squared and added up."""
     name, side = "array-mirror", items * chunk
     numbers = square(name, ramp, items, chunk).astype("int64")
     total = client.gather(client.compute(((numbers - numbers[::-1, ::-1]) ** 2).sum()))
@@ -91,11 +75,7 @@ def array_mirror(client: Client, *, items: Blocks = 6, chunk: Chunk = 512) -> di
 
 @made("array-rechunk", stresses="all-to-all transfer of an array")
 def array_rechunk(client: Client, *, items: Blocks = 8, chunk: Chunk = 128, method: Method = "p2p") -> dict[str, Any]:
-    """Whole rows of a dask array become whole columns.
-
-    Raises:
-        WrongAnswer: A column does not add up.
-    """
+    """Whole rows of a dask array become whole columns."""
     return _rechunked(client, "array-rechunk", [(chunk, -1), (-1, chunk)], items, chunk, method)
 
 
@@ -108,11 +88,7 @@ def array_oversplit(
     parts: Annotated[int, Parameter("Small blocks along each side of a block.", minimum=1)] = 4,
     method: Method = "tasks",
 ) -> dict[str, Any]:
-    """Blocks of a dask array are cut into small ones, and healed.
-
-    Raises:
-        WrongAnswer: A column does not add up.
-    """
+    """Blocks of a dask array are cut into small ones, and healed."""
     small = -(-chunk // parts)
     return _rechunked(client, "array-oversplit", [(small, small), (chunk, chunk)], items, chunk, method)
 
@@ -125,11 +101,7 @@ def array_qr(
     chunk: Annotated[int, Parameter("Rows of a block.", minimum=64)] = 4096,
     columns: Annotated[int, Parameter("Columns.", minimum=1, maximum=64)] = 32,
 ) -> dict[str, Any]:
-    """QR decomposition of a tall dask array.
-
-    Raises:
-        WrongAnswer: Q is not orthogonal, or QR is not the array.
-    """
+    """QR decomposition of a tall dask array."""
     name = "array-qr"
     da, np = (require(module, workload=name, extra=EXTRA) for module in ("dask.array", "numpy"))
     tall = da.map_blocks(
@@ -146,7 +118,7 @@ def array_qr(
 
 
 def square(name: str, function: Callable[..., Any], items: int, chunk: int, **arguments: Any) -> Any:
-    """A dask array of `items` x `items` blocks, whose numbers are `function` of row and column."""
+    """A dask array of `items` x `items` blocks with `function` of row and column as numbers."""
     da = require("dask.array", workload=name, extra=EXTRA)
     np = require("numpy", workload=name, extra=EXTRA)
     return da.map_blocks(
@@ -164,7 +136,7 @@ def square(name: str, function: Callable[..., Any], items: int, chunk: int, **ar
 def block(
     function: Callable[..., Any], *, chunk: int, token_of_run: str, block_id: tuple[int, ...], **given: Any
 ) -> Any:
-    """One block. `token_of_run` makes the task's key that of this run alone."""
+    """One block. `token_of_run` keeps task keys apart from other runs."""
     import numpy as np
 
     rows, columns = (np.arange(chunk, dtype=float) + number * chunk for number in block_id)
@@ -172,7 +144,6 @@ def block(
 
 
 def ramp(row: Any, column: Any) -> Any:
-    """Numbers that differ from place to place."""
     return 3 * row + column
 
 
@@ -191,7 +162,6 @@ def neighbours(numbers: Any) -> Any:
 
 
 def noise(*, token_of_run: str, block_info: dict[Any, Any]) -> Any:
-    """A block of random numbers in [0, 1)."""
     import numpy as np
 
     about = block_info[None]

@@ -6,9 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import Workload
-from scalescope.workloads import signatures
 from scalescope.workloads._common import PartitionSize, check_stages, fresh, partitions, pass_on, require
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -30,12 +29,7 @@ def run(
     ] = None,
     partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
-    """Map sleeping functions over a bag; dask fuses the stages of a partition into one task.
-
-    Raises:
-        InvalidField: Both npartitions and partition_size are given.
-        WrongAnswer: An item did not go through every stage once.
-    """
+    """dask.bag.from_sequence and maps that sleep."""
     db = require("dask.bag", workload=NAME, extra="")
     bag = db.from_sequence(range(items), **partitions(items, npartitions, partition_size))
     token = fresh()
@@ -45,13 +39,4 @@ def run(
     return {"items": items, "stages": stages, "partitions": bag.npartitions}
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="dask.bag.from_sequence and maps that sleep.",
-    stresses="how a bag divides items into partitions",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
-    packages=("dask",),
-    modelled=True,
-)
+WORKLOAD = workload(NAME, stresses="how a bag divides items into partitions", packages=("dask",), modelled=True)(run)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.model.fields import Scalar
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import OptionalPackage, Simpler, Workload
-from scalescope.workloads import signatures
+from scalescope.model.workload import OptionalPackage, Simpler
 from scalescope.workloads._beam import BeamPartitions, run_pipeline
 from scalescope.workloads._common import (
     Directory,
@@ -25,6 +24,7 @@ from scalescope.workloads._common import (
     wrong,
 )
 from scalescope.workloads._file_work import BEAM_FILES, matrix, result_path, sum_of_square
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -47,13 +47,7 @@ def run(
     npartitions: BeamPartitions = None,
     partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
-    """Write files, send them through a pipeline, compare what came out, and remove them.
-
-    Raises:
-        UsageError: A package is missing; Beam is too old for a partition option; workers do not see the files.
-        InvalidField: The directory is not there, or both partition options are given.
-        WrongAnswer: A file was not processed, or its result is false.
-    """
+    """Apache Beam on Dask over files: read, multiply matrices on CPU or GPU, write."""
     chosen = partitions(items, npartitions, partition_size)
     require("numpy", workload=NAME, extra="arrays")
     with folder_of_run(NAME, directory) as folder:
@@ -81,14 +75,7 @@ def run(
 
 
 def check(written: Iterable[str], expected: Mapping[str, float]) -> dict[str, int]:
-    """Every result was written once and holds the right sum.
-
-    Returns:
-        Files per device.
-
-    Raises:
-        WrongAnswer: One is missing, unexpected or false.
-    """
+    """Every result was written once and holds the right sum; return files per device."""
     check_same(NAME, sorted(written), sorted(expected))
     devices: Counter[str] = Counter()
     for path, total in expected.items():
@@ -107,22 +94,18 @@ STAGES = 3
 
 
 def sleeping(params: Mapping[str, Scalar], work_s: float) -> dict[str, Scalar]:
-    """The parameters of `beam-pardo` that sleep as long as this workload worked."""
+    """Parameters of `beam-pardo` that sleep as long as this workload worked."""
     items = params["items"]
     assert isinstance(items, int)
     same = {name: params[name] for name in ("items", "npartitions", "partition_size")}
     return {**same, "stages": STAGES, "seconds": float(f"{work_s / (max(items, 1) * STAGES):.3g}")}
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="Apache Beam on Dask over files: read, multiply matrices on CPU or GPU, write.",
+WORKLOAD = workload(
+    NAME,
     stresses="files, compute and Beam's partitions",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
     packages=("apache-beam", "dask", "numpy"),
     extra="beam",
     uses=(OptionalPackage("torch", "torch", "computes on a GPU"),),
     simpler=(Simpler("beam-pardo", "file I/O and matrix products (it sleeps as long as they took)", sleeping),),
-)
+)(run)

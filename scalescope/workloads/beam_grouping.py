@@ -26,11 +26,7 @@ made = partial(workload, packages=("apache-beam", "dask"), extra="beam")
 def beam_group_by_key(
     client: Client, *, items: Records = 1_000, size: Size = 1_000, keys: Keys = 50, npartitions: BeamPartitions = 8
 ) -> dict[str, Any]:
-    """GroupByKey of records, equally many for each key, with Apache Beam.
-
-    Raises:
-        WrongAnswer: A record is missing, or at the wrong key.
-    """
+    """GroupByKey of records, equally many for each key, with Apache Beam."""
     return _grouped(client, "beam-group-by-key", items, size, keys, 0, npartitions)
 
 
@@ -44,11 +40,7 @@ def beam_hot_key(
     hot: Annotated[int, Parameter("Percent of the records that one key has.", minimum=0, maximum=100)] = 80,
     npartitions: BeamPartitions = 8,
 ) -> dict[str, Any]:
-    """GroupByKey of records, most of which have the same key, with Apache Beam.
-
-    Raises:
-        WrongAnswer: A record is missing, or at the wrong key.
-    """
+    """GroupByKey of records, most of which have the same key, with Apache Beam."""
     return _grouped(client, "beam-hot-key", items, size, keys, hot, npartitions)
 
 
@@ -56,11 +48,7 @@ def beam_hot_key(
 def beam_co_group_by_key(
     client: Client, *, items: Records = 500, size: Size = 1_000, keys: Keys = 50, npartitions: BeamPartitions = 8
 ) -> dict[str, Any]:
-    """CoGroupByKey of two collections, with Apache Beam.
-
-    Raises:
-        WrongAnswer: A record is missing, or at the wrong key.
-    """
+    """CoGroupByKey of two collections, with Apache Beam."""
     name = "beam-co-group-by-key"
 
     def build(beam: Any, pipeline: Any) -> None:
@@ -88,9 +76,6 @@ def beam_combine(
     """CombinePerKey in two steps, the first for parts of a key, with Apache Beam.
 
     Beam's own `with_hot_key_fanout` fails on its Dask runner, which does not keep tagged outputs apart.
-
-    Raises:
-        WrongAnswer: The sum of a key is false.
     """
     name = "beam-combine"
 
@@ -117,11 +102,7 @@ def beam_side_input(
     beside: Annotated[int, Parameter("Elements of the side input.", minimum=1)] = 100,
     npartitions: BeamPartitions = 8,
 ) -> dict[str, Any]:
-    """ParDo with a side input, with Apache Beam.
-
-    Raises:
-        WrongAnswer: A partition has not seen all of the side input.
-    """
+    """ParDo with a side input, with Apache Beam."""
     name = "beam-side-input"
 
     def build(beam: Any, pipeline: Any) -> None:
@@ -138,22 +119,19 @@ def beam_side_input(
 
 
 def record(number: int, size: int, keys: int, hot: int, token: str) -> tuple[int, bytes]:
-    """A key and bytes; of 100 records in a row, the first `hot` have the key 0."""
+    """Key and bytes; of 100 records in a row, the first `hot` have the key 0."""
     return key_of(number, keys, hot), number.to_bytes(8, "big") * (size // 8) + bytes(size % 8)
 
 
 def key_of(number: int, keys: int, hot: int) -> int:
-    """The key of a record."""
     return 0 if number % 100 < hot else number % keys
 
 
 def numbered(number: int, keys: int, parts: int, token: str) -> tuple[tuple[int, int], int]:
-    """A key, the part of it that a number belongs to, and the number."""
     return (number % keys, number // keys % parts), number
 
 
 def without_part(total: tuple[tuple[int, int], int]) -> tuple[int, int]:
-    """The key and the sum of one of its parts."""
     (key, _), value = total
     return key, value
 
@@ -166,13 +144,11 @@ def size_of_group(group: tuple[int, Iterable[bytes]]) -> tuple[int, int, int]:
 
 
 def counts_of_both(group: tuple[int, dict[str, Iterable[bytes]]]) -> tuple[int, int, int]:
-    """The key, and its records in both collections."""
     key, sides = group
     return key, len(list(sides["left"])), len(list(sides["right"]))
 
 
 def plus_sum(number: int, beside: Iterable[int], token: str) -> int:
-    """A number and the sum of all others."""
     return number + sum(beside)
 
 

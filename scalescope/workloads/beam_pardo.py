@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import Workload
-from scalescope.workloads import signatures
 from scalescope.workloads._beam import BeamPartitions, run_pipeline
 from scalescope.workloads._common import PartitionSize, check_same, fresh, partitions
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -26,12 +25,7 @@ def run(
     npartitions: BeamPartitions = None,
     partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
-    """Create elements and let each sleep in every stage (apache/beam#26669).
-
-    Raises:
-        UsageError: Beam is missing, or too old for a partition option; both partition options are given.
-        WrongAnswer: An item did not go through every stage once.
-    """
+    """Apache Beam on Dask: Create and ParDo stages that sleep, as in apache/beam#26669."""
     chosen = partitions(items, npartitions, partition_size)
 
     def build(beam: Any, pipeline: Any) -> None:
@@ -48,18 +42,14 @@ def run(
 
 
 def check(results: Iterable[tuple[int, int]], *, items: int, stages: int) -> None:
-    """Every item came out once, with every stage counted; Beam promises no order."""
+    """Every item came out once, after all stages; Beam promises no order."""
     check_same(NAME, sorted(tuple(result) for result in results), [(item, stages) for item in range(items)])
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="Apache Beam on Dask: Create and ParDo stages that sleep, as in apache/beam#26669.",
+WORKLOAD = workload(
+    NAME,
     stresses="how Beam divides elements into partitions",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
     packages=("apache-beam", "dask"),
     extra="beam",
     modelled=True,
-)
+)(run)

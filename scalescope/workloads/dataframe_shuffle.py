@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import Workload
-from scalescope.workloads import signatures
 from scalescope.workloads._common import fresh, require, wrong
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -24,11 +23,7 @@ def run(
     groups: Annotated[int, Parameter("Different keys.", minimum=1)] = 1_000,
     method: Annotated[Literal["p2p", "tasks"], Parameter("How dask shuffles: between workers, or in tasks.")] = "p2p",
 ) -> dict[str, Any]:
-    """Shuffle a data frame by a key, and sum up each partition.
-
-    Raises:
-        WrongAnswer: Rows were lost or doubled, a value changed, or rows of one key are in two partitions.
-    """
+    """dask.dataframe shuffle by a key."""
     import dask
 
     with client.as_current(), dask.config.set({"dataframe.shuffle.method": method}):
@@ -40,7 +35,6 @@ def run(
 
 
 def frame(workload: str, indices: Iterable[int], *, rows: int, groups: int) -> Any:
-    """A data frame of such partitions, in dask."""
     for module in ("pandas", "pyarrow"):
         require(module, workload=workload, extra="arrays")
     dd = require("dask.dataframe", workload=workload, extra="arrays")
@@ -49,10 +43,7 @@ def frame(workload: str, indices: Iterable[int], *, rows: int, groups: int) -> A
 
 
 def partition(index: int, *, rows: int, groups: int, token_of_run: str) -> Any:
-    """One partition before the shuffle: rows are numbered throughout, the key is the number modulo `groups`.
-
-    `token_of_run` makes the task's key that of this run alone.
-    """
+    """Numbered rows; the key is the number modulo `groups`. `token_of_run` keeps task keys apart from other runs."""
     import numpy as np
     import pandas as pd
 
@@ -61,7 +52,7 @@ def partition(index: int, *, rows: int, groups: int, token_of_run: str) -> Any:
 
 
 def summarise(frame: Any) -> Any:
-    """One row of a partition after the shuffle: its rows, the sum of its values, its different keys."""
+    """Rows, sum of values and number of keys of a shuffled partition, as one row."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -78,13 +69,6 @@ def check(parts: Any, *, items: int, rows: int, groups: int) -> None:
         raise wrong(NAME, f"the partitions add up to {got} instead of {expected}")
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="dask.dataframe shuffle by a key.",
-    stresses="all-to-all transfer of a data frame",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
-    packages=("dask", "pandas", "pyarrow"),
-    extra="arrays",
-)
+WORKLOAD = workload(
+    NAME, stresses="all-to-all transfer of a data frame", packages=("dask", "pandas", "pyarrow"), extra="arrays"
+)(run)

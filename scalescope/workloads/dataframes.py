@@ -28,11 +28,7 @@ made = partial(workload, packages=("dask", "pandas", "pyarrow"), extra=EXTRA)
 def dataframe_groupby(
     client: Client, *, items: Partitions = 16, rows: Rows = 100_000, groups: Groups = 10
 ) -> dict[str, Any]:
-    """Counts and sums of few groups, with dask.dataframe.
-
-    Raises:
-        WrongAnswer: Those of a group are false.
-    """
+    """Counts and sums of few groups, with dask.dataframe."""
     return _groupby(client, "dataframe-groupby", items, rows, groups, split_out=1)
 
 
@@ -40,11 +36,7 @@ def dataframe_groupby(
 def dataframe_groupby_many(
     client: Client, *, items: Partitions = 16, rows: Rows = 50_000, groups: Groups = 200_000
 ) -> dict[str, Any]:
-    """Counts and sums of many groups, with dask.dataframe.
-
-    Raises:
-        WrongAnswer: Those of a group are false.
-    """
+    """Counts and sums of many groups, with dask.dataframe."""
     return _groupby(client, "dataframe-groupby-many", items, rows, groups, split_out=items)
 
 
@@ -65,11 +57,7 @@ def _groupby(client: Client, name: str, items: int, rows: int, groups: int, spli
 
 @made("dataframe-join", stresses="two shuffles at once, and memory")
 def dataframe_join(client: Client, *, items: Partitions = 12, rows: Rows = 50_000) -> dict[str, Any]:
-    """Join of two large data frames, with dask.dataframe.
-
-    Raises:
-        WrongAnswer: Rows were lost or doubled, or met the wrong ones.
-    """
+    """Join of two large data frames, with dask.dataframe."""
     name, count = "dataframe-join", items * rows
     with client.as_current():
         left = frame(name, range(items), rows=rows, groups=1_000)
@@ -85,11 +73,7 @@ def dataframe_join(client: Client, *, items: Partitions = 12, rows: Rows = 50_00
 def dataframe_broadcast_join(
     client: Client, *, items: Partitions = 16, rows: Rows = 100_000, groups: Groups = 1_000
 ) -> dict[str, Any]:
-    """Join of a large and a small data frame, with dask.dataframe.
-
-    Raises:
-        WrongAnswer: A row met the wrong one.
-    """
+    """Join of a large and a small data frame, with dask.dataframe."""
     name, count = "dataframe-broadcast-join", items * rows
     with client.as_current():
         large = frame(name, range(items), rows=rows, groups=groups)
@@ -102,11 +86,7 @@ def dataframe_broadcast_join(
 
 @made("dataframe-set-index", version=2, stresses="quantiles, a shuffle, and sorting")
 def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 50_000) -> dict[str, Any]:
-    """Order a data frame by a column, with dask.dataframe.
-
-    Raises:
-        WrongAnswer: Rows were lost or doubled, or are not in order.
-    """
+    """Order a data frame by a column, with dask.dataframe."""
     name, count = "dataframe-set-index", items * rows
     with client.as_current():
         data = frame(name, range(items), rows=rows, groups=1_000)
@@ -120,7 +100,7 @@ def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 
 
 
 def _edges(part: Any, count: int) -> Any:
-    """Rows of an ordered partition, the sum of its index, its first and its last entry, and whether all is right."""
+    """Of an ordered partition: rows, sum of its index, first and last entry, and whether it is right."""
     import pandas as pd
 
     low, high = (part.index[0], part.index[-1]) if len(part) else (0, 0)
@@ -137,12 +117,7 @@ def csv_to_parquet(
     rows: Annotated[int, Parameter("Rows of each file.", minimum=1)] = 20_000,
     directory: Directory = None,
 ) -> dict[str, Any]:
-    """Write CSV files, make Parquet files of them, and read one column for some rows, with dask.dataframe.
-
-    Raises:
-        InvalidField: The directory is not there.
-        WrongAnswer: Rows were lost or doubled, or a value changed.
-    """
+    """Write CSV files, make Parquet files of them, and read one column for some rows, with dask.dataframe."""
     name, count, groups = "csv-to-parquet", items * rows, 10
     with client.as_current(), folder_of_run(name, directory) as folder:
         data = frame(name, range(items), rows=rows, groups=groups)

@@ -22,11 +22,7 @@ made = partial(workload, packages=("dask",))
 
 @made("delayed-many", stresses="large graphs: the client, and tasks per second of the scheduler", modelled=True)
 def delayed_many(client: Client, *, items: Tasks = 10_000) -> dict[str, Any]:
-    """One graph of tasks that do nothing, with dask.delayed.
-
-    Raises:
-        WrongAnswer: A task was lost or ran twice.
-    """
+    """One graph of tasks that do nothing, with dask.delayed."""
     delayed = require("dask", workload="delayed-many", extra="").delayed
     one = delayed(pass_on, pure=False)
     total = client.gather(client.compute(delayed(sum)([one(number, 0) for number in range(items)])))
@@ -36,11 +32,7 @@ def delayed_many(client: Client, *, items: Tasks = 10_000) -> dict[str, Any]:
 
 @made("futures-sequence", stresses="latency of one task: client, scheduler, worker and back", modelled=True)
 def futures_sequence(client: Client, *, items: Tasks = 500, seconds: Seconds = 0.0) -> dict[str, Any]:
-    """Tasks of which each is sent when the one before has been fetched.
-
-    Raises:
-        WrongAnswer: A result is false.
-    """
+    """Tasks of which each is sent when the one before has been fetched."""
     value = 0
     for _ in range(items):
         value = client.submit(pass_on, value, seconds, pure=False).result()
@@ -56,11 +48,7 @@ def futures_window(
     seconds: Seconds = 0.01,
     ahead: Annotated[int, Parameter("Tasks in flight per thread.", minimum=1)] = 2,
 ) -> dict[str, Any]:
-    """Tasks of which one is sent whenever another one ends, with as_completed.
-
-    Raises:
-        WrongAnswer: A result is missing or false.
-    """
+    """Tasks of which one is sent whenever another one ends, with as_completed."""
     from distributed import as_completed
 
     numbers = iter(range(items))
@@ -85,11 +73,7 @@ def futures_lognormal(
     sigma: Annotated[float, Parameter("Standard deviation of the logarithm.", minimum=0, maximum=3)] = 1.0,
     seed: Annotated[int, Parameter("Seed of the durations.", minimum=0)] = 0,
 ) -> dict[str, Any]:
-    """A map of sleeps with log-normal durations.
-
-    Raises:
-        WrongAnswer: A result is missing or false.
-    """
+    """A map of sleeps with log-normal durations."""
     drawn = random.Random(seed)
     naps = [seconds * math.exp(drawn.gauss(-(sigma**2) / 2, sigma)) for _ in range(items)]
     results = client.gather(client.map(pass_on, range(items), naps, key="lognormal", pure=False))
@@ -105,11 +89,7 @@ def futures_straggler(
     seconds: Seconds = 0.05,
     factor: Annotated[float, Parameter("How much longer the last task sleeps.", minimum=1)] = 40.0,
 ) -> dict[str, Any]:
-    """A map of sleeps, of which the last one is much longer.
-
-    Raises:
-        WrongAnswer: A result is missing or false.
-    """
+    """A map of sleeps, of which the last one is much longer."""
     naps = [seconds] * (items - 1) + [seconds * factor] * min(items, 1)
     results = client.gather(client.map(pass_on, range(items), naps, key="straggler", pure=False))
     check_stages("futures-straggler", results, items=items, stages=1)
@@ -123,11 +103,7 @@ def futures_scatter(
     items: Tasks = 200,
     mib: Annotated[int, Parameter("Size of what all need, in MiB.", minimum=1)] = 16,
 ) -> dict[str, Any]:
-    """Scatter one value to all workers, and measure it in every task.
-
-    Raises:
-        WrongAnswer: A task saw something else.
-    """
+    """Scatter one value to all workers, and measure it in every task."""
     data = random.Random(0).randbytes(mib * 2**20)
     shared = client.scatter(data, broadcast=True, hash=False)
     sizes = client.gather(client.map(measured, range(items), shared=shared, pure=False))
@@ -136,29 +112,20 @@ def futures_scatter(
 
 
 def measured(number: int, shared: bytes) -> tuple[int, int, int]:
-    """Number, length, and one byte."""
     return number, len(shared), shared[number % len(shared)]
 
 
 @made("futures-fan-in", stresses="results that are fetched from all workers by one task")
 def futures_fan_in(
-    client: Client,
-    *,
-    items: Tasks = 64,
-    kib: Annotated[int, Parameter("Size of each result in KiB.", minimum=1)] = 512,
+    client: Client, *, items: Tasks = 64, kib: Annotated[int, Parameter("Size of each result in KiB.", minimum=1)] = 512
 ) -> dict[str, Any]:
-    """Many results that one task needs.
-
-    Raises:
-        WrongAnswer: Bytes were lost.
-    """
+    """Many results that one task needs."""
     parts = client.map(bytes, [kib * 1024] * items, pure=False)
     check_same("futures-fan-in", [client.submit(lengths, parts, pure=False).result()], [items * kib * 1024])
     return {"items": items}
 
 
 def lengths(parts: list[bytes]) -> int:
-    """Of all parts together."""
     return sum(map(len, parts))
 
 
@@ -170,18 +137,13 @@ def futures_nested(
     children: Annotated[int, Parameter("Tasks that each of them sends.", minimum=1)] = 5,
     seconds: Annotated[float, Parameter("Seconds that each of those sleeps.", minimum=0)] = 0.02,
 ) -> dict[str, Any]:
-    """Tasks that send others with a client of their worker, and add up what they return.
-
-    Raises:
-        WrongAnswer: A sum is false.
-    """
+    """Tasks that send others with a client of their worker, and add up what they return."""
     sums = client.gather(client.map(parent, range(items), children=children, seconds=seconds, pure=False))
     check_same("futures-nested", sums, [children * number + children * (children + 1) // 2 for number in range(items)])
     return {"items": items}
 
 
 def parent(number: int, children: int, seconds: float) -> int:
-    """Add up what others return."""
     from distributed import worker_client
 
     with worker_client() as client:

@@ -7,9 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import Workload
-from scalescope.workloads import signatures
 from scalescope.workloads._common import check_stages, pass_on
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -27,11 +26,7 @@ def run(
         int, Parameter("Stages; each is one task per item, after that of the stage before.", minimum=1)
     ] = 1,
 ) -> dict[str, Any]:
-    """Map sleeping functions over items, every stage over the futures of the one before.
-
-    Raises:
-        WrongAnswer: An item did not go through every stage once.
-    """
+    """Client.map of a sleep over items, in one or more stages."""
     futures: Sequence[Any] = range(items)
     for stage in range(1, stages + 1):
         futures = client.map(pass_on, futures, seconds=seconds, key=f"stage{stage}", pure=False)
@@ -39,13 +34,4 @@ def run(
     return {"items": items, "stages": stages}
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="Client.map of a sleep over items, in one or more stages.",
-    stresses="what the scheduler itself can do",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
-    packages=("dask",),
-    modelled=True,
-)
+WORKLOAD = workload(NAME, stresses="what the scheduler itself can do", packages=("dask",), modelled=True)(run)

@@ -27,11 +27,7 @@ def sklearn_search(
     samples: Annotated[int, Parameter("Rows of the data.", minimum=60)] = 600,
     folds: Annotated[int, Parameter("Fits per value.", minimum=2)] = 3,
 ) -> dict[str, Any]:
-    """Search for the best ridge regression by cross-validation, with scikit-learn.
-
-    Raises:
-        WrongAnswer: A score is not what this process computes.
-    """
+    """Search for the best ridge regression by cross-validation, with scikit-learn."""
     name = "sklearn-search"
     joblib = require("joblib", workload=name, extra="suite")
     require("sklearn", workload=name, extra="suite")
@@ -61,11 +57,7 @@ def xgboost_train(
     rows: Annotated[int, Parameter("Rows of each partition.", minimum=100)] = 20_000,
     rounds: Annotated[int, Parameter("Trees.", minimum=1)] = 20,
 ) -> dict[str, Any]:
-    """Train boosted trees on all workers, with XGBoost.
-
-    Raises:
-        WrongAnswer: They have not learnt what the data say.
-    """
+    """Train boosted trees on all workers, with XGBoost."""
     name = "xgboost-train"
     xgboost = require("xgboost.dask", workload=name, extra="suite")
     with client.as_current():

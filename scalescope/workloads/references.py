@@ -31,12 +31,11 @@ FORMS = "`package.module:function` or `path.py:function`"
 def load_function(reference: str) -> Workload:
     """The workload that a reference with a colon names.
 
-    Parameters come from the signature, their help from there (`signatures.parameters`) or from the `Args:` section of a
-    Google-style docstring, the summary from its first line. The attributes `version` (a whole number) and `modelled`
-    (whether its tasks only sleep for the time they stand for) of the function are read where there are any.
+    Parameters come from the signature; their help from it or from the docstring's `Args:` section; the summary from the
+    docstring's first line. The function's attributes `version` and `modelled` (its tasks only sleep) count if set.
 
     Raises:
-        InvalidField: The module, the file or the function is not there, or the function cannot be a workload.
+        InvalidField: There is no such module, file or function, or it cannot be a workload.
     """
     place, _, name = reference.rpartition(":")
     if not place or not name.isidentifier():
@@ -53,11 +52,7 @@ def load_function(reference: str) -> Workload:
 
 
 def describe(reference: str, function: Any) -> Workload:
-    """The metadata of a function, read off its signature and its docstring.
-
-    Raises:
-        InvalidField: It is not callable, takes no client, or takes parameters that a sweep cannot give.
-    """
+    """The metadata of a function, from its signature and docstring."""
     if not callable(function):
         raise _bad(reference, f"a function; this is a {type(function).__name__}")
     if inspect.iscoroutinefunction(function):
@@ -99,10 +94,9 @@ def _from_module(name: str, reference: str) -> ModuleType:
 
 
 class _SourceOnly(SourceFileLoader):
-    """Compiles the file each time: a cached one is taken for current when two edits are within a second."""
+    """Compiles the file each time: bytecode counts as current if two edits are within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the file as it is now; nothing is left beside it."""
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 
@@ -143,7 +137,7 @@ _PARSING = threading.Lock()
 
 
 def _modules(module: ModuleType, function: str) -> tuple[str, ...]:
-    """What a function imports, or uses of what its module's text imports: `a`, and of `from a import b` also `a.b`."""
+    """Modules that a function imports or uses; `from a import b` gives `a` and `a.b`."""
     try:
         return tuple(name for name in _used(inspect.getsource(module), function) if not name.startswith("."))
     except (OSError, TypeError, SyntaxError):
@@ -152,7 +146,7 @@ def _modules(module: ModuleType, function: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _used(text: str, function: str) -> tuple[str, ...]:
-    """What is imported for a function, itself or by way of other names of a text; all where it is not defined there."""
+    """Imports that a function needs, directly or through other names of the text; all if it is not defined there."""
     bound: dict[str, list[ast.stmt]] = {}
     for statement in _outermost(_parsed(text).body):
         for name in _bound(statement):
@@ -172,7 +166,7 @@ def _used(text: str, function: str) -> tuple[str, ...]:
 
 
 def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
-    """Statements outside of functions and classes, within `if` and `try` too."""
+    """Statements outside functions and classes, also within `if` and `try`."""
     for node in body:
         if isinstance(node, ast.stmt):
             yield node
@@ -181,7 +175,7 @@ def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement gives a meaning; `*` for all those of a module."""
+    """Names that a statement defines; `*` for a star import."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield statement.name
     elif isinstance(statement, ast.Import | ast.ImportFrom):
@@ -193,12 +187,11 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _imports(text: str) -> tuple[str, ...]:
-    """What a text imports, wherever it does, in its order; with dots in front where that is relative."""
+    """All imports in a text, in order; relative ones with their dots."""
     return tuple(dict.fromkeys(name for node in ast.walk(_parsed(text)) for name in _named(node)))
 
 
 def _named(node: ast.AST) -> Iterator[str]:
-    """The modules that a statement imports, or may."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -209,16 +202,12 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _parsed(text: str) -> ast.Module:
-    """The tree of a text, which the modules of its functions and its digest are both read off."""
     with _PARSING:
         return ast.parse(text)
 
 
 def _code(module: ModuleType) -> str:
-    """Digest of a module's file and of all that it imports, by however many steps, from the same folder.
-
-    Empty for what is installed: the list of packages says what that is.
-    """
+    """Digest of a module's file and of what it imports from the same folder; empty for installed packages."""
     path = Path(module.__file__ or "")
     if not path.is_file() or {"site-packages", "dist-packages"} & set(path.parts):
         return ""
@@ -227,13 +216,7 @@ def _code(module: ModuleType) -> str:
 
 
 def sources(module: ModuleType, within: Path, known: Mapping[Path, str] | None = None) -> dict[Path, str]:
-    """The texts of a module's file and of all that it imports, by however many steps, from a folder.
-
-    Args:
-        module: One that has a file.
-        within: The folder.
-        known: Texts to take in place of those of files.
-    """
+    """Texts of a module's file and all that it imports from the folder `within`; `known` texts replace files."""
     path, known = Path(module.__file__ or ""), known or {}
     depth = 0 if path.name == "__init__.py" else 1
     package = [] if module.__name__.startswith("__main__") else module.__name__.split(".")
@@ -269,7 +252,7 @@ def _import_failed(reference: str, error: BaseException) -> InvalidField:
 
 
 def _documented_arguments(docstring: str) -> dict[str, str]:
-    """Help per name from the `Args:` section of a Google-style docstring that `inspect.cleandoc` has dressed."""
+    """Help by name, from the `Args:` section of a Google-style docstring."""
     found = re.search(r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+\S.*(?:\n|$)|[ \t]*\n)+)", docstring, re.M)
     if found is None:
         return {}

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
 from scalescope.model.recorded_graph import RecordedGraph
-from scalescope.model.workload import Workload
-from scalescope.workloads import signatures
 from scalescope.workloads._common import wrong
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -27,12 +26,7 @@ def run(
     tasks: Annotated[int | None, Parameter("Only so many of its first tasks; null is all.", minimum=1)] = None,
     scale: Annotated[float, Parameter("Factor on all durations and pauses.", minimum=0)] = 1.0,
 ) -> dict[str, Any]:
-    """Submit the recorded tasks as they were submitted, and wait for all.
-
-    Raises:
-        InvalidField: There is no such file.
-        WrongAnswer: A task returned what another one should.
-    """
+    """The graph of a recorded trial, with sleeps of the recorded durations."""
     recorded = RecordedGraph.read(graph)
     recorded = recorded if tasks is None else recorded.first(tasks)
     workers, last_use = sorted(client.nthreads()), last_uses(recorded)
@@ -84,7 +78,7 @@ def parts(recorded: RecordedGraph) -> list[tuple[int, range]]:
 
 
 def last_uses(recorded: RecordedGraph) -> list[int]:
-    """For each task the last one that needs it; -1 where none does."""
+    """For each task the last one that needs it, or -1."""
     found = [-1] * len(recorded.tasks)
     for number, task in enumerate(recorded.tasks):
         for need in task.needs:
@@ -93,7 +87,6 @@ def last_uses(recorded: RecordedGraph) -> list[int]:
 
 
 def check(results: Mapping[int, int]) -> None:
-    """Every task returned its own number."""
     for number, result in results.items():
         if result != number:
             raise wrong(NAME, f"task {number} returned {result!r}")
@@ -102,19 +95,10 @@ def check(results: Mapping[int, int]) -> None:
 def _arguments(
     recorded: RecordedGraph, number: int, part: range, scale: float, names: Sequence[str], futures: Mapping[int, Any]
 ) -> tuple[Any, ...]:
-    """What `nap` is given for a task; needs inside its part are keys there, earlier ones are futures."""
+    """Arguments of `nap`: needs inside the part are keys, earlier ones are futures."""
     task = recorded.tasks[number]
     needs = [names[need] if need in part else futures[need] for need in task.needs]
     return (number, task.seconds * scale, needs)
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="The graph of a recorded trial, with sleeps of the recorded durations.",
-    stresses="what the recorded trial stressed",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
-    packages=("dask",),
-    modelled=True,
-)
+WORKLOAD = workload(NAME, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(run)

@@ -18,12 +18,9 @@ _KINDS = ("int", "float", "str", "bool")
 
 
 def workload(name: str, *, version: int = 1, **facts: Any) -> Callable[[Callable[..., Any]], Workload]:
-    """Make a built-in workload of the function below it, whose docstring begins with the summary.
+    """Make a built-in workload of the function below it; its docstring begins with the summary.
 
-    Args:
-        name: How sweeps call it.
-        version: Raised whenever results are no longer comparable with older ones.
-        facts: What else a `Workload` says of itself, such as `stresses` and `packages`.
+    Raise `version` whenever results are no longer comparable with older ones. `facts` are fields of `Workload`.
     """
 
     def made(function: Callable[..., Any]) -> Workload:
@@ -39,15 +36,7 @@ def parameters(
     """All that a function takes besides the client.
 
     Type, default and choices come from the signature; help and bounds from an annotation such as
-    `Annotated[int, Parameter("Items.", minimum=1)]` (`scalescope.model.parameters`), where a parameter has one.
-
-    Args:
-        reference: What errors call the workload.
-        function: Its function.
-        helps: Help by name, for parameters without annotated help.
-
-    Raises:
-        InvalidField: It takes no client, or parameters that a sweep cannot give.
+    `Annotated[int, Parameter("Items.", minimum=1)]`, else help from `helps`. `reference` names the workload in errors.
     """
     names = {**vars(typing), **vars(sys.modules.get(getattr(function, "__module__", ""), typing))}
     found = [
@@ -58,7 +47,6 @@ def parameters(
 
 
 def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters that a sweep can give."""
 
     def bad(allowed: str, next_step: str = "") -> InvalidField:
         return InvalidField("workload", reference, allowed, next_step=next_step)
@@ -84,12 +72,12 @@ def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect
 
 
 def _can_be_given(parameter: inspect.Parameter) -> bool:
-    """Whether JSON can carry its default; others keep it."""
+    """Whether JSON can carry its default; other parameters keep theirs."""
     return parameter.default is parameter.empty or isinstance(parameter.default, bool | int | float | str | None)
 
 
 def _hint(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """An annotation as an object; `Any` where its text names what was not imported, as under `TYPE_CHECKING`."""
+    """The annotation as an object; `Any` if it names what is imported under `TYPE_CHECKING` only."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -121,7 +109,7 @@ def _parameter(parameter: inspect.Parameter, hint: Any, help_: str) -> WorkloadP
 
 
 def _kind(hint: Any, default: object) -> tuple[str, tuple[Any, ...], bool]:
-    """Kind, choices, and whether None is allowed, of a type; of the default where there is no type."""
+    """Kind, choices, and whether None is allowed; from the default if there is no type."""
     if hint is inspect.Parameter.empty:
         name = type(default).__name__
         return (name if name in _KINDS else "any"), (), default is None

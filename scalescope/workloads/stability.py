@@ -32,11 +32,7 @@ made = partial(workload, packages=("dask",), kinds=("local",))
 
 @made("worker-loss", stresses="recomputing what a killed worker held", changes_workers=True)
 def worker_loss(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.05, limit_s: Limit = 300) -> dict[str, Any]:
-    """Kill the worker that holds the most results, while the next stage begins.
-
-    Raises:
-        WrongAnswer: A result is missing or false, the worker lives on, or a stage took too long.
-    """
+    """Kill the worker that holds the most results, while the next stage begins."""
     name = "worker-loss"
     first = settled(client, name, client.map(pass_on, range(items), seconds=seconds, key="first", pure=False), limit_s)
     victim, held = _busiest(client)
@@ -52,12 +48,7 @@ def worker_loss(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.05, 
 def worker_retire(
     client: Client, *, items: Tasks = 200, seconds: Seconds = 0.02, limit_s: Limit = 300
 ) -> dict[str, Any]:
-    """Retire the worker that holds the most results, between two stages.
-
-    Raises:
-        UsageError: There is one worker only.
-        WrongAnswer: A result is missing or false, was not moved, or a stage took too long.
-    """
+    """Retire the worker that holds the most results, between two stages."""
     name = "worker-retire"
     if len(client.nthreads()) < 2:
         raise UsageError("worker-retire needs two workers", where="workers", next_step="ask for 2 or more")
@@ -74,11 +65,7 @@ def worker_retire(
 
 @made("scale-up", stresses="starting a worker, and giving it tasks", changes_workers=True)
 def scale_up(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.02, limit_s: Limit = 300) -> dict[str, Any]:
-    """Ask for one worker more during the first of two stages, and begin the second when it is there.
-
-    Raises:
-        WrongAnswer: A result is missing or false, the new worker did nothing, or a stage took too long.
-    """
+    """Ask for one worker more during the first of two stages, and begin the second when it is there."""
     name, before = "scale-up", set(client.nthreads())
     first = client.map(pass_on, range(items), seconds=seconds, key="first", pure=False)
     client.cluster.scale(len(before) + 1)
@@ -102,12 +89,7 @@ def spill(
     mib: Annotated[int, Parameter("Size of a block of random bytes in MiB.", minimum=1)] = 16,
     limit_s: Limit = 300,
 ) -> dict[str, Any]:
-    """More data than workers may hold in memory, all of which is needed again.
-
-    Raises:
-        UsageError: Workers have no memory limit, or all fits into it.
-        WrongAnswer: A block has changed, or a stage took too long.
-    """
+    """More data than workers may hold in memory, all of which is needed again."""
     blocks = client.map(random_bytes, range(items), mib=mib, key="block", pure=False)
     settled(client, "spill", blocks, limit_s)
     spilled = [each for each in client.run(bytes_on_disk).values() if each]
@@ -127,7 +109,6 @@ def spill(
 
 
 async def end() -> None:
-    """End this process at once."""
     os._exit(1)
 
 
@@ -137,22 +118,17 @@ def random_bytes(number: int, mib: int) -> bytes:
 
 
 def is_intact(number: int, block: bytes) -> bool:
-    """Whether a block is what it was."""
     return zlib.crc32(block) == zlib.crc32(random_bytes(number, len(block) // 2**20))
 
 
 def bytes_on_disk(dask_worker: Worker) -> int:
-    """What a worker has spilled and not read back; 0 where it has no memory limit."""
+    """Bytes that a worker holds on disk; 0 if it has no memory limit."""
     total = getattr(dask_worker.data, "spilled_total", None)
     return 0 if total is None else int(total.disk)
 
 
 def settled(client: Client, name: str, futures: Sequence[Any], limit_s: float) -> Sequence[Any]:
-    """Wait for futures, and return them.
-
-    Raises:
-        WrongAnswer: They have not finished in time; the state of the cluster is in a file.
-    """
+    """Wait for futures; if they are late, dump the state of the cluster and raise `WrongAnswer`."""
     from distributed import wait
 
     try:
@@ -171,5 +147,5 @@ def settled(client: Client, name: str, futures: Sequence[Any], limit_s: float) -
 
 
 def _busiest(client: Client) -> tuple[str, int]:
-    """The address of the worker that holds the most results, and their number."""
+    """The worker that holds the most results, and their number."""
     return max(((address, len(keys)) for address, keys in client.has_what().items()), key=lambda each: each[1])

@@ -15,19 +15,12 @@ SHARED = ("simulated", "virtual")
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """A workload as the suite runs it.
+    """A workload as the suite runs it."""
 
-    Attributes:
-        workload: Its name, or a reference that loads it.
-        params: Parameters at the size of a night; the others have their defaults.
-        small: The same at a size for two cores: seconds.
-        cluster: Fields that the specification of a cluster must have for it, besides its kind.
-    """
-
-    workload: str
-    params: Mapping[str, Scalar]
-    small: Mapping[str, Scalar]
-    cluster: Mapping[str, Scalar] = field(default_factory=dict)
+    workload: str  # its name, or a reference that loads it
+    params: Mapping[str, Scalar]  # parameters at the size of a night; the others have their defaults
+    small: Mapping[str, Scalar]  # the same at a size for two cores: seconds
+    cluster: Mapping[str, Scalar] = field(default_factory=dict)  # fields of the cluster it needs, besides the kind
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -31,11 +31,7 @@ made = partial(workload, packages=("dask", "pandas", "pyarrow"), extra=EXTRA)
 
 @made("tpch-q1", stresses="a scan, and many sums of few groups")
 def tpch_q1(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) -> dict[str, Any]:
-    """Query 1 of TPC-H, the pricing summary, with dask.dataframe.
-
-    Raises:
-        WrongAnswer: A sum is false.
-    """
+    """Query 1 of TPC-H, the pricing summary, with dask.dataframe."""
     with client.as_current():
         got = client.gather(client.compute(q1(_table("tpch-q1", lines, items, orders)))).sort_index()
     one = q1(lines(0, items=0, orders=orders)).sort_index()
@@ -46,11 +42,7 @@ def tpch_q1(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) 
 
 @made("tpch-q3", version=2, stresses="joins of three tables, and the largest of many groups")
 def tpch_q3(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) -> dict[str, Any]:
-    """Query 3 of TPC-H, the ten orders of most revenue, with dask.dataframe.
-
-    Raises:
-        WrongAnswer: An order is missing or false.
-    """
+    """Query 3 of TPC-H, the ten orders of most revenue, with dask.dataframe."""
     with client.as_current():
         tables = [_table("tpch-q3", table, items, orders) for table in (customers, bought, lines)]
         revenues = client.persist(q3(*tables))
@@ -65,7 +57,6 @@ def tpch_q3(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) 
 
 
 def q1(line: Any) -> Any:
-    """Query 1, for pandas and dask."""
     old = line[line["ship"] <= END]
     net = old["price"] * (1 - old["discount"])
     sums = {"quantity": ("quantity", "sum"), "price": ("net", "sum"), "charge": ("charge", "sum")}
@@ -74,7 +65,7 @@ def q1(line: Any) -> Any:
 
 
 def q3(customer: Any, order: Any, line: Any) -> Any:
-    """Query 3 but for its limit to ten orders, for pandas and dask: the revenue of each."""
+    """Query 3 without its limit to ten orders: the revenue of each."""
     building = customer[customer["segment"] == "BUILDING"].merge(order[order["date"] < MIDDLE], on="customer")
     joined = building.merge(line[line["ship"] > MIDDLE], on="order")
     joined = joined.assign(revenue=joined["price"] * (1 - joined["discount"]))
@@ -82,7 +73,7 @@ def q3(customer: Any, order: Any, line: Any) -> Any:
 
 
 def lines(index: int, *, items: int, orders: int, token_of_run: str = "") -> Any:
-    """A partition of the lines of orders. `token_of_run` makes the task's key that of this run alone."""
+    """A partition of the lines of orders. `token_of_run` keeps task keys apart from other runs."""
     import numpy as np
     import pandas as pd
 
@@ -102,7 +93,6 @@ def lines(index: int, *, items: int, orders: int, token_of_run: str = "") -> Any
 
 
 def bought(index: int, *, items: int, orders: int, token_of_run: str = "") -> Any:
-    """A partition of the orders."""
     import numpy as np
     import pandas as pd
 
@@ -111,7 +101,6 @@ def bought(index: int, *, items: int, orders: int, token_of_run: str = "") -> An
 
 
 def customers(index: int, *, items: int, orders: int, token_of_run: str = "") -> Any:
-    """A partition of the customers, of which there are a tenth as many."""
     import numpy as np
     import pandas as pd
 
@@ -127,7 +116,6 @@ def _day(number: Any) -> Any:
 
 
 def _table(name: str, partition: Any, items: int, orders: int) -> Any:
-    """A table of such partitions, in dask."""
     for module in ("pandas", "pyarrow"):
         require(module, workload=name, extra=EXTRA)
     dd = require("dask.dataframe", workload=name, extra=EXTRA)

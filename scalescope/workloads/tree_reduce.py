@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.workload import Workload
-from scalescope.workloads import signatures
 from scalescope.workloads._common import wrong
+from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -25,11 +24,7 @@ def run(
     split_every: Annotated[int, Parameter("Results that one reduction takes in.", minimum=2)] = 8,
     reduce_seconds: Annotated[float, Parameter("Seconds that each reduction sleeps.", minimum=0)] = 0.1,
 ) -> dict[str, Any]:
-    """Add up leaves in a tree of fan-in `split_every`.
-
-    Raises:
-        WrongAnswer: The sum is not that of the leaves.
-    """
+    """Sleeping leaves and a tree of reductions."""
     level = client.map(leaf, range(items), seconds=seconds, key="leaf", pure=False)
     depth = 0
     while len(level) > 1:
@@ -41,31 +36,19 @@ def run(
 
 
 def leaf(value: int, seconds: float) -> int:
-    """A task without dependencies."""
     time.sleep(seconds)
     return value
 
 
 def reduce(values: Sequence[int], seconds: float) -> int:
-    """A task that waits for several."""
     time.sleep(seconds)
     return sum(values)
 
 
 def check(result: int, *, items: int) -> None:
-    """The leaves are 0 to items - 1."""
     expected = items * (items - 1) // 2
     if result != expected:
         raise wrong(NAME, f"the sum is {result!r} instead of {expected}")
 
 
-WORKLOAD = Workload(
-    name=NAME,
-    version=1,
-    summary="Sleeping leaves and a tree of reductions.",
-    stresses="the narrow end of a graph",
-    run=run,
-    parameters=signatures.parameters(NAME, run),
-    packages=("dask",),
-    modelled=True,
-)
+WORKLOAD = workload(NAME, stresses="the narrow end of a graph", packages=("dask",), modelled=True)(run)

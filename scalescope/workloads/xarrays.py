@@ -25,11 +25,7 @@ made = partial(workload, packages=("dask", "flox", "numpy", "xarray"), extra=EXT
 
 @made("xarray-climatology", stresses="groups whose members lie in all blocks")
 def xarray_climatology(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
-    """Mean of each day of the year at each place, with xarray.
-
-    Raises:
-        WrongAnswer: It is not that of the numbers.
-    """
+    """Mean of each day of the year at each place, with xarray."""
     field, series = years("xarray-climatology", items, side)
     means = field.groupby("time.dayofyear").mean("time").mean(("y", "x"))
     expected = series.groupby(series.index.dayofyear).mean()
@@ -39,11 +35,7 @@ def xarray_climatology(client: Client, *, items: Years = 10, side: Side = 64) ->
 
 @made("xarray-anomaly", stresses="a reduction that all blocks wait for, and memory")
 def xarray_anomaly(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
-    """Mean square of the difference from the mean of the day of the year, with xarray.
-
-    Raises:
-        WrongAnswer: It is not that of the numbers.
-    """
+    """Mean square of the difference from the mean of the day of the year, with xarray."""
     field, series = years("xarray-anomaly", items, side)
     days = field.groupby("time.dayofyear")
     squares = ((days - days.mean("time")) ** 2).mean()
@@ -54,11 +46,7 @@ def xarray_anomaly(client: Client, *, items: Years = 10, side: Side = 64) -> dic
 
 @made("xarray-resample", stresses="groups that cross the edges of blocks")
 def xarray_resample(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
-    """Monthly means of squares of 2 x 2 places, with xarray.
-
-    Raises:
-        WrongAnswer: They are not those of the numbers.
-    """
+    """Monthly means of squares of 2 x 2 places, with xarray."""
     field, series = years("xarray-resample", items, side)
     months = field.coarsen(y=2, x=2, boundary="trim").mean().resample(time="MS").mean()
     trimmed = side % 2  # a last row and column without neighbours
@@ -68,7 +56,7 @@ def xarray_resample(client: Client, *, items: Years = 10, side: Side = 64) -> di
 
 
 def years(name: str, items: int, side: int) -> tuple[Any, Any]:
-    """A field of `items` blocks of days as an xarray, and the mean of each day as a series of pandas."""
+    """A field of `items` blocks of days, and the mean of each day as a pandas series."""
     xr, da, np, pd = (require(each, workload=name, extra=EXTRA) for each in ("xarray", "dask.array", "numpy", "pandas"))
     require("flox", workload=name, extra=EXTRA)
     times = pd.date_range("2001-01-01", periods=items * DAYS)
@@ -80,7 +68,7 @@ def years(name: str, items: int, side: int) -> tuple[Any, Any]:
 
 
 def days(*, token_of_run: str, block_info: dict[Any, Any]) -> Any:
-    """A block of the field. `token_of_run` makes the task's key that of this run alone."""
+    """A block of the field. `token_of_run` keeps task keys apart from other runs."""
     import numpy as np
 
     day, row, column = (np.arange(*edges, dtype=float) for edges in block_info[None]["array-location"])
@@ -99,12 +87,7 @@ def zarr_roundtrip(
     chunk: Annotated[int, Parameter("Rows, and columns, of a block of 8-byte numbers.", minimum=2)] = 256,
     directory: Directory = None,
 ) -> dict[str, Any]:
-    """Write a dask array to Zarr, and read it in other blocks.
-
-    Raises:
-        InvalidField: The directory is not there.
-        WrongAnswer: A number is not what was written.
-    """
+    """Write a dask array to Zarr, and read it in other blocks."""
     name, side = "zarr-roundtrip", items * chunk
     da = require("dask.array", workload=name, extra=EXTRA)
     require("zarr", workload=name, extra=EXTRA)

@@ -194,10 +194,7 @@ class _Tensor:
 
 def _torch(*, gpu: bool) -> Any:
     return SimpleNamespace(
-        __version__="2.0",
-        cuda=SimpleNamespace(is_available=lambda: gpu),
-        from_numpy=_Tensor,
-        float64=np.float64,
+        __version__="2.0", cuda=SimpleNamespace(is_available=lambda: gpu), from_numpy=_Tensor, float64=np.float64
     )
 
 

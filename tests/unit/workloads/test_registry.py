@@ -83,8 +83,7 @@ def test_its_packages_are_installed_here(workload: Workload) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [("beam-pardo", "apache_beam", "beam"), ("dataframe-shuffle", "pandas", "arrays")],
+    ("name", "module", "extra"), [("beam-pardo", "apache_beam", "beam"), ("dataframe-shuffle", "pandas", "arrays")]
 )
 def test_a_missing_package_is_named_with_its_extra_before_anything_runs(
     name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch

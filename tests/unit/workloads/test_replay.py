@@ -15,10 +15,7 @@ from scalescope.workloads import replay
 if TYPE_CHECKING:
     from .conftest import Place
 
-TREE = RecordedGraph(
-    ("leaf", "add"),
-    (RecordedTask(0, 0.001), RecordedTask(0, 0.001), RecordedTask(1, 0.001, (0, 1))),
-)
+TREE = RecordedGraph(("leaf", "add"), (RecordedTask(0, 0.001), RecordedTask(0, 0.001), RecordedTask(1, 0.001, (0, 1))))
 TWO_MAPS = RecordedGraph(
     ("inc", "dec"),
     (*[RecordedTask(0, 0.001)] * 3, *(RecordedTask(1, 0.001, (i,), 0, 1) for i in range(3))),
