@@ -30,12 +30,9 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
 from scalescope.model.trial import BLAMED
 
-MOST_KEPT = 5
-"""Charges that are kept of a trial, as its fact `BLAMED`."""
-MOST_PREFIXES, MOST_LINES = 8, 3
-"""Prefixes and lines of the client with a charge of their own; the others share one."""
-ROUNDING = 1e-9
-"""Share of the worker time below which a charge is none."""
+MOST_KEPT = 5  # charges kept of a trial, as its fact `BLAMED`
+MOST_PREFIXES, MOST_LINES = 8, 3  # prefixes, and lines of the client, charged by name; the rest share one charge
+ROUNDING = 1e-9  # share of worker time; smaller charges are rounding errors
 OTHER = "other tasks"
 INTAKE, BETWEEN = "the scheduler, taking in a graph", "the scheduler, between two tasks"
 IDLE, CLIENT = "no_runnable_task", "client"
@@ -43,19 +40,12 @@ IDLE, CLIENT = "no_runnable_task", "client"
 
 @dataclass(frozen=True)
 class Charge:
-    """Threads that are charged to one thing.
+    """Threads that are charged to one thing."""
 
-    Attributes:
-        part: Of `WORKER_TIME`; the part `tail` counts as `no_runnable_task`.
-        name: The prefix that ran or is waited for, or what the client does; empty where the part says all.
-        seconds: Thread-seconds in each bin; shape (bins,).
-        held: Whether these are tasks that held their thread and waited.
-    """
-
-    part: str
-    name: str
-    seconds: Floats
-    held: bool = False
+    part: str  # of `WORKER_TIME`; the part `tail` counts as `no_runnable_task`
+    name: str  # the prefix that ran or is waited for, or what the client does; empty where the part says all
+    seconds: Floats  # thread-seconds in each bin; shape (bins,)
+    held: bool = False  # whether these are tasks that held their thread and waited
 
     @property
     def total_s(self) -> float:
@@ -84,15 +74,10 @@ class Charge:
 
 @dataclass(frozen=True)
 class Blame:
-    """The charges of a trial: what ran, then whom idle threads waited for.
+    """The charges of a trial: what ran, then whom idle threads waited for."""
 
-    Attributes:
-        edges: Of the bins, from the call of the workload to its end, in seconds; shape (bins + 1,).
-        charges: Those that are not zero up to `ROUNDING`. Their sum is P × the length of each bin.
-    """
-
-    edges: Floats
-    charges: tuple[Charge, ...]
+    edges: Floats  # of the bins, from the call of the workload to its end, in seconds; shape (bins + 1,)
+    charges: tuple[Charge, ...]  # those that are not zero up to `ROUNDING`. Their sum is P × the length of each bin
 
     @property
     def waited(self) -> list[Charge]:
@@ -134,14 +119,13 @@ def kept(observation: Observation) -> dict[str, dict[str, float]]:
 
 
 def _parts(observation: Observation, edges: Floats) -> dict[str, Floats]:
-    """The worker time by part and bin; of a single bin it is known already."""
     if len(edges) > 2 or observation.worker_time is None:
         return over_time(observation.measured, edges, threads=observation.threads)
     return {part: np.array([seconds]) for part, seconds in observation.worker_time.total().items()}
 
 
 def _shared(whole: Floats, weights: Floats) -> Floats:
-    """Each bin divided in proportion to the weights, of shape (charges, bins); to the last where there are none."""
+    """Each bin, divided in proportion to the weights of shape (charges, bins); without weights, to the last charge."""
     total = weights.sum(axis=0)
     weights[-1, total <= 0] = 1.0
     shared: Floats = weights / np.where(total > 0, total, 1.0) * whole
@@ -149,10 +133,7 @@ def _shared(whole: Floats, weights: Floats) -> Floats:
 
 
 def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Floats, Floats]:
-    """Prefixes that matter; seconds in which tasks of each ran, and were waited for, per bin.
-
-    The rows are theirs and one of all others; of what was waited for also the scheduler's two.
-    """
+    """Prefixes with a charge; per bin, seconds each ran and was waited for (rows: prefixes, others, scheduler)."""
     attempts, line = observation.measured, timeline(observation)
     begin, useful = occupied_from(observation), attempts.useful
     rate = line.unwanted / np.maximum(line.occupied, 1.0)  # the same for each task that runs
@@ -181,7 +162,7 @@ def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Float
 
 
 def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floats:
-    """The share of the time of each prefix in which its tasks held their thread and waited."""
+    """Share of each prefix's time in which its tasks held their thread and waited."""
     waited = dict.fromkeys([*names, OTHER], 0.0)
     for _, wait in observation.events("waits"):
         waited[wait["prefix"] if wait["prefix"] in waited else OTHER] += float(wait["seconds"])
@@ -190,7 +171,7 @@ def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floa
 
 
 def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
-    """What the client did most while no task was known; seconds of each per bin, and in the last row of all else."""
+    """What the client did most without a known task; seconds per bin of each, the last row for all else."""
     attempts, found = observation.measured, client_time(observation)
     titles = [" at ".join(filter(None, (what, where))) for where, what in found.doing]
     names, line = codes(titles)

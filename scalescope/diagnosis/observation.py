@@ -26,17 +26,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Observation:
-    """One trial and its records; what several causes need is computed once.
+    """One trial and its records; what several causes need is computed once."""
 
-    Attributes:
-        trial: What was asked for and what became of it: state, reason, facts, and metrics where there are any.
-        tables: Its records (`scalescope.model.records`); a table may be missing when the driver died.
-        attempts: The recorded attempts; None when nothing can be measured.
-    """
-
-    trial: Trial
-    tables: Tables
-    attempts: Attempts | None
+    trial: Trial  # what was asked for and what became of it: state, reason, facts, and metrics where there are any
+    tables: Tables  # its records (`scalescope.model.records`); a table may be missing when the driver died
+    attempts: Attempts | None  # the recorded attempts; None when nothing can be measured
 
     @classmethod
     def of(cls, trial: Trial, tables: Tables) -> Observation:
@@ -96,10 +90,9 @@ class Observation:
         return lost_s / whole if whole > 0 else 0.0
 
     def gain(self, lost_s: float, parts: Collection[str], change: Mapping[str, Scalar]) -> Gain | None:
-        """What it would bring not to lose so many thread-seconds of these parts of worker time; None for very little.
+        """What it would bring not to lose these thread-seconds; None where that is less than `GAIN`.
 
-        Those of idle threads are taken to be shared by all threads. What is lost within tasks, which wait there or are
-        run again, makes all tasks shorter in proportion, and what they wait for each other with them.
+        Idle threads are taken to be shared by all threads; time lost in tasks makes all tasks shorter in proportion.
         """
         if self.metrics is None or self.attempts is None:
             return None
@@ -138,13 +131,9 @@ class Observation:
 
 @dataclass(eq=False, kw_only=True)
 class TrialCause(Cause[Observation]):
-    """A cause that the records of a single trial can show.
+    """A cause that the records of a single trial can show."""
 
-    Attributes:
-        without_attempts: Whether it is looked for in trials without recorded attempts, too.
-    """
-
-    without_attempts: bool = False
+    without_attempts: bool = False  # whether it is looked for in trials without recorded attempts, too
 
     def look(self, observation: Observation) -> Finding | None:
         """The finding of this cause in a trial, if it has one."""
@@ -162,18 +151,18 @@ class TrialCause(Cause[Observation]):
         link: str = "",
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Finding:
-        """A finding of this cause in a trial; the rest is as `Finding` has it.
+        """A finding of this cause in a trial.
 
         Args:
             observation: The trial.
             lost_s: Worker time lost to it, in thread-seconds.
             summary: One whole sentence.
             remedy: The option or line to change, without a full stop.
-            evidence: What it rests on.
+            evidence: The numbers it rests on.
             confidence: From 0 to 1.
-            severity: By default according to the share of worker time lost.
-            link: By default that of the declaration.
-            change: Values of axes that are the remedy, if a run can be told so.
+            severity: By default, by the share of worker time lost.
+            link: By default, that of the declaration.
+            change: Values of axes that apply the remedy, if a run can be told so.
         """
         severity = severity or severity_of(observation.share_of(lost_s))
         return Finding(

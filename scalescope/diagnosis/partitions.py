@@ -14,21 +14,13 @@ from scalescope.model.partition_calls import BAG
 
 @dataclass(frozen=True)
 class PartitionRule:
-    """A library's default.
+    """A library's default."""
 
-    Attributes:
-        library: Whose.
-        text: What it does, as the predicate of a sentence that begins with the library.
-        formula: The number of partitions, as a formula.
-        size: Items per partition, for a number of items from 1 on.
-        link: Where it is discussed or was introduced.
-    """
-
-    library: str
-    text: str
-    formula: str
-    size: Callable[[int], int]
-    link: str
+    library: str  # whose
+    text: str  # what it does, as the predicate of a sentence that begins with the library
+    formula: str  # the number of partitions, as a formula
+    size: Callable[[int], int]  # items per partition, for a number of items from 1 on
+    link: str  # where it is discussed or was introduced
 
     def partitions(self, items: int) -> int:
         """The number of partitions for a number of items."""
@@ -36,6 +28,7 @@ class PartitionRule:
 
 
 BEAM_OPTION = "pass Beam --dask_npartitions=<number of items>"
+# How each call is told to make more partitions, before their number.
 CALL_OPTIONS = {
     BAG: "pass `npartitions=` for",
     "dask.bag.read_text": "pass `blocksize=`, or read more files (a compressed file is never cut), for",
@@ -45,7 +38,6 @@ CALL_OPTIONS = {
     "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
     "dask.array.from_array": "pass smaller `chunks=` for",
 }
-"""How each call is brought to make more partitions, in front of how many."""
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
 
 BEAM_128 = PartitionRule(
@@ -73,11 +65,7 @@ RULES = (BEAM_128, BAG_ROOT, BAG_100)
 
 
 def matching(counts: Iterable[tuple[int, int]]) -> PartitionRule | None:
-    """The rule that predicts every measured count exactly, or None.
-
-    Args:
-        counts: Pairs of items and partitions measured.
-    """
+    """The rule that predicts every measured pair of items and partitions exactly."""
     pairs = tuple(counts)
     return next(
         (rule for rule in RULES if pairs and all(rule.partitions(items) == found for items, found in pairs)), None

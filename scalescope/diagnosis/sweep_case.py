@@ -18,20 +18,14 @@ Measured = tuple[PointSummary, Metrics]
 
 @dataclass(frozen=True)
 class SweepCase:
-    """What the causes of a sweep look at.
+    """What the causes of a sweep look at."""
 
-    Attributes:
-        sweep: The question.
-        points: Its points, in order.
-        explained: What findings of trials explain, by id of the point and by code, in thread-seconds of one trial.
-        imports: Modules that the workload imports.
-        zero_length: Points whose tasks take no time: experiments, which no cause but that of experiments looks at.
-    """
-
-    sweep: Sweep
-    points: tuple[PointSummary, ...]
+    sweep: Sweep  # the question
+    points: tuple[PointSummary, ...]  # its points, in order
+    # Thread-seconds of one trial that findings of trials explain, by id of the point and code.
     explained: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    imports: frozenset[str] = frozenset()
+    imports: frozenset[str] = frozenset()  # modules that the workload imports
+    # Points whose tasks take no time; only the cause `experiments` looks at them.
     zero_length: tuple[PointSummary, ...] = ()
 
     @cached_property

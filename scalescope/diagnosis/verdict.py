@@ -22,8 +22,7 @@ from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
 
-ByPoint = Mapping[str, Sequence[Finding]]
-"""The findings of one code, by id of the point."""
+ByPoint = Mapping[str, Sequence[Finding]]  # findings of one code, by id of the point
 
 
 def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
@@ -45,14 +44,13 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
 
 
 def _without_experiments(trials: Sequence[Trial]) -> tuple[Sequence[Trial], Sequence[Trial]]:
-    """Trials that are judged, and those with tasks of no length beside them; where there are no others, they are."""
+    """Trials to judge, and those with zero-length tasks; the latter are judged if there are no others."""
     beside = [trial for trial in trials if trial.point.has_zero_length_tasks]
     others = [trial for trial in trials if not trial.point.has_zero_length_tasks]
     return (others, beside) if others else (trials, ())
 
 
 def _with_measured(points: Sequence[PointSummary], finding: Finding) -> Finding:
-    """A finding with what its remedy brought, where a point of the sweep has just that."""
     if finding.gain is None or not finding.gain.change:
         return finding
     worst = next(each.point for each in points if each.point.id == finding.points[0])
@@ -69,11 +67,7 @@ def _precedence(case: SweepCase, code: str) -> tuple[int, int]:
 
 
 def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
-    """The findings of trials, by code and point.
-
-    A point has a finding when at least half of its trials have it: one flaky trial never decides. Trials that failed
-    or are invalid count as well, for what spoilt them is in their records.
-    """
+    """Findings of trials by code and point, if at least half of its trials have it: one flaky trial never decides."""
     by_code: dict[str, dict[str, list[Finding]]] = {}
     counted = Counter(trial.point.id for trial in trials if not trial.warmup)
     for trial in trials:
@@ -87,7 +81,7 @@ def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
 
 
 def _explained(by_code: Mapping[str, ByPoint]) -> dict[str, dict[str, float]]:
-    """What the findings explain of a trial, in thread-seconds, by point and code; those for information nothing."""
+    """Thread-seconds per trial that findings explain, by point and code; information explains nothing."""
     explained: dict[str, dict[str, float]] = {}
     for code, by_point in by_code.items():
         for point, found in by_point.items():
@@ -98,7 +92,6 @@ def _explained(by_code: Mapping[str, ByPoint]) -> dict[str, dict[str, float]]:
 
 
 def _merged(points: Sequence[PointSummary], by_point: ByPoint) -> Finding:
-    """One finding for several points, in the words of the worst."""
     worst_at, worst = min(
         ((point, finding) for point, found in by_point.items() for finding in found), key=lambda item: item[1].rank()
     )

@@ -18,34 +18,20 @@ HEALTHY = "healthy"
 
 @dataclass(frozen=True)
 class Case:
-    """One sweep whose verdict is known.
+    """One sweep whose verdict is known."""
 
-    Attributes:
-        name: Unique; begins with the code that is expected.
-        expect: Code of the finding that must come first.
-        workload: Function of `workloads.py`, or a built-in workload's name.
-        workers: Workers of each point.
-        threads: Threads of each worker.
-        params: Of the workload; a tuple has one value per point.
-        config: Dask configuration.
-        cluster: Specification of the cluster.
-        also: Codes that may come first as well.
-        seed: Of the durations, where the workload has a parameter of that name.
-        timeout_s: Real seconds until the trial is stopped.
-        quiet_loss: Why worker time does not show the loss, or shows one that nobody can change; empty where it does.
-    """
-
-    name: str
-    expect: str
-    workload: str
-    workers: tuple[int, ...]
-    threads: int = 1
-    params: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
-    cluster: Mapping[str, Any] = field(default_factory=lambda: {"kind": "simulated"})
-    also: tuple[str, ...] = ()
-    seed: int = 0
-    timeout_s: float = 120.0
+    name: str  # unique; begins with the code that is expected
+    expect: str  # code of the finding that must come first
+    workload: str  # function of `workloads.py`, or a built-in workload's name
+    workers: tuple[int, ...]  # workers of each point
+    threads: int = 1  # threads of each worker
+    params: Mapping[str, Any] = field(default_factory=dict)  # of the workload; a tuple has one value per point
+    config: Mapping[str, Any] = field(default_factory=dict)  # dask configuration
+    cluster: Mapping[str, Any] = field(default_factory=lambda: {"kind": "simulated"})  # specification of the cluster
+    also: tuple[str, ...] = ()  # codes that may come first as well
+    seed: int = 0  # of the durations, where the workload has a parameter of that name
+    timeout_s: float = 120.0  # real seconds until the trial is stopped
+    # why worker time does not show the loss, or shows one that nobody can change; empty where it does
     quiet_loss: str = ""
 
     @property

@@ -28,21 +28,13 @@ LITTLE, MUCH = 0.10, 0.35
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a case.
+    """What came of a case."""
 
-    Attributes:
-        case: The case.
-        trials: Its trials, with metrics and findings.
-        verdict: Of the sweep.
-        tables: The records of each trial.
-        real_s: Real seconds that it took.
-    """
-
-    case: Case
-    trials: tuple[Trial, ...]
-    verdict: Verdict
-    tables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    real_s: float = 0.0
+    case: Case  # the case
+    trials: tuple[Trial, ...]  # its trials, with metrics and findings
+    verdict: Verdict  # of the sweep
+    tables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # the records of each trial
+    real_s: float = 0.0  # real seconds that it took
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -166,21 +158,13 @@ def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> lis
 
 @dataclass(frozen=True)
 class Rates:
-    """How often the verdict was right.
+    """How often the verdict was right."""
 
-    Attributes:
-        recall: Per expected code: cases, and how many were named first.
-        healthy: Healthy cases.
-        accused: How many of them were accused of something.
-        spoilt: Cases left out, since nothing but the busy host was named.
-        confusions: (expected, named first) to their number, without those that were right.
-    """
-
-    recall: Mapping[str, tuple[int, int]]
-    healthy: int
-    accused: int
-    spoilt: int
-    confusions: Mapping[tuple[str, str], int]
+    recall: Mapping[str, tuple[int, int]]  # per expected code: cases, and how many were named first
+    healthy: int  # healthy cases
+    accused: int  # how many of them were accused of something
+    spoilt: int  # cases left out, since nothing but the busy host was named
+    confusions: Mapping[tuple[str, str], int]  # (expected, named first) to their number, without those that were right
 
     @property
     def overall(self) -> float:

@@ -18,17 +18,7 @@ from functools import partial
 from typing import Any
 
 import dask
-from distributed import (
-    Client,
-    Semaphore,
-    as_completed,
-    get_client,
-    get_worker,
-    rejoin,
-    secede,
-    wait,
-    worker_client,
-)
+from distributed import Client, Semaphore, as_completed, get_client, get_worker, rejoin, secede, wait, worker_client
 
 Function = Callable[..., Any]
 

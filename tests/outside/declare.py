@@ -29,39 +29,22 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Outside:
-    """A workload whose cause is known from its source. What `matrix` needs of a case is here by the same names.
+    """A workload whose cause is known from its source. What `matrix` needs of a case is here by the same names."""
 
-    Attributes:
-        name: Of the group and of the function.
-        function: As written.
-        source: Title and address, or repository and number of the thread.
-        labels: Codes of the catalogue, or words where it has none; each of them would be right.
-        workers: Of each point.
-        threads: Of each worker.
-        cluster: Specification.
-        params: Of the workload, and keys of Dask's configuration.
-        lever: What mends it, in words.
-        mending: Fields of the point that mend it.
-        mended_by: The function with the remedy applied, if it takes another one.
-        factor: How much faster it is mended, at least; below 1: at most.
-        near: Codes that it resembles, wrongly.
-        timeout_s: Real seconds until a trial is stopped.
-    """
-
-    name: str
-    function: str
-    source: str
-    labels: tuple[str, ...]
-    workers: tuple[int, ...]
-    threads: int
-    cluster: Mapping[str, Any]
-    params: Mapping[str, Any] = field(default_factory=dict)
-    lever: str = ""
-    mending: Mapping[str, Any] = field(default_factory=dict)
-    mended_by: str = ""
-    factor: float = 1.4
-    near: tuple[str, ...] = ()
-    timeout_s: float = 60.0
+    name: str  # of the group and of the function
+    function: str  # as written
+    source: str  # title and address, or repository and number of the thread
+    labels: tuple[str, ...]  # codes of the catalogue, or words where it has none; each of them would be right
+    workers: tuple[int, ...]  # of each point
+    threads: int  # of each worker
+    cluster: Mapping[str, Any]  # specification
+    params: Mapping[str, Any] = field(default_factory=dict)  # of the workload, and keys of Dask's configuration
+    lever: str = ""  # what mends it, in words
+    mending: Mapping[str, Any] = field(default_factory=dict)  # fields of the point that mend it
+    mended_by: str = ""  # the function with the remedy applied, if it takes another one
+    factor: float = 1.4  # how much faster it is mended, at least; below 1: at most
+    near: tuple[str, ...] = ()  # codes that it resembles, wrongly
+    timeout_s: float = 60.0  # real seconds until a trial is stopped
 
     config: Mapping[str, Any] = field(default_factory=dict)  # in `params` here
     quiet_loss = "judged by its remedy instead"

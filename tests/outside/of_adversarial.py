@@ -72,12 +72,7 @@ def compute_after_the_loop(client):
     compute_in_a_loop(client, at_once=True)
 
 
-@case(
-    WRITTEN,
-    WAITING,
-    (1, 2, 4, 8),
-    near=(HEALTHY, "work-inflation"),
-)
+@case(WRITTEN, WAITING, (1, 2, 4, 8), near=(HEALTHY, "work-inflation"))
 def two_leases_for_all(client, tasks: int = 32, seconds: float = 0.5, leases: int = 2):
     Semaphore(max_leases=leases, name="licence")
 
@@ -100,14 +95,7 @@ def leases_for_all(client, tasks: int = 32, seconds: float = 0.5):
     client.gather(client.map(licensed, range(tasks), licence=licence, key="licensed", pure=False))
 
 
-@case(
-    WRITTEN,
-    (CLIENT, "slow-submission"),
-    8,
-    near=(HEALTHY,),
-    lever="prepare in tasks",
-    mended={"prepare": 0.0},
-)
+@case(WRITTEN, (CLIENT, "slow-submission"), 8, near=(HEALTHY,), lever="prepare in tasks", mended={"prepare": 0.0})
 def client_prepares_first(client, seconds: float = 1.0, prepare: float = 9.0, tasks: int = 8):
     def work(i):
         time.sleep(seconds)

@@ -99,12 +99,7 @@ def limited_submission(client, max_submitted: int = 8, tiles: int = 144):
             seq.add(client.submit(process, tile, pure=False))
 
 
-@case(
-    SERVER,
-    HEALTHY,
-    8,
-    near=("results-awaited-in-loop", "too-few-partitions"),
-)
+@case(SERVER, HEALTHY, 8, near=("results-awaited-in-loop", "too-few-partitions"))
 def gradient_descent(client, blocks: int = 8, iterations: int = 10):
     def pointwise_gradient(beta, block):
         time.sleep(8.0 / blocks)
@@ -278,12 +273,7 @@ def squares_in_batches(client, n: int = 6_000):
     squares_one_by_one(client, n, batch=100)
 
 
-@case(
-    EFFICIENCY + " (use larger tasks: the same in chunks)",
-    HEALTHY,
-    12,
-    near=("tiny-tasks", "slow-submission"),
-)
+@case(EFFICIENCY + " (use larger tasks: the same in chunks)", HEALTHY, 12, near=("tiny-tasks", "slow-submission"))
 def chunks_of_a_sequence(client, seq: int = 600_000):
     def f_many(chunk):
         time.sleep(1e-5 * len(chunk))

@@ -57,12 +57,7 @@ def save_few_datasets(client, files: int = 2, chunks: int = 24):
     client.gather(client.map(store, range(chunks), pure=False))
 
 
-@case(
-    "Dask API, Lock: https://distributed.dask.org/en/stable/api.html",
-    HEALTHY,
-    8,
-    near=(WAITING,),
-)
+@case("Dask API, Lock: https://distributed.dask.org/en/stable/api.html", HEALTHY, 8, near=(WAITING,))
 def lock_for_a_log(client, tasks: int = 40):
     def work(i):
         time.sleep(2)

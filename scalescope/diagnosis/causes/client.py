@@ -28,29 +28,19 @@ DO_INSTEAD = {
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
-ROUND_TRIP_S = 0.05
-"""Seconds that it may take to send a graph and to fetch its small results."""
-MOSTLY = 0.9
-"""Share of the time that one line must have for it to be named alone."""
+ROUND_TRIP_S = 0.05  # seconds to send a small graph and fetch its small results
+MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 
 @dataclass(frozen=True)
 class ClientSpending:
-    """What the client spent in some way, while no task was known.
+    """What the client spent in some way, while no task was known."""
 
-    Attributes:
-        lost_s: Thread-seconds.
-        phases: The same for each of `PHASES`.
-        at: Where most of it was: of the lines of one function that do the same, that with most.
-        what: What was called there; empty where it is that code itself, or unknown.
-        most: The share of all these lines.
-    """
-
-    lost_s: float
-    phases: tuple[float, ...]
-    at: str
-    what: str
-    most: float
+    lost_s: float  # thread-seconds
+    phases: tuple[float, ...]  # the same for each of `PHASES`
+    at: str  # where most of it was: of the lines of one function that do the same, that with most
+    what: str  # what was called there; empty where it is that code itself, or unknown
+    most: float  # the share of all these lines
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
@@ -105,13 +95,12 @@ class ClientSpending:
 CLIENT_BUSY = TrialCause(
     code="client-busy",
     title="The cluster waits for the client",
-    needs="A tenth of the worker time, and 0.1 s, pass while the scheduler knows no task (before the first graph, "
-    "between graphs, after the last task) and the client runs code of its own, by samples of its stack.",
-    ruled_out_by="A client that waits for the cluster then (client-waits); between the graphs of a loop, its own "
-    "finding (slow-submission, results-awaited-in-loop); a graph that is packed, sent and taken in, large "
-    "(large-graph) or of tasks that carry data (serialisation-bound). Imports, which a process does once, are "
-    "information.",
-    remedy="Move it into tasks, do it while tasks run (submit first), or send one graph",
+    needs="For at least 10 % of the worker time, and 0.1 s, the scheduler had no task (before the first graph, "
+    "between graphs or after the last task) while the client ran its own code, as samples of its stack show.",
+    ruled_out_by="The client waited for the cluster (client-waits). It sent graphs in a loop (slow-submission, "
+    "results-awaited-in-loop). It packed a large graph (large-graph) or tasks that carry data (serialisation-bound). "
+    "Imports are reported for information only: a process imports once.",
+    remedy="Move that code into tasks, run it while tasks run (submit first), or send one graph",
     link="https://docs.dask.org/en/stable/best-practices.html",
     parts=("client",),
 )
@@ -119,11 +108,7 @@ CLIENT_BUSY = TrialCause(
 
 @CLIENT_BUSY.finds
 def client_busy(observation: Observation) -> Finding | None:
-    """The client does something while the cluster has nothing to do.
-
-    `lost_s`: the part `client` of the worker time while the client did not wait for the cluster, imports apart; without
-    what passed between graphs where these are a loop, and the sending of heavy ones.
-    """
+    """`lost_s`: the part `client` without waits, imports, gaps in a loop, and the sending of heavy graphs."""
     found = client_time(observation)
     imports = np.array([what == IMPORT for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
@@ -141,14 +126,14 @@ def client_busy(observation: Observation) -> Finding | None:
 
 CLIENT_WAITS = TrialCause(
     code="client-waits",
-    title="Data travels, nothing runs",
-    needs="A tenth of the worker time, and 0.1 s, pass while the scheduler knows no task and the client waits for the "
-    "cluster: results or data are on their way, or a call that is no task. It is 0.1 s before the first graph, or "
-    "0.05 s for each graph.",
-    ruled_out_by="A client that works meanwhile (client-busy); between the graphs of a loop, its own finding "
-    "(results-awaited-in-loop); a large graph that is sent (large-graph); tasks that wait for inputs (transfer-bound); "
-    "calls of actors, each of which waits for the one before (results-awaited-in-loop).",
-    remedy="Reduce on the workers what the client gathers, and load within tasks what it sends",
+    title="The client waits for data",
+    needs="For at least 10 % of the worker time, and 0.1 s, the scheduler had no task while the client waited for "
+    "the cluster: for results, for data on their way, or for a call that is no task. Either 0.1 s of it came before "
+    "the first graph, or there were 0.05 s of it per graph.",
+    ruled_out_by="The client worked meanwhile (client-busy). It sent graphs in a loop, or called actors one after "
+    "another (results-awaited-in-loop). It sent a large graph (large-graph). Tasks, not the client, waited for data "
+    "(transfer-bound).",
+    remedy="Reduce on the workers what the client gathers; load in tasks what the client sends",
     link="https://distributed.dask.org/en/stable/efficiency.html#leave-data-on-the-cluster",
     parts=("client",),
 )
@@ -156,11 +141,7 @@ CLIENT_WAITS = TrialCause(
 
 @CLIENT_WAITS.finds
 def client_waits(observation: Observation) -> Finding | None:
-    """The client waits for the cluster while this has no task: data travels between them.
-
-    `lost_s`: the part `client` of the worker time while the client waited for the cluster; without what passed between
-    graphs where these are a loop, and before and between them where one is large.
-    """
+    """`lost_s`: the part `client` in waits, without gaps in a loop and the time around large graphs."""
     if one_by_one(observation) is not None:
         return None
     sent, called = submissions(observation), actor_calls(observation)

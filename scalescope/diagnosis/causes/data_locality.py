@@ -13,12 +13,11 @@ from scalescope.model.words import percent, plural
 DATA_LOCALITY = TrialCause(
     code="data-locality",
     title="Work stays where its data is",
-    needs="Tasks that may run anywhere, and whose inputs were made on the worker that ran them, were assigned and "
-    "waited on at most half of the workers (a quarter where no inputs were recorded), all threads of which were busy, "
-    "while workers that had been there from the first were idle.",
-    ruled_out_by="Restricted tasks (worker-restriction); idle workers that joined late (late-workers); waiting on "
-    "workers with idle threads (tiny-tasks); tasks that wait everywhere.",
-    remedy="Divide or replicate the input; tell Dask how long tasks take, so that they are stolen",
+    needs="Tasks that may run anywhere waited on at most half of the workers, which made their inputs (a quarter, "
+    "where inputs were not recorded). All threads there were busy, while workers present from the start were idle.",
+    ruled_out_by="Restricted tasks (worker-restriction). Idle workers that joined late (late-workers). Idle threads "
+    "on the same workers (tiny-tasks). Tasks that waited everywhere.",
+    remedy="Divide or replicate the input, or tell Dask how long the tasks take so that it moves them",
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),
     workers_unused=True,
@@ -27,11 +26,7 @@ DATA_LOCALITY = TrialCause(
 
 @DATA_LOCALITY.finds
 def data_locality(observation: Observation) -> Finding | None:
-    """Tasks wait on the few workers that hold their inputs.
-
-    `lost_s`: the smaller of such tasks waiting, beyond threads idle on their own workers, and threads idle on other
-    workers that were there from the first, over time.
-    """
+    """`lost_s`: the smaller of such tasks waiting and of threads idle on other workers, over time."""
     local, attempts = tasks_near_data(observation), observation.measured
     if (share := observation.share_of(local.lost_s)) < NOTEWORTHY:
         return None
@@ -54,7 +49,6 @@ def data_locality(observation: Observation) -> Finding | None:
 
 
 def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tuple[str, str]:
-    """What the workers hold, in words, and the remedy."""
     durations = f"tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
     if local.source >= 0:
         name = short_key(observation, local.source)

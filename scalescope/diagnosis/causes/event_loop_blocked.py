@@ -18,33 +18,19 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent
 
-STALL_S = 0.1
-"""Seconds for which an event loop must be stalled to count; tens of milliseconds are normal under load."""
-
-
-STALL_ON_FULL_HOST_S = 0.5
-"""The same on a host that others fill, where every process waits for its turn."""
-
-
-LAG_INTERVAL_S = 1.0
-"""Within this long before a row of table `lag` its stall was (`scalescope.capture.recorder`)."""
+STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
+STALL_ON_FULL_HOST_S = 0.5  # seconds; where others fill the host, every process waits for its turn
+LAG_INTERVAL_S = 1.0  # seconds before a row of table `lag` in which its stall was (`capture.recorder`)
 
 
 @dataclass(frozen=True)
 class _LoopStalls:
-    """Times in which event loops were stalled; one element per stall.
+    """Stalls of event loops, one element each."""
 
-    Attributes:
-        process: Index into `Attempts.addresses`; -1 for the scheduler.
-        seconds: At most so long.
-        begin: Not before this.
-        end: Not after this.
-    """
-
-    process: Ints
-    seconds: Floats
-    begin: Floats
-    end: Floats
+    process: Ints  # index into `Attempts.addresses`; -1 for the scheduler
+    seconds: Floats  # at most so long
+    begin: Floats  # not before this
+    end: Floats  # not after this
 
     def only(self, kept: Bools) -> _LoopStalls:
         """Those of a mask."""
@@ -54,12 +40,11 @@ class _LoopStalls:
 EVENT_LOOP_BLOCKED = TrialCause(
     code="event-loop-blocked",
     title="Event loops stalled",
-    needs="Stalls of 0.1 s or more (table lag; workers' samples that came too late, table memory), while threads were "
-    "idle and tasks waited: 10 % of the worker time.",
-    ruled_out_by="Nothing waited or all threads were busy meanwhile; the scheduler was taking in a graph "
-    "(large-graph); tasks were being unpacked (serialisation-bound); stalls below 0.5 s on a host that others fill.",
-    remedy="Move what blocks off the loop of the scheduler or the worker; one thread per worker where tasks hold the "
-    "lock.",
+    needs="At least 10 % of the worker time was idle with tasks waiting while an event loop stalled for 0.1 s or more "
+    "(table lag, or late samples of workers in table memory).",
+    ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
+    "being unpacked (serialisation-bound). Stalls below 0.5 s on a host that others fill.",
+    remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
 )
@@ -67,11 +52,7 @@ EVENT_LOOP_BLOCKED = TrialCause(
 
 @EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
-    """An event loop was blocked for so long that threads had nothing to do while tasks waited.
-
-    Worker time lost: for each stall, idle threads (of all workers, or of the stalled one) while tasks waited, within
-    the time in which it was; at most the stall times these threads; all together at most the part `not_assigned`.
-    """
+    """`lost_s`: threads idle while tasks waited during such stalls; at most the part `not_assigned`."""
     attempts = observation.measured
     if not observation.noteworthy("not_assigned"):
         return None
@@ -115,7 +96,7 @@ def _shortest(observation: Observation) -> float:
 
 
 def _noted(observation: Observation) -> _LoopStalls:
-    """Stalls by table `lag`; not those in which the scheduler took in a graph."""
+    """Stalls in table `lag`, except while the scheduler took in a graph."""
     time = observation.numbers("lag", "time") - observation.measured.epoch
     seconds = observation.numbers("lag", "seconds")
     begin = time - np.maximum(seconds, LAG_INTERVAL_S)
@@ -125,7 +106,7 @@ def _noted(observation: Observation) -> _LoopStalls:
 
 
 def _gaps(observation: Observation) -> _LoopStalls:
-    """Stalls of workers by the times of their samples, which a system monitor takes on the event loop, at intervals."""
+    """Stalls of workers by gaps between their samples, which the system monitor takes on the event loop."""
     process = worker_of_rows(observation, "memory")
     time = observation.numbers("memory", "time") - observation.measured.epoch
     order = np.lexsort((time, process))
@@ -139,7 +120,7 @@ def _gaps(observation: Observation) -> _LoopStalls:
 
 
 def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[float, float, int]]:
-    """For each process whose stalls cost something: thread-seconds, the longest stall in seconds, and how many."""
+    """By process whose stalls cost something: thread-seconds, longest stall in seconds, number of stalls."""
     attempts, line = observation.measured, timeline(observation)
     begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)
     lost = line.between(np.minimum(line.idle, line.waiting), begin, end)
@@ -164,7 +145,7 @@ def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[floa
 
 
 def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
-    """Whether the scheduler took in a graph for long within an interval: that is `large-graph`."""
+    """Whether the scheduler took in a large graph within each interval (that is `large-graph`)."""
     attempts = observation.measured
     seconds = observation.numbers("graphs", "seconds")
     since = observation.numbers("graphs", "time")[seconds >= STALL_S] - attempts.epoch

@@ -13,10 +13,9 @@ from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGT
 from scalescope.model.words import number, percent, plural
 
 EMPTY = f"{DEFAULT_CLUSTER}, tasks of no length"
+# Shares of the real time: above the first, the simulation explains it; below the second, not.
 NEARLY_ALL, TOO_LITTLE = 0.85, 0.6
-"""Shares of a real cluster's time: from the first on the simulated one explains it, up to the second it does not."""
-HARDLY = 1.1
-"""Times as long or as fast as which two points take about the same."""
+HARDLY = 1.1  # ratio of two times up to which they count as equal
 PARTITIONS = ("npartitions", NPARTITIONS)
 DECISIVE = (CLUSTER, *PARTITIONS)
 Rest = frozenset[tuple[str, Scalar]]
@@ -24,21 +23,16 @@ Rest = frozenset[tuple[str, Scalar]]
 EXPERIMENTS = SweepCause(
     code="experiments",
     title="What experiments rule out",
-    needs="Two points that differ only in the cluster, one of them simulated, or only in the number of partitions, or "
-    "of which one has tasks of no length.",
+    needs="Two points differ in one thing only: the cluster (one is simulated), the number of partitions, or tasks "
+    "of zero length.",
     ruled_out_by="Points that differ in more than one thing.",
-    remedy="Look at the causes that are left",
+    remedy="Look at the causes that remain",
 )
 
 
 @EXPERIMENTS.finds
 def experiments(case: SweepCase) -> Finding | None:
-    """What a point says beside those that differ from it in the cluster, the partitions or the workers alone.
-
-    The time of the simulated cluster is that of graph, client and scheduler: it has no transfers, memory limits,
-    interpreter lock or neighbours. With tasks of no length, it is that of client and scheduler alone. Workers of which
-    half do the same in the same time do not limit it.
-    """
+    """What a point says beside those that differ from it in the cluster, the partitions or the workers alone."""
     beside = _NeighbourPoints(case)
     for summary, metrics in sorted(case.measured, key=lambda item: -item[0].point.threads):
         if not beside.of(summary, *DECISIVE):
@@ -48,7 +42,7 @@ def experiments(case: SweepCase) -> Finding | None:
         if said:
             return EXPERIMENTS.finding(
                 Severity.INFO,
-                f"Beside {case.label(summary)} ({number(metrics.elapsed_s)} s): {'; '.join(said)}.",
+                f"Compared with {case.label(summary)} ({number(metrics.elapsed_s)} s): {'; '.join(said)}.",
                 "",
                 *(
                     Evidence(f"seconds with {name} = {beside.value(other[0], name)}", other[1].elapsed_s, "its trials")
@@ -60,7 +54,7 @@ def experiments(case: SweepCase) -> Finding | None:
 
 
 class _NeighbourPoints:
-    """Finds points that differ in one value, in time that grows with the points and not with their square."""
+    """Finds points that differ in one value, without comparing all pairs."""
 
     def __init__(self, case: SweepCase) -> None:
         self._kind = case.sweep.cluster.kind
@@ -86,7 +80,6 @@ class _NeighbourPoints:
         return self._values(summary).get(name, "")
 
     def _rest(self, summary: PointSummary, name: str) -> Rest:
-        """All values but one."""
         return frozenset(item for item in self._values(summary).items() if item[0] != name)
 
     def _values(self, summary: PointSummary) -> dict[str, Scalar]:
@@ -95,7 +88,6 @@ class _NeighbourPoints:
 
 
 def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> str:
-    """What one comparison says; empty where nothing."""
     there, metrics = other
     took, times = number(metrics.elapsed_s), metrics.elapsed_s / now_s
     same = 1 / HARDLY <= times <= HARDLY

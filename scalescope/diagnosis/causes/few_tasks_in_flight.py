@@ -12,10 +12,10 @@ from scalescope.model.words import percent, plural
 FEW_TASKS_IN_FLIGHT = TrialCause(
     code="few-tasks-in-flight",
     title="The client keeps too few tasks in flight",
-    needs="At least 3 graphs arrive one after another, nine in ten of them sooner after the end of a task than a "
-    "fifth of the time between such ends; and fewer tasks than threads are in flight.",
-    ruled_out_by="A client that waits until all tasks have ended (results-awaited-in-loop), or that sends at a pace of "
-    "its own (slow-submission); threads that are all in use.",
+    needs="The client sent at least 3 graphs one after another, and had fewer tasks in flight than there are "
+    "threads. It sent 90 % of them right after a task ended (within a fifth of the time between ends).",
+    ruled_out_by="The client waited until all tasks had ended (results-awaited-in-loop), or sent at its own pace "
+    "(slow-submission). All threads were in use.",
     remedy="Submit at least twice as many tasks as there are threads before the loop that waits for one and sends one",
     link="https://docs.dask.org/en/stable/futures.html#waiting-on-futures",
     parts=("no_runnable_task",),
@@ -24,10 +24,7 @@ FEW_TASKS_IN_FLIGHT = TrialCause(
 
 @FEW_TASKS_IN_FLIGHT.finds
 def few_tasks_in_flight(observation: Observation) -> Finding | None:
-    """The client sends a task when one has ended, and began with fewer than there are threads.
-
-    `lost_s`: threads idle while no task waits, from the arrival of the first graph to that of the last.
-    """
+    """`lost_s`: threads idle while no task waited, from the first graph's arrival to the last's."""
     found = loop(observation)
     if found is None or not 0 < found.window < observation.threads:
         return None

@@ -11,8 +11,8 @@ from scalescope.model.words import plural
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",
     title="Not enough to do",
-    needs="The point has fewer items than threads, and never as many tasks were runnable at once as there are.",
-    ruled_out_by="Items enough that were put into few partitions (too-few-partitions).",
+    needs="The point has fewer items than threads, and fewer tasks were ready at once than there are threads.",
+    ruled_out_by="Enough items that were put into too few partitions (too-few-partitions).",
     remedy="Ask for no more workers than there are items, or for more items",
     parts=WITHOUT_TASKS,
     workers_unused=True,
@@ -22,7 +22,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
 
 @FEWER_ITEMS_THAN_WORKERS.finds
 def fewer_items_than_workers(case: SweepCase) -> Finding | None:
-    """There is not enough to do; nobody's fault."""
+    """Not enough to do, which is nobody's fault."""
     found = put_down_to(case, FEWER_ITEMS_THAN_WORKERS)
     if not found:
         return None

@@ -16,53 +16,27 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.sweep import THREADS, WORKERS
 from scalescope.model.words import plural
 
-OVERLAP = 1.5
-"""Tasks running at once, on average over a sample, from which on they overlap enough to compete for a lock."""
-
-
-ONE_CORE = (0.75, 1.25)
-"""Cores that a process uses which computes under one lock: its event loop adds a little, other processes take some."""
-
-
-NEVER_MORE = 1.4
-"""Cores that nine in ten samples of such a process stay below."""
-
-
+OVERLAP = 1.5  # mean tasks at once in a sample, from which tasks compete for a lock
+ONE_CORE = (0.75, 1.25)  # cores that a process under one lock uses: its event loop adds some, other processes take some
+NEVER_MORE = 1.4  # cores; nine in ten samples of such a process stay below
+# Seconds after which a computing thread yields the lock (`sys.getswitchinterval`), so handing over a task takes as
+# long.
 SWITCH_S = 0.005
-"""After so long a thread that computes gives the lock to one that waits (`sys.getswitchinterval`): a worker whose
-threads keep the lock needs as long to hand one of them its next task, and hardly a millisecond where they do not."""
-
-
+# Share of tasks handed over that late; with two threads, one in two gets its task at once by chance.
 HANDED_LATE = 1 / 3
-"""Share of tasks that are handed over so late: of two threads, the one that has just ended a task is first by chance in
-every second case."""
-
-
-MIN_HANDED = 3
-"""Tasks that waited on a worker while its threads computed, needed before anything is said of handing them over."""
-
-
-ROOM = 0.3
-"""Idle cores of the host that prove that a process could have had more."""
+MIN_HANDED = 3  # tasks that waited while threads computed; fewer prove nothing about handing over
+ROOM = 0.3  # idle cores of the host that prove that a process could have had more
 
 
 @dataclass(frozen=True)
 class LockedWorkers:
-    """Workers whose threads took turns at one core.
+    """Workers whose threads took turns at one core."""
 
-    Attributes:
-        workers: Indices into `Attempts.addresses`.
-        cpu: Cores in use while tasks overlapped, on average.
-        running: Tasks that overlapped, on average.
-        lost_s: Thread-seconds of tasks that ran without a core.
-        source: Where the cores were read.
-    """
-
-    workers: Ints
-    cpu: float
-    running: float
-    lost_s: float
-    source: str = "table memory, column cpu"
+    workers: Ints  # indices into `Attempts.addresses`
+    cpu: float  # cores in use while tasks overlapped, on average
+    running: float  # tasks that overlapped, on average
+    lost_s: float  # thread-seconds of tasks that ran without a core
+    source: str = "table memory, column cpu"  # where the cores were read
 
 
 @once
@@ -94,10 +68,7 @@ def locked_workers(observation: Observation) -> LockedWorkers | None:
 
 
 def _locked_by_host(observation: Observation) -> LockedWorkers | None:
-    """The same of a single worker, in a trial too short for samples, by what our processes but the driver used.
-
-    Its threads wait for the lock within tasks and, where it is not handed a task in time, between them.
-    """
+    """For one worker in a trial too short for samples: from what our processes but the driver used of the host."""
     here, attempts = host(observation), observation.measured
     if here is None or len(attempts.addresses) > 1 or attempts.members.nthreads.max() < 2:
         return None
@@ -112,10 +83,7 @@ def _locked_by_host(observation: Observation) -> LockedWorkers | None:
 
 
 def _handed_late(observation: Observation, worker: int = 0) -> bool:
-    """Whether a worker took as long as the interpreter's switch interval to start tasks that waited on it.
-
-    Tasks that use a core in part, and together one, are no others by their CPU time. True where too few waited to tell.
-    """
+    """Whether tasks waited on the worker as long as the switch interval; true where too few waited to tell."""
     late = handed_over(observation)[observation.measured.worker == worker]
     return len(late) < MIN_HANDED or bool(np.quantile(late, 1 - HANDED_LATE) >= SWITCH_S)
 
@@ -127,13 +95,13 @@ def _by(worker: Ints, weight: Floats, count: int) -> Floats:
 GIL_BOUND = TrialCause(
     code="gil-bound",
     title="Threads wait for the interpreter",
-    needs="CPU of worker processes (table memory; facts host.load for one worker in a trial too short for that): on "
-    "workers of two or more threads at least 1.5 tasks ran at once on 0.75 to 1.25 cores, hardly ever more; and "
-    "every third task was handed to them 5 ms late, for which the interpreter lets another keep the lock.",
-    ruled_out_by="Tasks that release the lock use a core each; tasks that sleep use none, and those that wait in part "
-    "get their next task within a millisecond; on a host without an idle core nobody could have had more; workers that "
-    "share a process cannot be told apart.",
-    remedy="Processes instead of threads (threads_per_worker=1), or code that releases the lock.",
+    needs="On workers with two or more threads, at least 1.5 tasks ran at once but used 0.75 to 1.25 cores (table "
+    "memory; for one worker in a short trial, facts host.load). Every third task reached its thread 5 ms late: that "
+    "is how long Python lets another thread keep the lock.",
+    ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
+    "get their next task within a millisecond. On a host without an idle core, no task could have had more. Workers "
+    "that share a process cannot be told apart.",
+    remedy="Use processes instead of threads (threads_per_worker=1), or code that releases the lock",
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
 )
@@ -141,11 +109,7 @@ GIL_BOUND = TrialCause(
 
 @GIL_BOUND.finds
 def gil_bound(observation: Observation) -> Finding | None:
-    """Threads of a process take turns at the interpreter lock: many tasks run, and one core is used.
-
-    Worker time lost: over samples in which tasks overlapped, running tasks less cores in use. It lies within `busy`:
-    a thread that waits for the lock counts as computing.
-    """
+    """`lost_s`: running tasks less cores in use, over samples in which tasks overlapped. It lies within `busy`."""
     locked, attempts = locked_workers(observation), observation.measured
     if locked is None:
         return None

@@ -12,7 +12,7 @@ HEALTHY = SweepCause(
     code="healthy",
     title="No fault found",
     needs="Points were measured, and no finding is worse than information.",
-    ruled_out_by="Any finding that is minor or worse.",
+    ruled_out_by="Any finding of low severity or worse.",
     remedy="",
     precedence=60,
 )
@@ -20,7 +20,7 @@ HEALTHY = SweepCause(
 
 @HEALTHY.finds
 def healthy(case: SweepCase) -> Finding:
-    """No fault was found; it is for `diagnose` to say whether there is any other finding."""
+    """No fault was found; `diagnose` decides whether there is any other finding."""
     good = sound(case)
     points = plural(len(case.measured), "point")
     where = f"all {points}" if len(good) > 1 else "the one point measured"

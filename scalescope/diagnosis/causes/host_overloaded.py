@@ -11,16 +11,15 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-STOLEN = 0.10
-"""Share taken by the hypervisor that matters by itself: it is only taken from who wants to run."""
+STOLEN = 0.10  # share of the host's cores; the hypervisor takes them only from whoever wants to run
 
 
 HOST_OVERLOADED = TrialCause(
     code="host-overloaded",
     title="Others used the host",
-    needs="At most 10 % of the host idle and 15 % or more used by others, or 10 % taken by the hypervisor (facts "
+    needs="At most 10 % of the host was idle and others used at least 15 %, or the hypervisor took 10 % (facts "
     "host.load), while tasks ran or waited without a core.",
-    ruled_out_by="Idle cores; our own processes fill the host (oversubscribed-threads); a virtual clock.",
+    ruled_out_by="Idle cores. Our own processes filled the host (oversubscribed-threads). A virtual clock.",
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
@@ -30,11 +29,7 @@ HOST_OVERLOADED = TrialCause(
 
 @HOST_OVERLOADED.finds
 def host_overloaded(observation: Observation) -> Finding | None:
-    """Other processes, or other machines on the same hardware, used the cores that the trial needed.
-
-    Worker time lost: the cores that others had, over the makespan, at most the running tasks less cores in use (where
-    CPU was recorded) or the parts `busy` and `not_assigned`. Never more than medium: it is no fault of the workload.
-    """
+    """`lost_s`: cores that others had and tasks lacked. At most medium, since no workload is at fault."""
     here, found = host(observation), samples(observation)
     if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None

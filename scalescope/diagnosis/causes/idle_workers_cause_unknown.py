@@ -9,17 +9,16 @@ from scalescope.model.finding import Finding, Severity
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
 from scalescope.model.words import percent
 
-MOSTLY = 0.5
-"""Share of the worker time not busy that findings of trials must explain for its cause to be known."""
+MOSTLY = 0.5  # share of the idle worker time that known causes must explain, else the cause is unknown
 
 
 UNKNOWN = SweepCause(
     code="idle-workers-cause-unknown",
     title="Idle, and nothing shows why",
-    needs="30 % of the worker time is not busy, the structure of the graph does not show why, and the findings of the "
-    "trials explain less than half of it.",
-    ruled_out_by="Any cause above or below that explains most of it.",
-    remedy="The next experiment, which the finding names by the largest part of the lost time",
+    needs="At least 30 % of the worker time was not busy, the structure of the graph does not show why, and other "
+    "findings explain less than half of it.",
+    ruled_out_by="Any other cause that explains most of it.",
+    remedy="Run the experiment that the finding names for the largest part of the lost time",
     precedence=LAST + 1,
 )
 
@@ -40,7 +39,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     return UNKNOWN.finding(
         Severity.MEDIUM,
         f"{percent(1 - worst.share(*WORKING))} of the worker time is not busy at {case.label(worst)}, most of it "
-        f"`{PARTS[part].title}` ({percent(worst.share(part))}); the cause is not known yet.",
+        f"`{PARTS[part].title}` ({percent(worst.share(part))}); nothing recorded shows why.",
         NEXT_EXPERIMENT[part],
         *structure_evidence(worst, metrics),
         confidence=0.2,
@@ -49,17 +48,17 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     )
 
 
+# What to try, by the part of worker time that was lost.
 NEXT_EXPERIMENT: dict[str, str] = {
     "transfer": "next, compare with larger inputs per task or fewer workers: transfer should shrink",
     "serialisation": "next, look for large objects inside tasks (scatter them) and run again",
     "spill": "next, run with more memory per worker or smaller partitions: spilling should end",
     "paused": "next, run with more memory per worker or smaller partitions: workers should no longer pause",
     "no_runnable_task": "next, double the partitions (or items) at this point: if the time falls, there were too few",
-    "client": "next, look what the client does at the lines named in the table `client`: move it into tasks",
+    "client": "next, see what the client does at the lines in table `client`, and move it into tasks",
     "not_assigned": "next, run this point on the simulated cluster with scheduler_us = 0: if the idle time goes, the "
     "scheduler is the limit, and tasks should be longer",
-    "late_start": "next, look when workers joined (table `workers`): start the workload after the last one",
+    "late_start": "next, check when workers joined (table `workers`), and start the workload after the last one",
     "lost": "next, read the logs of the workers that died (table `logs`)",
     "tail": "next, compare the longest task of the last stage with the median one: split it, or start it first",
 }
-"""What to try when nothing but the kind of lost time is known."""

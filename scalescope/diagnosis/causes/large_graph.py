@@ -16,11 +16,11 @@ from scalescope.model.words import percent, plural
 LARGE_GRAPH = TrialCause(
     code="large-graph",
     title="The graph itself is large",
-    needs="A graph of 10 MB (Dask's own warning) or 10,000 tasks or more; and a tenth of the worker time passes while "
-    "it is under way, or the scheduler takes it in, and threads have nothing to do.",
-    ruled_out_by="A large graph that is taken in quickly against its run, or while threads work on another; a slow "
-    "intake of a small graph (the scheduler is busy with something else).",
-    remedy="Constants: load them within tasks, or `client.scatter` them; many tasks: larger chunks",
+    needs="A graph had 10 MB (where Dask itself warns) or 10,000 tasks, and for at least 10 % of the worker time "
+    "threads had nothing to do while it was sent or taken in.",
+    ruled_out_by="The graph was taken in quickly compared with its run, or while threads worked on another one. The "
+    "graph was small, and the scheduler busy with something else.",
+    remedy="Large objects: load them in tasks, or `client.scatter` them. Many tasks: use larger chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("no_runnable_task", "client"),
 )
@@ -28,12 +28,7 @@ LARGE_GRAPH = TrialCause(
 
 @LARGE_GRAPH.finds
 def large_graph(observation: Observation) -> Finding | None:
-    """A graph is so large that workers wait until it has arrived and the scheduler has taken it in.
-
-    `lost_s`: all threads while the scheduler took in such a graph before the first task was known, threads idle while
-    it took in a later one and no task waited, and the part `client` while the client packed and sent graphs, or waited.
-    The share is of the worker time, with the first of these added where the client was not watched.
-    """
+    """`lost_s`: threads without work while such a graph is sent or taken in (the intake may precede the first task)."""
     sent = submissions(observation)
     which = large(sent)
     if not which.any():

@@ -12,11 +12,11 @@ from scalescope.model.words import percent, plural
 LATE_WORKERS = TrialCause(
     code="late-workers",
     title="Workers joined after the work began",
-    needs="Workers joined after the first task was known, and tasks waited before they came, or waited on other "
-    "workers while the newcomers were idle.",
-    ruled_out_by="Newcomers in the place of workers that had left (worker-died); too few tasks for them anyway; "
-    "restricted tasks, which may not move (worker-restriction).",
-    remedy="`client.wait_for_workers(n)` before the first task is sent",
+    needs="Workers joined after the first task was known. Tasks waited before they came, or waited on other workers "
+    "while the newcomers were idle.",
+    ruled_out_by="Workers that replaced others (worker-died). Too few tasks to use them. Restricted tasks, which may "
+    "not move (worker-restriction).",
+    remedy="Call `client.wait_for_workers(n)` before the first task is sent",
     link="https://github.com/dask/distributed/issues/5599",
     parts=("late_start", "not_assigned"),
 )
@@ -24,11 +24,7 @@ LATE_WORKERS = TrialCause(
 
 @LATE_WORKERS.finds
 def late_workers(observation: Observation) -> Finding | None:
-    """Workers joined after the work had begun.
-
-    `lost_s`: of the threads that came late, those that waiting tasks would have used before they joined; and those idle
-    afterwards while tasks that had been assigned before waited on other workers.
-    """
+    """`lost_s`: missing threads that tasks waited for, and newcomers idle while tasks waited elsewhere."""
     late, attempts = late_workers_of(observation), observation.measured
     lost_s = late.missing_s + late.idle_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:

@@ -19,9 +19,9 @@ MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
     title="Results do not fit into memory",
-    needs="At least 10 % of the worker time in the part `spill`.",
-    ruled_out_by="Spilling while the threads compute costs nothing and is not in that part.",
-    remedy="More memory for each worker, fewer threads, smaller partitions, or release results earlier.",
+    needs="At least 10 % of the worker time went to writing results to disk or reading them back (part `spill`).",
+    ruled_out_by="Spilling while the threads compute: it costs nothing and is not in that part.",
+    remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
     parts=("spill",),
 )
@@ -29,11 +29,7 @@ MEMORY_SPILL = TrialCause(
 
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
-    """Threads wait while their worker writes results to disk or reads them back.
-
-    Worker time lost: the part `spill`. What a worker writes because of its memory as a whole, and not for a task,
-    blocks it without being in the record.
-    """
+    """`lost_s`: the part `spill`. Spilling because of the worker's memory as a whole is not recorded per task."""
     if (share := observation.share("spill")) < NOTEWORTHY:
         return None
     attempts = observation.measured
@@ -58,11 +54,11 @@ def memory_spill(observation: Observation) -> Finding | None:
 MEMORY_PAUSED = TrialCause(
     code="memory-paused",
     title="Workers paused for their memory",
-    needs="Changes of status to `paused` (events worker-status-change), and at least 10 % of the worker time idle in "
-    "such pauses while tasks waited.",
+    needs="Workers changed their status to `paused` (events worker-status-change), and at least 10 % of the worker "
+    "time was idle in such pauses while tasks waited.",
     ruled_out_by="No task waited for a thread meanwhile.",
-    remedy="More memory for each worker, fewer threads, smaller partitions; where Dask knows of little of it, find "
-    "what the tasks keep.",
+    remedy="Give each worker more memory or fewer threads, or use smaller partitions. If Dask knows of little of "
+    "that memory, find what the tasks keep",
     link=f"{MEMORY_LINK}#pause-worker",
     parts=("paused",),
 )
@@ -70,11 +66,7 @@ MEMORY_PAUSED = TrialCause(
 
 @MEMORY_PAUSED.finds
 def memory_paused(observation: Observation) -> Finding | None:
-    """Workers took no more tasks because their memory was almost full.
-
-    Worker time lost: idle threads of paused workers (the part `paused`), by the share of the pauses in which tasks
-    waited for a thread.
-    """
+    """`lost_s`: the part `paused`, by the share of the pauses in which tasks waited for a thread."""
     attempts, pauses = observation.measured, observation.measured.pauses
     if not len(pauses.worker):
         return None
@@ -88,7 +80,7 @@ def memory_paused(observation: Observation) -> Finding | None:
     resident, managed = _while_paused(observation)
     unmanaged = resident > 0 and managed < 0.5 * resident
     held = (
-        f"; of {words.size(resident)} in the worst process only {words.size(managed)} are results that Dask knows"
+        f"; of {words.size(resident)} in the worst process only {words.size(managed)} are results that Dask knows of"
         if unmanaged
         else ""
     )
@@ -118,7 +110,6 @@ def _limit(observation: Observation) -> str:
 
 
 def _peaks(observation: Observation, column: str) -> float:
-    """The sum over workers of the most that each had."""
     most: dict[str, int] = {}
     for worker, value in zip(observation.column("memory", "worker"), observation.column("memory", column), strict=True):
         if worker != "scheduler":
@@ -127,7 +118,7 @@ def _peaks(observation: Observation, column: str) -> float:
 
 
 def _while_paused(observation: Observation) -> tuple[float, float]:
-    """Resident and managed bytes of the sample with most resident bytes, of workers that were paused then."""
+    """Resident and managed bytes in the largest sample of a paused worker."""
     attempts = observation.measured
     worker = worker_of_rows(observation, "memory")
     time, rss, managed = (observation.numbers("memory", name) for name in ("time", "rss", "managed"))

@@ -17,24 +17,20 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-WIDER = 2
-"""How many times as many tasks another stage must have."""
-
-
-WIDE = 0.5
-"""How many tasks the widest stage must have, as a share of the threads, for the others to be called narrow."""
+WIDER = 2  # ratio of tasks: another stage must have this many times those of the narrow one
+WIDE = 0.5  # tasks of the widest stage per thread; below, the whole graph is narrow
 
 
 NARROW_STAGE = TrialCause(
     code="narrow-stage",
     title="One stage has too few tasks",
-    needs="While tasks of a stage ran of which there are fewer than threads, a tenth of the worker time passed on "
-    "threads without a task; and another stage has at least twice as many, and half as many as there are threads.",
-    ruled_out_by="All stages as narrow as this one (too-few-partitions); tasks of a stage that need each other "
-    "(sequential-graph); tasks that a client sends one by one (results-awaited-in-loop, slow-submission); one long "
-    "task of many (straggler); tasks that wait for tasks of their own (nested-client).",
-    remedy="Cut that stage into more tasks: repartition before it, combine partial results in a tree (`split_every=`), "
-    "or let other work run beside it",
+    needs="A stage had fewer tasks than threads, and idle threads during it cost at least 10 % of the worker time. "
+    "Another stage had at least twice as many tasks, and at least half as many as there are threads.",
+    ruled_out_by="All stages are as narrow (too-few-partitions). Its tasks need each other (sequential-graph), or "
+    "were sent one by one (results-awaited-in-loop, slow-submission). One of many tasks was long (straggler). Its "
+    "tasks wait for tasks of their own (nested-client).",
+    remedy="Cut that stage into more tasks (repartition before it, `split_every=` in reductions), or let other work "
+    "run beside it",
     link="https://docs.dask.org/en/stable/best-practices.html#break-up-computations-into-many-pieces",
     parts=WITHOUT_TASKS,
     rules_out=("sequential-graph",),
@@ -43,30 +39,17 @@ NARROW_STAGE = TrialCause(
 
 @dataclass(frozen=True)
 class _NarrowStage:
-    """Batches of one prefix that are narrow.
-
-    Attributes:
-        prefix: Of their tasks.
-        tasks: Of the widest of them.
-        batches: How many.
-        blamed_s: Thread-seconds without a task while they ran, as far as more tasks of theirs would have filled them.
-        ran_s: Seconds in which one of them ran.
-    """
-
-    prefix: str
-    tasks: int
-    batches: int
+    prefix: str  # of their tasks
+    tasks: int  # of the widest of them
+    batches: int  # how many
+    # Thread-seconds without a task while they ran that a wider stage would have filled.
     blamed_s: float
-    ran_s: float
+    ran_s: float  # seconds in which one of them ran
 
 
 @NARROW_STAGE.finds
 def narrow_stage(observation: Observation) -> Finding | None:
-    """The threads wait for a stage of few tasks, in a graph that has many elsewhere.
-
-    `lost_s`: while tasks of narrow stages ran, threads beyond the tasks of that stage that had no task, none waiting.
-    Stages that run at once share them according to the tasks of each that run.
-    """
+    """`lost_s`: threads without a task while narrow stages ran, beyond as many as these have tasks."""
     if not observation.noteworthy(*WITHOUT_TASKS):
         return None
     found = _narrow(observation)
@@ -82,7 +65,7 @@ def narrow_stage(observation: Observation) -> Finding | None:
         if worst.tasks == 1
         else f"make at least {threads:,} tasks of it (`repartition`, `rechunk` or more items before it)"
     )
-    more = f", which is the most of {plural(len(found), 'such stage')}" if len(found) > 1 else ""
+    more = f", the worst of {plural(len(found), 'such stage')}" if len(found) > 1 else ""
     return NARROW_STAGE.finding(
         observation,
         lost_s,
@@ -123,11 +106,7 @@ def _narrow(observation: Observation) -> list[_NarrowStage]:
 
 
 def _blamed_s(observation: Observation, tasks: Ints, sizes: Ints) -> Floats:
-    """Thread-seconds without a task that are put down to each of these attempts, in batches of such sizes.
-
-    Not those on which tasks of its own batch had ended sooner: with as many tasks as threads, they would have been idle
-    as well.
-    """
+    """Idle thread-seconds charged to each attempt, as far as a stage as wide as the threads would have used them."""
     line, stop = timeline(observation), observation.measured.stop
     begin, busy = occupied_from(observation), np.maximum(line.occupied, 1.0)
     blamed = np.zeros(len(tasks))
@@ -139,18 +118,13 @@ def _blamed_s(observation: Observation, tasks: Ints, sizes: Ints) -> Floats:
 
 
 def _widest(observation: Observation) -> tuple[str, int]:
-    """Prefix and size of the batch of most tasks."""
     found = task_batches(observation)
     batch = int(found.size.argmax())
     return observation.measured.prefix[int(found.tasks(batch)[0])], int(found.size[batch])
 
 
 def _excused(observation: Observation) -> Bools:
-    """Batches whose number of tasks is not that of a stage.
-
-    Their tasks wait for tasks of their own, need others of their prefix, are sent by a client that awaits each, or are
-    parts of a group that is wide all in all and that a client sends by and by.
-    """
+    """Batches that are no narrow stage: their tasks send tasks, need each other, or arrive one by one in a loop."""
     attempts, found = observation.measured, task_batches(observation)
     count = len(found.size)
     excused = np.zeros(count, dtype=bool)

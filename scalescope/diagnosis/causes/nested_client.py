@@ -15,30 +15,24 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import NO_THREAD, RESULTS
 from scalescope.model.words import percent, plural
 
-BEAM_TASK = "apply_dofn_to_bundle"
-"""Prefix of the tasks of a ParDo of Beam's Dask runner."""
-
-
+BEAM_TASK = "apply_dofn_to_bundle"  # prefix of the tasks of a ParDo of Beam's Dask runner
 BEAM_SIDE_INPUTS = (
     "Beam's Dask runner computes a side input within the task that reads it: combine with "
     "`CombineGlobally(...).without_defaults()`, which needs none, and pass small values as arguments"
 )
-
-
-CLOSE_S = 0.05
-"""Seconds within which a task becomes runnable that a task has sent."""
+CLOSE_S = 0.05  # seconds from sending a graph within a task until its tasks are runnable
 
 
 NESTED_CLIENT = TrialCause(
     code="nested-client",
     title="Tasks that submit tasks",
-    needs="Graphs from clients that run inside tasks, and the tasks that were running then: a tenth of the worker time "
-    "passes while they hold threads, or, where they send graph after graph, while threads are idle with such a task "
-    "about; or while each bundle of Beam computes a side input again. Or nothing moved when the trial was stopped, all "
-    "threads of a worker were held by tasks that waited for results, and others lacked a thread.",
-    ruled_out_by="Tasks that secede (`worker_client()`) and keep all threads busy with what they send; tasks that end "
-    "sooner than what they have sent, and so do not wait for it.",
-    remedy="Submit from the client, passing futures as arguments; or `with worker_client()`",
+    needs="Tasks sent graphs of their own, and at least 10 % of the worker time passed while these tasks held "
+    "threads, while they sent graph after graph and threads were idle, or while bundles of Beam computed a side "
+    "input again. Or nothing moved when the trial was stopped: tasks that waited for results held all threads of a "
+    "worker, and other tasks lacked a thread.",
+    ruled_out_by="Tasks gave up their threads (`worker_client()`) and kept all threads busy with what they sent. "
+    "Tasks ended before what they had sent, so they did not wait for it.",
+    remedy="Submit from the client and pass futures as arguments, or use `with worker_client()`",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy", "no_runnable_task", "tail"),
     spoils=40,
@@ -48,14 +42,7 @@ NESTED_CLIENT = TrialCause(
 
 @NESTED_CLIENT.finds
 def nested_client(observation: Observation) -> Finding | None:
-    """Tasks submit tasks and hold their threads while they wait, or decide how many there are at once.
-
-    `lost_s`: thread-seconds for which tasks that had sent a graph went on occupying a thread (they compute in name
-    only; none where they seceded, which shows as more tasks running on a worker than it has threads), plus threads idle
-    with no task waiting while such tasks were there, if these send graph after graph: a single one is as wide from
-    within a task as from the client; plus what bundles of Beam compute of their side inputs, but for the first of them.
-    All of the trial, where nothing moved any more.
-    """
+    """`lost_s`: threads held by waiting parents, or idle while these send in turn, and repeated side inputs."""
     if deadlock := _deadlock(observation):
         return deadlock
     sent = submissions(observation)
@@ -103,7 +90,7 @@ def nested_client(observation: Observation) -> Finding | None:
 
 
 def _side_inputs_s(observation: Observation, parents: Bools, nested_at: Floats) -> float:
-    """Thread-seconds of Beam's tasks that tasks sent, all of them the same side input, but for the first."""
+    """Thread-seconds of side inputs that Beam computed again."""
     attempts = observation.measured
     near = np.searchsorted(nested_at, attempts.runnable + CLOSE_S) > np.searchsorted(
         nested_at, attempts.runnable - CLOSE_S
@@ -114,7 +101,7 @@ def _side_inputs_s(observation: Observation, parents: Bools, nested_at: Floats) 
 
 
 def _parents(observation: Observation, nested_at: Floats) -> Bools:
-    """The tasks that can have sent the nested graphs: of the prefix that was running at most of those moments."""
+    """Tasks that can have sent the nested graphs: those of the prefix that ran at most of these moments."""
     attempts = observation.measured
     _, place = task_prefixes(observation)
     held = np.searchsorted(nested_at, attempts.stop) > np.searchsorted(nested_at, attempts.start)
@@ -131,7 +118,7 @@ def _parents(observation: Observation, nested_at: Floats) -> Bools:
 
 
 def _outlive(observation: Observation, parents: Bools, nested_at: Floats) -> bool:
-    """Whether tasks were there until what they had sent was done, for most of the graphs: who goes sooner waits not."""
+    """Whether parents mostly stayed until what they had sent was done: those that end sooner did not wait."""
     attempts = observation.measured
     runnable, stop = attempts.runnable[~parents], attempts.stop[~parents]
     order = np.argsort(runnable)
@@ -149,7 +136,7 @@ def _outlive(observation: Observation, parents: Bools, nested_at: Floats) -> boo
 
 
 def _seceded(observation: Observation, parents: Bools) -> bool:
-    """Whether on most workers with parents more tasks ran at once than there are threads."""
+    """Whether most workers with parents ran more tasks at once than they have threads."""
     attempts = observation.measured
     threads = np.zeros(len(attempts.addresses), np.int64)
     np.add.at(threads, attempts.members.worker, attempts.members.nthreads)
@@ -164,7 +151,7 @@ def _seceded(observation: Observation, parents: Bools) -> bool:
 
 
 def _deadlock(observation: Observation) -> Finding | None:
-    """Tasks hold all threads of a worker, or of all, and wait for results, while other tasks only lack a thread."""
+    """Tasks that wait for results hold all threads of a worker, while other tasks lack a thread."""
     found = observation.standstill
     if found is None:
         return None

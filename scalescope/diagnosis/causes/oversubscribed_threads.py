@@ -11,29 +11,20 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-OURS = 0.70
-"""Share of a full host that our processes must have for its threads to compete with each other."""
-
-
-POOLED = 1.5
-"""Cores for each running task from which on tasks must have threads of their own."""
-
-
-CROWDED = 1.25
-"""Running tasks for each core from which on they wait for one another."""
-
-
+OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
+POOLED = 1.5  # cores per running task, from which tasks must have threads of their own
+CROWDED = 1.25  # running tasks per core, from which they wait for each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
 
 OVERSUBSCRIBED_THREADS = TrialCause(
     code="oversubscribed-threads",
     title="More threads than cores",
-    needs="A host without idle cores (facts host.load) of which the trial has 70 %, and 1.5 cores in use for each "
-    "running task, or 1.25 running tasks for each core (table memory).",
-    ruled_out_by="Idle cores: then pools inside tasks only use what nobody else wants; tasks that sleep; other "
+    needs="The host had no idle core and the trial used 70 % of it (facts host.load). Each running task used 1.5 "
+    "cores, or 1.25 tasks ran per core (table memory).",
+    ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
     "processes that fill the host (host-overloaded).",
-    remedy="One thread for each pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores.",
+    remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores",
     link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
     parts=("busy",),
 )
@@ -41,11 +32,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
 
 @OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
-    """More threads want to run than the host has cores: pools inside the tasks, or more task threads than cores.
-
-    Worker time lost, with pools: cores used beyond one for each running task, which others of our tasks did not get on
-    a full host; at most `busy`. Without: running tasks less cores in use.
-    """
+    """`lost_s`: cores used beyond one per running task (pools), or running tasks without a core."""
     found, here = samples(observation), host(observation)
     if found is None or here is None or here.idle > FULL or here.ours < OURS:
         return None

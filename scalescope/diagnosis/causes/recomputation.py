@@ -17,18 +17,18 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
+# What Dask puts into a key that it derives from function and arguments, or at random.
 TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""What Dask puts into a key that it makes from function and arguments, or at random."""
 
 
 RECOMPUTATION = TrialCause(
     code="recomputation",
     title="Results computed again",
-    needs="The same key finished more than once, and at least 10 % of the worker time went to all but the last.",
-    ruled_out_by="An attempt that erred or was lost before the task finished once is a retry; results lost with a "
-    "worker that died belong to worker-died or worker-killing-task; a key that the user chose may stand for other work "
+    needs="The same key finished more than once, and all but the last time cost at least 10 % of the worker time.",
+    ruled_out_by="An attempt that failed or was lost before the first success is a retry. Results lost with a dead "
+    "worker belong to worker-died or worker-killing-task. A key that the user chose may stand for different work "
     "each time.",
-    remedy="Persist what is used again, or compute everything in one call.",
+    remedy="Persist what is used again, or compute everything in one call",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("busy", "lost"),
 )
@@ -36,11 +36,7 @@ RECOMPUTATION = TrialCause(
 
 @RECOMPUTATION.finds
 def recomputation(observation: Observation) -> Finding | None:
-    """The same task was computed more than once.
-
-    Worker time lost: the durations of every computation of a task but the last; not where the worker that had the
-    result died, for that is the loss of `worker-died` or `worker-killing-task`.
-    """
+    """`lost_s`: all computations of a task but the last, unless its result died with its worker."""
     attempts, again = observation.measured, _computed_again(observation)
     if again is None:
         return None
@@ -72,10 +68,7 @@ def recomputation(observation: Observation) -> Finding | None:
 
 
 def _computed_again(observation: Observation) -> Bools | None:
-    """Finished attempts of which a later one finished again; None where there are none.
-
-    A key that the user chose says nothing of the work: it counts where the result was lost with its worker alone.
-    """
+    """Finished attempts whose key finished again; keys of the user's choice count only if a worker took the result."""
     attempts = observation.measured
     finished = task_column(observation, "status") == STATUS_FINISHED
     keys = attempts.key if bool(finished.all()) else list(compress(attempts.key, finished.tolist()))

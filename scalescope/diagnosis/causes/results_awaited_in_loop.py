@@ -9,19 +9,18 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent
 
-ROUND = 6
-"""Tasks at once from which on a graph of a loop is a round, too narrow for the threads, and not one item of many."""
+ROUND = 6  # tasks at once; a graph of that many is a round that is too narrow, not one item of many
 
 
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
     title="Each result awaited before the next",
-    needs="At least 3 graphs, by the median with fewer tasks in flight than there are threads; at least 90 % of them "
-    "arrived when every earlier task had ended, soon after it, and threads were idle meanwhile. Or the client waited "
-    "for calls of actors on several workers, of which one ran at a time.",
-    ruled_out_by="One graph whose tasks depend on each other (a reduction tree, sequential-graph); graphs that arrive "
-    "while earlier ones still run, or at a pace of their own (slow-submission); graphs that fill all threads each; "
-    "rounds of 6 tasks at once or more, each too narrow for the threads (too-few-partitions).",
+    needs="At least 3 graphs were sent. Typically (median), fewer tasks were in flight than there are threads. At "
+    "least 90 % of the graphs arrived when all earlier tasks had ended, and threads were idle meanwhile. Or the "
+    "client called actors on several workers, one call at a time.",
+    ruled_out_by="One graph whose tasks depend on each other (sequential-graph). Graphs that arrive while earlier "
+    "ones run, or at the client's own pace (slow-submission). Graphs that each fill all threads. Rounds of 6 or more "
+    "tasks, each too narrow for the threads (too-few-partitions).",
     remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("no_runnable_task", "client", "tail"),
@@ -30,11 +29,7 @@ RESULTS_AWAITED_IN_LOOP = TrialCause(
 
 @RESULTS_AWAITED_IN_LOOP.finds
 def results_awaited_in_loop(observation: Observation) -> Finding | None:
-    """Each of many small graphs is sent only after the result of the one before.
-
-    `lost_s`: threads idle while no task waits, from the arrival of the first graph to the end of the last task; of
-    calls of actors, threads idle while these ran and the client waited.
-    """
+    """`lost_s`: threads idle with no task waiting, from the first graph on; or during calls of actors."""
     if (called := one_by_one(observation)) is not None:
         idle = percent(observation.share_of(called.lost_s))
         return RESULTS_AWAITED_IN_LOOP.finding(

@@ -18,10 +18,10 @@ from scalescope.model.words import percent, plural
 RETRIED_TASKS = TrialCause(
     code="retried-tasks",
     title="Tasks fail and are tried again",
-    needs="A tenth of the worker time passed in attempts that raised (table tasks, status 1).",
-    ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task). What a task retries within "
-    "itself is not seen.",
-    remedy="Mend what raises, or retry within the task only the call that fails, with a pause",
+    needs="At least 10 % of the worker time passed in attempts that raised (table tasks, status 1).",
+    ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task). Retries inside a task "
+    "are not seen.",
+    remedy="Fix what raises, or retry only the failing call, within the task and with a pause",
     link="https://distributed.dask.org/en/stable/resilience.html#user-code-failures",
     parts=("lost",),
     precedence=20,
@@ -30,10 +30,7 @@ RETRIED_TASKS = TrialCause(
 
 @RETRIED_TASKS.finds
 def retried_tasks(observation: Observation) -> Finding | None:
-    """Attempts that raised, whether or not a later one succeeded.
-
-    `lost_s`: from start to end of these attempts.
-    """
+    """`lost_s`: the durations of attempts that raised, whether or not a later one succeeded."""
     attempts = observation.measured
     erred = observation.numbers("tasks", "status")[attempts.row] == STATUS_ERRED
     killed = given_up(observation)
@@ -57,7 +54,7 @@ def retried_tasks(observation: Observation) -> Finding | None:
         lost_s,
         f"{failed:,} of {plural(made, 'attempt')} of `{prefix}` raised{said}: {percent(share)} of the worker time "
         "was spent on attempts that came to nothing.",
-        f"mend what raises in `{prefix}`, or retry only the call that fails within the task, with a pause that grows",
+        f"fix what raises in `{prefix}`, or retry only the call that fails within the task, with a pause that grows",
         Evidence("attempts that raised", int(erred.sum()), "table tasks, status 1"),
         Evidence("attempts in all", len(erred), "table tasks"),
         Evidence("thread-seconds in attempts that raised", round(lost_s, 3), "table tasks"),

@@ -19,11 +19,12 @@ from scalescope.model.words import number, plural
 SEQUENTIAL_GRAPH = SweepCause(
     code="sequential-graph",
     title="Tasks depend on each other",
-    needs="There are as many tasks as threads or more, but work by longest dependency path (T1/T∞) is below half of "
-    "the threads, no single task is most of that path, and a tenth of the worker time has no task to run.",
-    ruled_out_by="Independent tasks that are sent one by one (results-awaited-in-loop, slow-submission); a long path "
-    "of one long task (straggler, skewed-tasks, slow-worker).",
-    remedy="Ask for about T1/T∞ threads, or shorten the longest dependency path",
+    needs="There are at least as many tasks as threads, but the total task time divided by the longest chain of "
+    "dependent tasks (T1/T∞) is below half of the threads. No single task is most of that chain, and at least 10 % "
+    "of the worker time had no task to run.",
+    ruled_out_by="Independent tasks that were sent one by one (results-awaited-in-loop, slow-submission). A chain "
+    "that is one long task (straggler, skewed-tasks, slow-worker).",
+    remedy="Ask for about T1/T∞ threads, or shorten the longest chain of dependent tasks",
     link="https://docs.dask.org/en/stable/phases-of-computation.html",
     parts=WITHOUT_TASKS,
 )

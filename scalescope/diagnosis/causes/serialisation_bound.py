@@ -17,22 +17,10 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-ONE_OFF = 0.7
-"""Share of the unpacking done for the first task of each worker, from which on it is the import of modules."""
-
-
-HEAVY_TASK_S = 0.02
-"""Mean seconds of handing over a task from which on it is its content, and not the handling that every task costs."""
-
-
-IMPORT_S = 0.25
-"""Mean seconds of handing over the first task of a thread from which on it is an import."""
-
-
-IMPORTS = 0.2
-"""Share of the worker time from which on imports at the first tasks are worth a word."""
-
-
+ONE_OFF = 0.7  # share of the time on first tasks of a worker, from which it is the import of modules
+HEAVY_TASK_S = 0.02  # mean seconds to hand over a task, from which its content is the reason
+IMPORT_S = 0.25  # mean seconds to hand over the first task of a thread, from which it is an import
+IMPORTS = 0.2  # share of worker time; cheaper imports are not mentioned
 PRELOAD = (
     "import the modules of the tasks when workers start (`distributed.worker.preload`, `--preload MODULE`), or measure "
     "with `warmups: 1`"
@@ -42,12 +30,12 @@ PRELOAD = (
 SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
-    needs="At least 10 % of the worker time in the part `serialisation`, or, where distributed does not report it, "
-    "idle while the client packs calls that carry 100 kB or more each, and between hand-over and start of tasks, 20 ms "
-    "each, while a graph has 100 kB or more.",
-    ruled_out_by="Time for the first tasks of each worker only is the import of modules, and low; a light graph whose "
-    "tasks start late points to blocked event loops or tiny tasks.",
-    remedy="Load the objects inside tasks, or scatter them once and pass the future.",
+    needs="At least 10 % of the worker time went to unpacking tasks (part `serialisation`). Where distributed does "
+    "not report that: a graph of at least 100 kB was sent, and threads were idle while the client packed calls of "
+    "100 kB each, or for 20 ms per task between hand-over and start.",
+    ruled_out_by="Only the first tasks of each worker were slow: that is the import of modules, reported as low. A "
+    "light graph whose tasks start late: see event-loop-blocked or tiny-tasks.",
+    remedy="Load the objects inside tasks, or scatter them once and pass the future",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
     rules_out=("event-loop-blocked",),
@@ -56,12 +44,7 @@ SERIALISATION_BOUND = TrialCause(
 
 @SERIALISATION_BOUND.finds
 def serialisation_bound(observation: Observation) -> Finding | None:
-    """Threads wait while their worker unpacks tasks that carry data within them.
-
-    Worker time lost: the part `serialisation`, which older releases of distributed report; newer ones do not, and there
-    it is the time for which threads were idle although their next task had been handed to their worker
-    already, at most the part `not_assigned`, and that in which the client packed what tasks carry.
-    """
+    """`lost_s`: the part `serialisation`, or idle threads whose next task was on the worker, and packing."""
     if observation.noteworthy("serialisation"):
         return _unpacking(observation)
     return _heavy_tasks(observation) or _first_tasks(observation)
@@ -97,7 +80,6 @@ def _unpacking(observation: Observation) -> Finding | None:
 
 
 def _first_on_worker(observation: Observation) -> Ints:
-    """The attempt that each worker began first."""
     attempts = observation.measured
     order = np.lexsort((attempts.start, attempts.worker))
     first: Ints = order[np.flatnonzero(np.diff(attempts.worker[order], prepend=-1))]
@@ -105,7 +87,7 @@ def _first_on_worker(observation: Observation) -> Ints:
 
 
 def _heavy_tasks(observation: Observation) -> Finding | None:
-    """By what a worker had been handed and could not start, where the graph is heavy."""
+    """A heavy graph, whose tasks waited on a worker that already had them."""
     nbytes = observation.numbers("graphs", "nbytes")
     heaviest = float(nbytes.max(initial=0.0))
     packed_s = _packed_s(observation)
@@ -138,7 +120,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
 
 
 def _first_tasks(observation: Observation) -> Finding | None:
-    """By what only the first task of each thread waited for on its worker: modules are imported as it is unpacked."""
+    """Only the first task of each thread waited: its modules are imported as it is unpacked."""
     if observation.share("not_assigned") < IMPORTS:
         return None
     waited, (order, again) = handed_over(observation), by_thread(observation)
@@ -169,7 +151,7 @@ def _first_tasks(observation: Observation) -> Finding | None:
 
 
 def _packed_s(observation: Observation) -> float:
-    """Thread-seconds idle while the client packs calls that carry data, but are no large graphs."""
+    """Thread-seconds idle while the client packs calls that carry data, in graphs that are not large."""
     sent, packed = submissions(observation), packing(observation)
     in_loop = packed.idle_s if packed is not None and packed.nbytes < LARGE_BYTES else 0.0
     if not (heavy(sent) & ~large(sent)).any():

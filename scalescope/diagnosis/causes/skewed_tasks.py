@@ -18,12 +18,12 @@ from scalescope.model.words import percent, plural
 SKEWED_TASKS = TrialCause(
     code="skewed-tasks",
     title="Tasks of one stage differ widely",
-    needs="The 90th percentile of the durations of at least 3 tasks in flight together is twice the 10th or more, or "
-    "more than 5 % take over 3 times the median, or the few that do have results that are larger too; and threads wait "
-    "at the end of the stage for more than equal tasks would make them.",
-    ruled_out_by="A handful of long tasks among equal ones (straggler); equal tasks that do not divide by the threads "
-    "(uneven waves); so many tasks per thread that the threads end together all the same.",
-    remedy="Cut the input into parts of equal work and more of them, the longest first",
+    needs="Of at least 3 tasks in flight together, the slowest tenth took at least twice as long as the fastest "
+    "tenth, or more than 5 % took over 3 times the median, or the few that did have larger results. Threads waited "
+    "at the end of the stage longer than equal tasks would make them.",
+    ruled_out_by="A handful of long tasks among equal ones (straggler). Equal tasks that do not divide by the "
+    "threads (uneven-waves). So many tasks per thread that the threads end together anyway.",
+    remedy="Cut the input into more parts of equal work, the longest first",
     link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
     rules_out=("sequential-graph",),
@@ -32,12 +32,7 @@ SKEWED_TASKS = TrialCause(
 
 @SKEWED_TASKS.finds
 def skewed_tasks(observation: Observation) -> Finding | None:
-    """Durations of a stage are spread widely, and threads wait at its end.
-
-    `lost_s`: from the start of the last task of such a stage (or from when it would have started, were all tasks
-    equal) to its end, threads that were busy before and are idle while no task waits, or only some that wait behind
-    others; less what equally many tasks of the mean duration would leave idle in their last wave.
-    """
+    """`lost_s`: threads idle at the end of such stages, less what equal tasks leave idle in their last wave."""
     held = delayed_batches(observation)[1]
     lost_s = sum(each.lost_s for each in held)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -54,9 +49,9 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     return SKEWED_TASKS.finding(
         observation,
         lost_s,
-        f"{len(durations):,} `{prefix}` tasks take {words.duration(low)} (a tenth is shorter) to "
-        f"{words.duration(high)} (a tenth is longer), at most {longest}{sizes}: {percent(share)} of the worker time "
-        "was spent waiting for the last of them.",
+        f"The durations of {len(durations):,} `{prefix}` tasks differ widely: 80 % take {words.duration(low)} to "
+        f"{words.duration(high)}, the longest {longest}{sizes}. {percent(share)} of the worker time was spent waiting "
+        "for the last of them.",
         ("repartition by size" if by_size else "divide the work into equal parts")
         + f", and into more of them: at least {4 * math.ceil(worst.wide):,} `{prefix}` tasks for "
         f"{plural(math.ceil(worst.wide), 'thread')}, the longest first (`priority=`)",

@@ -13,12 +13,12 @@ from scalescope.model.words import percent, plural
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
-    needs="At least 3 graphs, by the median with fewer tasks in flight than there are threads, arrive one after "
-    "another, and while they do threads are idle with no task waiting.",
-    ruled_out_by="A client that sends faster than the threads take (tasks wait); one that waits for each result "
-    "(results-awaited-in-loop), or sends one when one ends (few-tasks-in-flight); a client that packs data with each "
-    "graph (large-graph, serialisation-bound); idle threads after the last graph has arrived.",
-    remedy="`client.map` instead of `client.submit` in a loop; prepare inputs within tasks",
+    needs="At least 3 graphs arrived one after another. Typically (median), fewer tasks were in flight than there "
+    "are threads, and threads were idle with no task waiting.",
+    ruled_out_by="The client sent faster than the threads could work (tasks waited). It waited for each result "
+    "(results-awaited-in-loop), or sent one task when one ended (few-tasks-in-flight). It packed data with each "
+    "graph (large-graph, serialisation-bound). Threads were idle only after the last graph.",
+    remedy="Use `client.map` instead of `client.submit` in a loop; prepare inputs in tasks",
     link="https://docs.dask.org/en/stable/futures.html",
     parts=("no_runnable_task", "client"),
 )
@@ -26,10 +26,7 @@ SLOW_SUBMISSION = TrialCause(
 
 @SLOW_SUBMISSION.finds
 def slow_submission(observation: Observation) -> Finding | None:
-    """Many small graphs arrive one after another too slowly to keep the threads busy.
-
-    `lost_s`: threads idle while no task waits, from the arrival of the first graph to that of the last.
-    """
+    """`lost_s`: threads idle while no task waited, from the first graph's arrival to the last's."""
     found = loop(observation)
     if found is None or found.waits or found.window or packing(observation) is not None:
         return None
@@ -45,8 +42,8 @@ def slow_submission(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
-        f"tasks per second; {plural(observation.threads, 'thread')} at {words.duration(mean_s)} a task need "
-        f"{needed:,.3g}, so that {percent(share)} of the worker time was idle.",
+        f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
+        f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle.",
         f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
         f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
         *loop_evidence(found, lost_s),

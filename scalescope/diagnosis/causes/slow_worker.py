@@ -19,11 +19,12 @@ from scalescope.model.words import number, percent, plural
 SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
-    needs="A worker's tasks (at least two) take 1.5 times as long as other tasks of the same groups or more, three "
-    "quarters of them clearly so, beyond what the spread of durations explains; at most a third of the workers are so.",
-    ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler); durations so spread that a slow "
-    "median is chance (skewed-tasks); all workers alike; tasks that may not run elsewhere, for then they may be larger "
-    "ones (worker-restriction).",
+    needs="A worker's tasks (at least two) took at least 1.5 times as long as others of the same groups, three "
+    "quarters of them clearly so and more than the spread of durations explains. At most a third of the workers are "
+    "like that.",
+    ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). Durations so spread that a slow "
+    "median is chance (skewed-tasks). All workers alike. Tasks that may not run elsewhere, which may just be larger "
+    "(worker-restriction).",
     remedy="Retire the worker and look at its host",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy", "no_runnable_task", "tail", "not_assigned"),
@@ -33,11 +34,7 @@ SLOW_WORKER = TrialCause(
 
 @SLOW_WORKER.finds
 def slow_worker(observation: Observation) -> Finding | None:
-    """One worker, or a few, are slower whatever they run.
-
-    `lost_s`: the part of the slow workers' computing beyond what the median worker would have taken, plus, in every
-    batch that they finish last, threads idle without a waiting task since the other workers' last task of it ended.
-    """
+    """`lost_s`: computing beyond the median worker's, and threads idle until slow workers finish a batch."""
     slow = slow_workers(observation)
     if not slow:
         return None
@@ -97,7 +94,7 @@ def slow_worker(observation: Observation) -> Finding | None:
 
 
 def _last_on(observation: Observation, slow: Bools) -> list[int]:
-    """Batches that others took part in and a slow worker finished, the latest first, `CANDIDATES` at most."""
+    """Batches that a slow worker finished after the others, the latest first."""
     attempts, found = observation.measured, task_batches(observation)
     on_slow = slow[attempts.worker[found.task]]
     stop = attempts.stop[found.task]

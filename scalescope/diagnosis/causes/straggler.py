@@ -14,12 +14,12 @@ from scalescope.model.words import percent, plural
 STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
-    needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) take more than 3 times the median, "
-    "and threads that had been busy beside them are idle until they end, with no task waiting, or only some that wait "
-    "behind others.",
-    ruled_out_by="Tasks that do not divide by the threads (no task is long: uneven waves); durations spread over many "
-    "tasks, or results that are larger too (skewed-tasks); a worker that is slow in all it does (slow-worker); tasks "
-    "that wait for tasks of their own (nested-client); other work that fills the threads meanwhile.",
+    needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) took more than 3 times the "
+    "median. Threads that had been busy beside them were idle until they ended, with no task waiting except behind "
+    "others.",
+    ruled_out_by="Tasks that do not divide by the threads, none of them long (uneven-waves). Many different "
+    "durations, or larger results for the long ones (skewed-tasks). A worker that is slow at everything "
+    "(slow-worker). Tasks that wait for their own tasks (nested-client). Other work that fills the threads.",
     remedy="Split the long task, or start it first with `priority=`",
     link="https://distributed.dask.org/en/stable/priority.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
@@ -29,12 +29,7 @@ STRAGGLER = TrialCause(
 
 @STRAGGLER.finds
 def straggler(observation: Observation) -> Finding | None:
-    """A few tasks of a stage hold up the others.
-
-    `lost_s`: had the stragglers taken the median of their stage, it would have ended with the last of the others, which
-    would have begun as early as equal tasks. From then to its real end, threads that were busy beside it before and are
-    idle while no task waits, or only some that wait behind others.
-    """
+    """`lost_s`: threads idle after the stage would have ended, had its stragglers taken the median."""
     held = delayed_batches(observation)[0]
     lost_s = sum(each.lost_s for each in held)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:

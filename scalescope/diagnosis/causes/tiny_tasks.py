@@ -12,26 +12,18 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-HANDLING_S = 0.001
-"""What the scheduler, and what a worker, needs for a task besides computing it (measured: 0.65 to 1 ms of CPU time)."""
-
-
-TRANSITIONS = 6
-"""Transitions that the scheduler makes for a task that finishes."""
-
-
-BULK = 50
-"""Tasks below which handling them is nothing that can be felt."""
+HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
+TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
+BULK = 50  # tasks; handling fewer is never felt
 
 
 TINY_TASKS = TrialCause(
     code="tiny-tasks",
     title="Tasks too small",
-    needs="The mean task is shorter than one millisecond of scheduling times the threads (so that the scheduler cannot "
-    "feed them), or than two milliseconds (so that the worker does more for it than in it), and threads are idle while "
-    "tasks wait.",
-    ruled_out_by="Short tasks on so few threads that the scheduler keeps up (5 ms on 2 threads); waiting that is due "
-    "to restrictions, locality or late workers; idle threads with no task waiting.",
+    needs="The mean task is shorter than 1 ms times the number of threads (the scheduler cannot feed them), or than "
+    "2 ms (the worker spends more on it than in it), and threads are idle while tasks wait.",
+    ruled_out_by="Short tasks on so few threads that the scheduler keeps up (5 ms on 2 threads). Waiting due to "
+    "restrictions, data locality or late workers. Idle threads with no task waiting.",
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
     parts=("not_assigned",),
@@ -40,14 +32,7 @@ TINY_TASKS = TrialCause(
 
 @TINY_TASKS.finds
 def tiny_tasks(observation: Observation) -> Finding | None:
-    """Tasks are shorter than what it takes to handle them.
-
-    The scheduler hands out one task after another, each costing it about a millisecond (more, where the simulated
-    cluster was told so). With P threads and tasks of mean duration d it cannot keep them busy when d < P × that cost; a
-    worker cannot when d is below twice its own cost of a task.
-
-    `lost_s`: idle while tasks wait (`not_assigned`), less what restrictions, locality and late workers explain of it.
-    """
+    """`lost_s`: the part `not_assigned`, less what restrictions, locality and late workers explain."""
     attempts = observation.measured
     if not observation.noteworthy("not_assigned"):
         return None
@@ -86,7 +71,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
 
 
 def _handling(observation: Observation) -> tuple[float, float]:
-    """Seconds that the scheduler, and a worker, needs for a task, as far as is known."""
+    """Seconds per task that the scheduler, and a worker, need besides computing."""
     cluster = observation.trial.facts.get("cluster", {})
     scheduler = TRANSITIONS * float(cluster.get("scheduler_us_per_transition") or 0.0) * 1e-6
     worker = float(cluster.get("worker_us_per_task") or 0.0) * 1e-6

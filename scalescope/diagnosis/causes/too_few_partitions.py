@@ -23,23 +23,19 @@ from scalescope.model.metrics import Metrics
 from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.words import plural
 
-MINOR = 0.20
-"""Share of worker time below which a cause with a remedy is minor."""
-
-
-ABOUT_HALF = 0.45
-"""Share of worker time from which on a cause with a remedy is critical: 51 partitions on 100 workers must count."""
+MINOR = 0.20  # share of worker time below which the severity is low
+ABOUT_HALF = 0.45  # share of worker time from which the severity is high: 51 partitions on 100 workers must count
 
 
 TOO_FEW_PARTITIONS = SweepCause(
     code="too-few-partitions",
     title="Fewer partitions than threads",
-    needs="A tenth of the worker time has no task to run; never as many tasks are runnable at once, and no stage has "
-    "as many, as there are threads (or items, where there are fewer).",
-    ruled_out_by="Fewer items than threads (fewer-items-than-workers); tasks enough that depend on each other "
-    "(sequential-graph); idle threads that findings of the trials explain, such as results-awaited-in-loop.",
-    remedy="Set the partitions: Beam `--dask_npartitions`, bag `npartitions=`, more files or smaller chunks. A "
-    "library's default is named where it predicts every count that was measured",
+    needs="At least 10 % of the worker time had no task to run. There were never as many tasks ready at once, and no "
+    "stage had as many, as there are threads (or items, if fewer).",
+    ruled_out_by="Fewer items than threads (fewer-items-than-workers). Enough tasks that depend on each other "
+    "(sequential-graph). Idle threads that other findings explain, such as results-awaited-in-loop.",
+    remedy="Set the partitions: Beam `--dask_npartitions`, bag `npartitions=`, more files, or smaller chunks. A "
+    "library's default is named if it predicts every measured count",
     link="https://github.com/dask/dask/issues/10291",
     parts=WITHOUT_TASKS,
     workers_unused=True,
@@ -74,13 +70,13 @@ def too_few_partitions(case: SweepCase) -> Finding | None:
 
 
 def _partitions_asked(summary: PointSummary) -> str:
-    """The axis by which this point sets its partitions itself, or an empty string."""
+    """The parameter by which the point sets its partitions itself, or an empty string."""
     names = ("npartitions", "partition_size", NPARTITIONS)
     return next((name for name in names if summary.point.values.get(name) is not None), "")
 
 
 def _by_default(found: Sequence[Measured]) -> set[tuple[int, int]]:
-    """Items and tasks of the widest stage, of the points that leave the partitions to a library."""
+    """Pairs of items and tasks of the widest stage, where the partitions were left to a library."""
     return {
         (summary.items, summary.partitions)
         for summary, _ in found
@@ -89,7 +85,7 @@ def _by_default(found: Sequence[Measured]) -> set[tuple[int, int]]:
 
 
 def _rule_of(case: SweepCase, found: Sequence[Measured]) -> tuple[PartitionRule | None, float]:
-    """The library default that predicts the widest stage of every such point, and how sure the finding is."""
+    """The library default that predicts the widest stage of all these points, and the confidence of the finding."""
     counts = _by_default(found)
     rule = matching(counts)
     calls = {summary.origin.call for summary, _ in found if summary.origin is not None}
@@ -108,7 +104,7 @@ def _is_beam(case: SweepCase, summary: PointSummary) -> bool:
 
 
 def _own_beam(case: SweepCase, summary: PointSummary) -> bool:
-    """Whether Beam made the partitions of a workload of the user's own; if no call is known, whether Beam was there."""
+    """Whether Beam made the partitions of the user's own workload (if no call is known: whether it was imported)."""
     if summary.origin is not None:
         return summary.origin.call == CREATE
     return any(name.partition(".")[0] == "apache_beam" for name in case.imports)
@@ -157,16 +153,12 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
 
 
 def _enough(summary: PointSummary) -> int:
-    """Partitions for all threads, as far as there are items."""
     threads, items = summary.point.threads, summary.items
     return threads if items is None else max(1, min(threads, items))
 
 
 def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain:
-    """The makespan becomes that of as many threads as there may be partitions, used as now without the idle time.
-
-    It is never less than the waves of whole items take: ceil(items / threads) of T1 / items each.
-    """
+    """The makespan on as many threads as there can be partitions, at least ceil(items / threads) × T1 / items."""
     point, items, enough = worst.point, worst.items, _enough(worst)
     makespan_s = (point.threads * metrics.makespan_s - case.idle_s(worst) / worst.valid) / enough
     if items:

@@ -13,43 +13,30 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-FELT_S = 0.01
-"""Mean seconds of a fetch or of unpacking below which it is the price of a message, and not of data."""
-
-
-LARGE = 1_000_000
-"""Mean bytes fetched for a task from which on data is the matter, however fast it came."""
-
-
-SHARED = 0.5
-"""Share of the bytes moved that one result must have to be worth sending to all workers at once."""
+FELT_S = 0.01  # mean seconds of a fetch or of unpacking; less is the price of a message, not of data
+LARGE = 1_000_000  # mean bytes fetched per task, from which data is the matter, however fast it came
+SHARED = 0.5  # share of the bytes moved that one result must have to be worth a broadcast
 
 
 @dataclass(frozen=True)
 class _MovedResults:
-    """Results that went from one worker to another.
+    """Results that went from one worker to another."""
 
-    Attributes:
-        nbytes: All together; each counted once for each worker that it went to.
-        most: Row in `tasks` of the result of which most bytes went.
-        most_nbytes: How many.
-        readers: Workers that it went to.
-    """
-
-    nbytes: float
-    most: int
-    most_nbytes: float
-    readers: int
+    nbytes: float  # all together; each counted once for each worker that it went to
+    most: int  # row in `tasks` of the result of which most bytes went
+    most_nbytes: float  # how many
+    readers: int  # workers that it went to
 
 
 TRANSFER_BOUND = TrialCause(
     code="transfer-bound",
     title="Threads wait for their inputs",
-    needs="At least 10 % of the worker time in the part `transfer`, by 10 ms or 1 MB for each task that fetches.",
-    ruled_out_by="Fetching while the thread computes another task costs nothing and is not in that part; many fetches "
-    "of a few milliseconds are the price of tiny tasks.",
-    remedy="Keep data that is used together on one worker: fewer, larger workers, fewer and larger steps; send what "
-    "all need to all workers once.",
+    needs="At least 10 % of the worker time went to fetching inputs while the thread had nothing else to run (part "
+    "`transfer`), with at least 10 ms or 1 MB per fetching task.",
+    ruled_out_by="Fetches that overlap with computing: they cost nothing and are not in that part. Many fetches of a "
+    "few milliseconds, which are the price of tiny tasks.",
+    remedy="Keep data that is used together on one worker: fewer, larger workers; fewer, larger steps. Send what all "
+    "need to all workers once",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("transfer",),
 )
@@ -57,11 +44,7 @@ TRANSFER_BOUND = TrialCause(
 
 @TRANSFER_BOUND.finds
 def transfer_bound(observation: Observation) -> Finding | None:
-    """Threads wait while their worker fetches the inputs of their next task.
-
-    Worker time lost: the part `transfer`, in which nothing was computed meanwhile; fetching that computation hides
-    costs nothing.
-    """
+    """`lost_s`: the part `transfer`, in which nothing was computed meanwhile."""
     if (share := observation.share("transfer")) < NOTEWORTHY:
         return None
     attempts = observation.measured
@@ -103,7 +86,6 @@ def transfer_bound(observation: Observation) -> Finding | None:
 
 
 def _moved(observation: Observation) -> _MovedResults | None:
-    """What tasks needed from other workers; None where dependencies were not recorded."""
     task = np.asarray(observation.column("dependencies", "task"), dtype=np.int64)
     needs = np.asarray(observation.column("dependencies", "needs"), dtype=np.int64)
     if not len(task):

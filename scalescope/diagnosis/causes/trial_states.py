@@ -10,17 +10,15 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 
-POINTS_SHOWN = 10
-"""Points of which the number of such trials is evidence."""
-ACCOMPANIES = 0.2
-"""How sure it is that trials which are no measurements are the cause, and not what comes of it."""
+POINTS_SHOWN = 10  # points listed as evidence
+ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
 
 NOTHING_MEASURED = SweepCause(
     code="nothing-measured",
     title="No trial is a measurement",
-    needs="Not one trial of the sweep is valid.",
-    ruled_out_by="One valid trial; warm-ups do not count.",
-    remedy="Remove the reason named in the finding, then run the same sweep again",
+    needs="No trial of the sweep is valid.",
+    ruled_out_by="One valid trial. Warm-ups do not count.",
+    remedy="Fix the reason named in the finding, then run the same sweep again",
     precedence=40,
 )
 
@@ -52,7 +50,7 @@ def nothing_measured(case: SweepCase) -> Finding | None:
 FAILED_TRIALS = SweepCause(
     code="failed-trials",
     title="The workload raised",
-    needs="Trials in the state failed: the workload raised, or its answer was wrong.",
+    needs="Trials failed: the workload raised, or its result was wrong.",
     ruled_out_by="A machine that misbehaved (invalid-trials).",
     remedy="Run that point alone and fix the workload",
     precedence=50,
@@ -76,9 +74,9 @@ def failed_trials(case: SweepCase) -> Finding | None:
 INVALID_TRIALS = SweepCause(
     code="invalid-trials",
     title="The machine misbehaved",
-    needs="Trials in the state invalid: workers missing or lost, capture incomplete, host overloaded, timed out.",
+    needs="Trials were invalid: workers missing or lost, recording incomplete, host overloaded, or timed out.",
     ruled_out_by="A workload that raised (failed-trials).",
-    remedy="Run the same sweep again; on an overloaded host with fewer workers, or on the simulated cluster",
+    remedy="Run the same sweep again; on an overloaded host, use fewer workers or the simulated cluster",
 )
 
 
@@ -105,7 +103,6 @@ def _spoilt(
     remedy: str,
     confidence: float = 1.0,
 ) -> Finding | None:
-    """One finding for all trials in one state."""
     counts = [(point, point.failed if state is TrialState.FAILED else point.invalid) for point in case.points]
     counts = [(point, count) for point, count in counts if count]
     if not counts:
@@ -125,7 +122,6 @@ def _spoilt(
 
 
 def _next_step(text: str) -> str:
-    """What the error itself says to do."""
     found = re.search(r"^  next: (.+)", text, re.MULTILINE)
     return found[1] if found else ""
 

@@ -13,37 +13,25 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent
 
-BUSY = 0.8
-"""Share of worker time busy from which on threads have no time to spare."""
-
-
-SLACK = 0.5
-"""Share of a host idle from which on there is room for more threads."""
-
-
-MANY_WAIT = 6
-"""Tasks waiting for each thread, on average, from which on several times as many threads would have enough to do."""
+BUSY = 0.8  # share of worker time busy, from which threads have no time to spare
+SLACK = 0.5  # share of the host idle, from which there is room for more threads
+MANY_WAIT = 6  # mean tasks waiting per thread, from which several times the threads would be busy
 
 
 UNDERSUBSCRIBED_THREADS = TrialCause(
     code="undersubscribed-threads",
     title="Room for more threads",
-    needs="At least 80 % of the worker time busy and tasks waiting, while half of the host's cores are idle.",
-    ruled_out_by="Threads that are idle already, or take turns at a lock (gil-bound); workers on other hosts than the "
-    "one whose load is known.",
-    remedy="More threads for each worker where tasks wait for something else than a core, else more workers.",
+    needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle.",
+    ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound). Workers on other hosts, whose load is "
+    "not known.",
+    remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
 )
 
 
 @UNDERSUBSCRIBED_THREADS.finds
 def undersubscribed_threads(observation: Observation) -> Finding | None:
-    """All threads are busy, tasks wait, and most cores of the host are idle: there is room for more threads.
-
-    It is advice and no fault (nothing of the worker time is lost; tasks may wait for a GPU, or stand for one): `info`,
-    with no worker time lost; `low` where so many tasks wait for something else than a core that it would pay off,
-    unless they are declared to stand for compute.
-    """
+    """Advice and no fault: `lost_s` is 0, and the severity `low` only where more threads would clearly pay."""
     found, here = samples(observation), host(observation)
     if found is None or here is None or observation.share("busy") < BUSY:
         return None

@@ -19,7 +19,8 @@ from scalescope.model.words import plural
 UNEVEN_WAVES = SweepCause(
     code="uneven-waves",
     title="The last wave is not full",
-    needs="More tasks than threads, and the idle time is within 5 % of what equal tasks leave in their last wave.",
+    needs="There are more tasks than threads, and the idle time is within 5 % of what equal tasks leave in their "
+    "last wave.",
     ruled_out_by="Long tasks (straggler, skewed-tasks).",
     remedy="Make the number of tasks a multiple of the threads, or the tasks smaller",
     parts=WITHOUT_TASKS,

@@ -12,13 +12,14 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import RESULTS
 from scalescope.model.words import percent, plural
 
+# By the class that was waited for.
 REMEDIES = {
-    "Semaphore": "take as many leases as what it guards really bears; if that is few, give these tasks a resource "
-    "(`resources=`) with as many units, so that those that wait hold no thread",
-    "Lock": "lock less: guard only the lines that need it, with one lock per file or row, or return the values and let "
-    "one task join them",
+    "Semaphore": "set its leases to what the guarded thing can bear; if that is few, use `resources=` with as many "
+    "units instead, so that waiting tasks hold no thread",
+    "Lock": "lock less: guard only the lines that need it, with one lock per file or row, or return the values and "
+    "join them in one task",
     "MultiLock": "lock less: guard only the lines that need it, or fewer names at once",
-    "Queue": "let the client submit a task for each item, instead of tasks that wait for items",
+    "Queue": "let the client submit one task per item, instead of tasks that wait for items",
     "Event": "pass the future of what sets it as an argument: the task then begins when that is done",
     "Variable": "pass the future of what sets it as an argument: the task then begins when that is done",
     "ActorFuture": "share the work among several actors, call the actor less often, or return the values and let one "
@@ -26,7 +27,6 @@ REMEDIES = {
     "Future": "pass futures on as arguments: the task then begins when their results are there",
     "Client": "pass futures on as arguments: the task then begins when their results are there",
 }
-"""By the class that was waited for."""
 
 
 OTHERWISE = "let the task begin when what it waits for is there, or call `distributed.secede()` before it waits"
@@ -35,12 +35,12 @@ OTHERWISE = "let the task begin when what it waits for is there, or call `distri
 WAITING_TASKS = TrialCause(
     code="waiting-tasks",
     title="Tasks wait and hold their threads",
-    needs="For a tenth of the worker time, tasks held their thread while they waited in a call of `distributed`: for a "
-    "lock, semaphore, queue, event, variable, actor or future. Or nothing moved when the trial was stopped, and most "
-    "tasks that held a thread were in such a call.",
-    ruled_out_by="Tasks that sent graphs of their own and wait for these (nested-client); tasks that had seceded. What "
-    "waits elsewhere, such as for a database, is not seen, and counts as work.",
-    remedy="Let the task begin when what it waits for is there, or lift the limit",
+    needs="For at least 10 % of the worker time, tasks held their thread while they waited in a call of "
+    "`distributed`: for a lock, semaphore, queue, event, variable, actor or future. Or nothing moved when the trial "
+    "was stopped, and most tasks that held a thread were in such a call.",
+    ruled_out_by="Tasks that wait for graphs they sent (nested-client). Tasks that had seceded. Waits elsewhere, "
+    "such as for a database: they are not seen and count as work.",
+    remedy="Start the task when what it waits for is there, or lift the limit",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy",),
     rules_out=("straggler", "skewed-tasks", "slow-worker", "sequential-graph", "uneven-waves"),
@@ -51,11 +51,7 @@ WAITING_TASKS = TrialCause(
 
 @WAITING_TASKS.finds
 def waiting_tasks(observation: Observation) -> Finding | None:
-    """Tasks that wait for each other, or for what is not there yet, while they hold their thread.
-
-    `lost_s`: what they waited in calls of `distributed`, by the clock of their workers; all of the trial, where nothing
-    moved any more.
-    """
+    """`lost_s`: waits in calls of `distributed`; all of the trial, where nothing moved any more."""
     if stopped := _stopped(observation):
         return stopped
     waits = [wait for _, wait in observation.events("waits")]
@@ -81,7 +77,6 @@ def waiting_tasks(observation: Observation) -> Finding | None:
 
 
 def _stopped(observation: Observation) -> Finding | None:
-    """Most tasks that held a thread when nothing moved any more waited for each other, or for what nobody gave."""
     found = observation.standstill
     holding = found.holding if found else ()
     waiting = [each for each in holding if each.waits_for and each.waits_for not in RESULTS]
@@ -95,7 +90,7 @@ def _stopped(observation: Observation) -> Finding | None:
         f"Nothing moved any more: {plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of "
         f"{plural(found.threads, 'thread')} and waited for `{worst.waits_for}` at {worst.where}.",
         "release or set what they wait for whatever happens (`with`, or `try` and `finally`), and give the wait a "
-        "`timeout=`, so that it fails where it would hang",
+        "`timeout=`, so that it fails instead of hanging",
         Evidence("tasks that held a thread and waited", tasks, "facts standstill"),
         Evidence("tasks that had not ended", found.left, "facts standstill"),
         confidence=0.9,
@@ -104,5 +99,4 @@ def _stopped(observation: Observation) -> Finding | None:
 
 
 def _waited_for(wait: Mapping[str, Any]) -> str:
-    """The class that was waited for."""
     return str(wait["what"]).partition(".")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary, settings
@@ -14,24 +14,20 @@ from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.sweep import THREADS
 from scalescope.model.words import number, percent, plural
 
+# Ratio of work to that on fewer threads. Doubling the threads for a gain below 10 % implies 2 × 0.7 / 1.1 at 70 % busy.
 GROWTH = 1.25
-"""Times its size at fewer threads from which on work has grown. Where twice the threads bring less than 10 % and most
-of them are busy, it has grown by more (2 × 0.7 / 1.1): such a sweep is never healthy."""
-
-
-FASTER = 1.1
-"""Times as fast as fewer threads, below which more threads do not pay."""
+FASTER = 1.1  # speed-up below which more threads do not pay
 
 
 WORK_INFLATION = SweepCause(
     code="work-inflation",
     title="The same work takes longer on more workers",
-    needs="The work T1 of the most threads is 1.25 times that of fewer or more, for the same load (equal items, or "
-    "as many tasks), and what it grew by is a tenth of the worker time.",
-    ruled_out_by="What findings of the trials explain of busy threads is left out: waits in calls of distributed "
-    "(waiting-tasks), the interpreter lock (gil-bound), a slow worker, a full host. With other items or tasks, only "
-    "longer tasks count; and a few long ones only where none is called one (straggler, skewed-tasks).",
-    remedy="Widen what the tasks share outside Dask, or ask for no more workers than it serves",
+    needs="For the same load (equal items or tasks), the total task time on the most threads is at least 1.25 times "
+    "that on fewer, and the increase is at least 10 % of the worker time.",
+    ruled_out_by="Busy time that other findings explain: waits in calls of distributed (waiting-tasks), the "
+    "interpreter lock (gil-bound), a slow worker, a full host. If items or tasks differ, only longer tasks count; a "
+    "few long ones count only where none is a straggler.",
+    remedy="Find what tasks share outside Dask and widen it, or use no more workers than it can serve",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy",),
 )
@@ -39,25 +35,15 @@ WORK_INFLATION = SweepCause(
 
 @dataclass(frozen=True)
 class _WorkGrowth:
-    """How the work of a point has grown, against one of fewer threads.
+    """Growth of a point's work against a point of fewer threads."""
 
-    Attributes:
-        summary: The point.
-        metrics: What it measured.
-        fewer: The other point.
-        prefix: Of the tasks that grew most; empty where the work of prefixes was not recorded.
-        before: Their work at the other point.
-        after: And at this one.
-        excess_s: Thread-seconds by which the work of all prefixes grew, in one trial, without what is explained.
-    """
-
-    summary: PointSummary
-    metrics: Metrics
-    fewer: PointSummary
-    prefix: str
-    before: PrefixWork
-    after: PrefixWork
-    excess_s: float
+    summary: PointSummary  # the point
+    metrics: Metrics  # what it measured
+    fewer: PointSummary  # the other point
+    prefix: str  # of the tasks that grew most
+    before: PrefixWork  # their work at the other point
+    after: PrefixWork  # and at this one
+    excess_s: float  # thread-seconds by which the work of all prefixes grew, in one trial, without what is explained
 
     @property
     def each(self) -> bool:
@@ -77,7 +63,6 @@ class _WorkGrowth:
 
 
 def _said(worst: _WorkGrowth) -> tuple[str, str]:
-    """What became longer, and what to do about it."""
     before, after = worst.before, worst.after
     if worst.each:
         lock = "the interpreter lock, " if worst.summary.point.threads_per_worker > 1 else ""
@@ -101,17 +86,13 @@ def _said(worst: _WorkGrowth) -> tuple[str, str]:
 
 @WORK_INFLATION.finds
 def work_inflation(case: SweepCase) -> Finding | None:
-    """The same load costs more thread-seconds, the more threads there are.
-
-    `lost_s`: the work of the points of most threads beyond that of a point of fewer, of equal load, without what
-    findings of their trials explain of busy threads.
-    """
+    """`lost_s`: work beyond that at fewer threads and equal load, less what findings of trials explain."""
     found = [grown for points in _alike(case) for grown in _grown(case, points)]
     if not found:
         return None
     worst = max(found, key=lambda grown: grown.share)
     before, after = worst.before, worst.after
-    tasks = f"`{worst.prefix}` tasks" if worst.prefix else "tasks"
+    tasks = f"`{worst.prefix}` tasks"
     more, fewer, paying = case.label(worst.summary), case.label(worst.fewer), _paying(case, worst)
     what, remedy = _said(worst)
     enough = "" if paying is worst.summary else f"; until then ask for {case.label(paying)}: more are hardly faster"
@@ -134,7 +115,7 @@ def work_inflation(case: SweepCase) -> Finding | None:
 
 
 def _alike(case: SweepCase) -> Iterator[Sequence[Measured]]:
-    """Points that differ in workers, threads of each and items alone; those of fewer threads first."""
+    """Groups of points that differ only in workers, threads and items, in order of threads."""
     groups: dict[str, list[Measured]] = {}
     for summary, metrics in case.measured:
         rest = {name: value for name, value in settings(summary.point).items() if name != THREADS}
@@ -144,7 +125,7 @@ def _alike(case: SweepCase) -> Iterator[Sequence[Measured]]:
 
 
 def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_WorkGrowth]:
-    """Those of the most threads whose work has grown, each against the point of fewer for which it shows best."""
+    """Points of the most threads whose work grew, each against the point where that shows best."""
     most = points[-1][0].point.threads
     fewer = [point for point in points if point[0].point.threads < most]
     for summary, metrics in points[len(fewer) :]:
@@ -155,7 +136,7 @@ def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_WorkGrowth]
 
 def _against(case: SweepCase, fewer: Measured, more: Measured) -> _WorkGrowth | None:
     (first, small), (summary, large) = fewer, more
-    before, after = _work(small, large)
+    before, after = small.work_by_prefix or {}, large.work_by_prefix or {}
     excess = {
         name: _excess_s(first.items, before[name], summary.items, after[name]) for name in after if name in before
     }
@@ -172,18 +153,8 @@ def _against(case: SweepCase, fewer: Measured, more: Measured) -> _WorkGrowth | 
     return grown
 
 
-def _work(small: Metrics, large: Metrics) -> tuple[Mapping[str, PrefixWork], Mapping[str, PrefixWork]]:
-    """The work of two points by prefix; all together where an older version recorded one of them."""
-    if small.work_by_prefix and large.work_by_prefix:
-        return small.work_by_prefix, large.work_by_prefix
-    return {"": PrefixWork.of_all(small)}, {"": PrefixWork.of_all(large)}
-
-
 def _excess_s(few: int | None, before: PrefixWork, many: int | None, after: PrefixWork) -> float:
-    """Thread-seconds by which the work of a prefix has grown beyond its load.
-
-    Where neither items nor tasks are the same, a typical task may take as much longer as it has more items to do.
-    """
+    """Growth of a prefix's work beyond its load; where items and tasks differ, tasks may grow with their items."""
     if few == many and (few is not None or before.tasks == after.tasks):
         return max(after.work_s - before.work_s, 0.0)
     of_a_task = max(many / few * before.tasks / after.tasks, 1.0) if few and many else 1.0
@@ -191,7 +162,7 @@ def _excess_s(few: int | None, before: PrefixWork, many: int | None, after: Pref
 
 
 def _paying(case: SweepCase, worst: _WorkGrowth) -> PointSummary:
-    """The point of fewest threads and the same load that is about as fast; else that point itself."""
+    """The point of fewest threads and equal load that is about as fast."""
     alike = next(points for points in _alike(case) if any(summary is worst.summary for summary, _ in points))
     enough = (
         summary

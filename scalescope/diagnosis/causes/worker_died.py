@@ -20,10 +20,10 @@ WORKER_DIED = TrialCause(
     code="worker-died",
     title="Workers died",
     needs="A worker left before the last computation ended, and nobody had asked it to (events remove-worker).",
-    ruled_out_by="It left by request (scaled down, retired, closing gracefully), or after the work; or one task was on "
-    "every worker that died: then it is worker-killing-task.",
-    remedy="It depends on why, which the finding says by exit code, nanny and log: memory, a native crash, the "
-    "resource manager, or a lost machine.",
+    ruled_out_by="It left by request (scaled down, retired, closed gracefully) or after the work. One task was on "
+    "every worker that died (worker-killing-task).",
+    remedy="It depends on why the process ended, which the finding tells from exit code, nanny and log: memory, a "
+    "native crash, the resource manager or a lost machine",
     link=KILLED_LINK,
     parts=("lost",),
     precedence=20,
@@ -34,11 +34,7 @@ WORKER_DIED = TrialCause(
 
 @WORKER_DIED.finds
 def worker_died(observation: Observation) -> Finding | None:
-    """Workers died, and no task was on all of them.
-
-    Worker time lost: the part `lost`, as for a worker-killing task. A trial that it made invalid is no measurement,
-    which is critical however short it was.
-    """
+    """`lost_s`: the part `lost`. A trial made invalid by it is no measurement, which is severe however short it was."""
     dead = deaths(observation)
     if not dead:
         return None

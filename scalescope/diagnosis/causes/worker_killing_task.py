@@ -22,42 +22,22 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import STATUS_FINISHED
 
-REPORTED_S = 0.1
-"""Seconds within which the scheduler hears of a result, and of a death."""
-
-
-REPEATED = 2
-"""Deaths in which the same task took part, from which on the task is suspected."""
-
-
-MOST_SUSPECTS = 3
-"""Tasks that may share the blame; with more of them it is not a task that ends the workers."""
-
-
-EXPLAINED = 0.75
-"""Share of the deaths that the suspected tasks must account for."""
+REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of a death
+REPEATED = 2  # deaths at which the same task was present, from which it is suspected
+MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
+EXPLAINED = 0.75  # share of the deaths that the suspects must account for
 
 
 @dataclass(frozen=True)
 class _KillingTasks:
-    """Which tasks ended which workers.
-
-    Attributes:
-        groups: Keys that took part in the same deaths, so that one of them did it; the likeliest first.
-        deaths: Those that they account for.
-    """
-
+    # Keys that took part in the same deaths, so that one of them did it; the likeliest first
     groups: tuple[tuple[str, ...], ...]
-    deaths: tuple[Departure, ...]
+    deaths: tuple[Departure, ...]  # those that they account for
 
 
 @once
 def _blame(observation: Observation) -> _KillingTasks | None:
-    """The smallest sets of unfinished tasks that were on the workers that died, or None.
-
-    The scheduler blames every task that was assigned to a worker that died (dask/distributed#5234). Only one that took
-    part in several deaths, and never finished anywhere, is suspected here.
-    """
+    """Suspects: never finished, present at several deaths. The scheduler blames all tasks (distributed#5234)."""
     dead = deaths(observation)
     if len(dead) < REPEATED:
         return None
@@ -83,12 +63,7 @@ def _blame(observation: Observation) -> _KillingTasks | None:
 
 
 def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequence[Departure]) -> tuple[str, ...]:
-    """The keys, that one first which most often was the one running when its worker died.
-
-    A worker begins tasks in the order in which it was given them, so it is the first that it had not finished. Only
-    where it died about as long after its last known result as a task takes, that first one may have finished
-    unreported, and the second have ended the process as it began.
-    """
+    """Keys, the likeliest first: workers run tasks in the order given, so the first one not known to be finished."""
     if len(keys) == 1:
         return tuple(keys)
     columns = [observation.column("tasks", name) for name in ("key", "worker", "status", "assigned", "start", "stop")]
@@ -116,12 +91,12 @@ def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequen
 WORKER_KILLING_TASK = TrialCause(
     code="worker-killing-task",
     title="A task kills its workers",
-    needs="At least two workers died that nobody had asked to leave (table workers, events remove-worker), and the "
-    "same one to three tasks, which finished nowhere, were on three quarters of them (table tasks).",
-    ruled_out_by="The task finished on another worker; the workers left by request; each death had other tasks: then "
-    "it is worker-died.",
-    remedy="Run that item alone outside Dask and fix what ends the process; the finding names key, exit code and the "
-    "line of the crash where the log has it.",
+    needs="At least two workers died without being asked to leave. The same one to three tasks, which never "
+    "finished, were on at least three quarters of them.",
+    ruled_out_by="The task finished on another worker. The workers left by request. Each death had other tasks "
+    "(worker-died).",
+    remedy="Run that item alone outside Dask and fix what ends the process. The finding names the key, the exit code "
+    "and, if the log has it, the line of the crash",
     link=KILLED_LINK,
     parts=("lost",),
     rules_out=("worker-died",),
@@ -133,11 +108,7 @@ WORKER_KILLING_TASK = TrialCause(
 
 @WORKER_KILLING_TASK.finds
 def worker_killing_task(observation: Observation) -> Finding | None:
-    """One task, or a few, that end every worker that runs them.
-
-    Worker time lost: the part `lost`, which is attempts that were cut short or whose results had to be computed again,
-    and threads that were away until their worker was back; where nothing finished, all of it.
-    """
+    """`lost_s`: the part `lost`; all of the trial where nothing finished."""
     blame = _blame(observation)
     if blame is None:
         return None
@@ -149,10 +120,8 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     which = ", ".join(f"`{words.middle_cut(key)}`" for key in keys)
     whole = f"Task {which}" if len(keys) == 1 else f"Tasks {which}"
     if not sure:
-        also = [key for group in blame.groups for key in group[1:]]
-        whole = (
-            f"Most likely task {which} (or {words.some([words.middle_cut(key) for key in also], 2)}, always there too)"
-        )
+        also = words.some([words.middle_cut(key) for group in blame.groups for key in group[1:]], 2)
+        whole = f"Most likely task {which} (or {also}, also on all of them)"
     end = f", and the scheduler gave up on {'it' if len(keys) == 1 else 'them'} (KilledWorker)" if refused else ""
     count = f"all {total:,} workers" if len(dead) == total else f"{len(dead):,} of the {total:,} workers"
     prefix = dict(zip(observation.column("tasks", "key"), observation.column("tasks", "prefix"), strict=True))[keys[0]]

@@ -16,11 +16,11 @@ RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
 WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",
     title="Tasks confined to few workers",
-    needs="Tasks that may run on fewer workers than there are (`workers=`, hosts), or that ask for resources, are "
-    "runnable and wait while threads elsewhere are idle; or a worker takes far longer than others for tasks that none "
-    "but it may take. Or a trial reaches its time limit with tasks that no worker may run.",
-    ruled_out_by="Restricted tasks that are served in time; waiting while threads of the allowed workers themselves "
-    "are idle (tiny-tasks); a restriction that names all workers.",
+    needs="Tasks that may run only on some workers (`workers=`, hosts, resources) waited while threads elsewhere "
+    "were idle. Or a worker took far longer than others for tasks that only it may run. Or the trial was stopped "
+    "with tasks that no worker may run.",
+    ruled_out_by="Restricted tasks that ran in time. Idle threads on the allowed workers themselves (tiny-tasks). A "
+    "restriction that names all workers.",
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("not_assigned", "no_runnable_task", "tail"),
@@ -39,7 +39,6 @@ def worker_restriction(observation: Observation) -> Finding | None:
 
 
 def _unmet(observation: Observation) -> Finding | None:
-    """Nothing moved any more, and of some tasks the scheduler said that no worker may run them."""
     found = observation.standstill
     away = [each for each in found.groups if each.problem.startswith(NO_WORKER)] if found else []
     if found is None or not away:
@@ -66,11 +65,7 @@ def _unmet(observation: Observation) -> Finding | None:
 
 
 def _confined(observation: Observation) -> Finding | None:
-    """Tasks that may run on few workers only waited for them.
-
-    `lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time. Threads idle on the allowed
-    workers themselves count against it, except for resources, which leave threads idle by design.
-    """
+    """`lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time."""
     found, attempts = restricted_prefixes(observation), observation.measured
     lost_s = sum(each.lost_s for each in found)
     if not found or (share := observation.share_of(lost_s)) < NOTEWORTHY:

@@ -17,9 +17,10 @@ from scalescope.model.words import percent, plural
 WORKERS_MISSING = TrialCause(
     code="workers-missing",
     title="Fewer workers than asked for",
-    needs="The driver gave up waiting for workers, or threads asked for were absent while tasks waited for them.",
-    ruled_out_by="The workers joined later (late-workers) or died (worker-died); no task waited for them.",
-    remedy="Wait for the workers before the work begins, and keep them until its end.",
+    needs="The driver gave up waiting for workers, or threads that were asked for were absent while tasks waited for "
+    "them.",
+    ruled_out_by="The workers joined later (late-workers) or died (worker-died). No task waited for them.",
+    remedy="Wait for the workers before the work begins, and keep them until it ends",
     link=f"{KILLED_LINK}#worker-never-connects",
     parts=("late_start", "lost"),
     precedence=30,
@@ -30,11 +31,7 @@ WORKERS_MISSING = TrialCause(
 
 @WORKERS_MISSING.finds
 def workers_missing(observation: Observation) -> Finding | None:
-    """The cluster does not have the workers asked for: they never came, or left by request and nobody replaced them.
-
-    Worker time lost: over the makespan, threads asked for and not there while as many tasks waited; not those whose
-    worker came later (`late-workers`) or died (`worker-died`).
-    """
+    """`lost_s`: threads absent while as many tasks waited; not those whose worker came later or died."""
     error = observation.trial.facts.get("error") or {}
     if error.get("type") == "WorkersMissing":
         return _never_complete(observation, str(error.get("message", "")))
@@ -69,7 +66,7 @@ def workers_missing(observation: Observation) -> Finding | None:
 
 
 def _away(observation: Observation) -> Floats:
-    """Threads asked for that neither are there nor will come nor died, over the timeline."""
+    """Threads asked for that are absent, will not come and did not die, over the timeline."""
     line, members = timeline(observation), observation.measured.members
     addresses = observation.measured.addresses
     dead = {death.worker for death in deaths(observation)}
@@ -82,7 +79,6 @@ def _away(observation: Observation) -> Floats:
 
 
 def _never_complete(observation: Observation, message: str) -> Finding:
-    """What the driver said when it did not get the workers."""
     what, *details = message.strip().splitlines() or ["the workers did not arrive"]
     said = {label: text for line in details for label, _, text in [line.strip().partition(": ")] if text}
     cause = f": {said['cause']}" if said.get("cause") else ""

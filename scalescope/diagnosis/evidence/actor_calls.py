@@ -14,21 +14,13 @@ from scalescope.diagnosis.observation import Observation, once
 
 @dataclass(frozen=True)
 class ActorCalls:
-    """Methods of actors that ran while the client waited for them, and no task was known.
+    """Methods of actors that ran while the client waited for them, and no task was known."""
 
-    Attributes:
-        calls: How many there were in the trial.
-        workers: On how many workers.
-        method: That which took longest.
-        at_once: How many ran at a time, as a mean over the time in which any did.
-        lost_s: Thread-seconds of the part `client` while they ran and the client waited.
-    """
-
-    calls: int
-    workers: int
-    method: str
-    at_once: float
-    lost_s: float
+    calls: int  # how many there were in the trial
+    workers: int  # on how many workers
+    method: str  # that which took longest
+    at_once: float  # how many ran at a time, as a mean over the time in which any did
+    lost_s: float  # thread-seconds of the part `client` while they ran and the client waited
 
 
 @once

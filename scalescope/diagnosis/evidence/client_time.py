@@ -10,29 +10,19 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats
 from scalescope.diagnosis.observation import Observation, once
 
+# Phases without a known task: before the first graph, between graphs, after the last task.
 BEFORE, BETWEEN, AFTER = range(3)
-"""Phases in which no task is known: before the first graph, between graphs, after the last task."""
-
-
-SENDING = ("compute", "map", "persist", "submit")
-"""Calls that pack a graph and send it."""
+SENDING = ("compute", "map", "persist", "submit")  # calls that pack a graph and send it
 
 
 @dataclass(frozen=True)
 class ClientTime:
-    """What the client did while no task was known; a row for each of the table `client`, or one if there is none.
+    """What the client did while no task was known; a row for each of the table `client`, or one if there is none."""
 
-    Attributes:
-        doing: Columns `where` and `what`.
-        waits: Whether it waited for the cluster.
-        sends: Whether it sent something, or waited for the cluster, perhaps since that was under way.
-        seconds: Thread-seconds of the part `client`, of shape (rows, phases).
-    """
-
-    doing: Sequence[tuple[str, str]]
-    waits: Bools
-    sends: Bools
-    seconds: Floats
+    doing: Sequence[tuple[str, str]]  # columns `where` and `what`
+    waits: Bools  # whether it waited for the cluster
+    sends: Bools  # whether it sent something, or waited for the cluster, perhaps since that was under way
+    seconds: Floats  # thread-seconds of the part `client`, of shape (rows, phases)
 
 
 @once

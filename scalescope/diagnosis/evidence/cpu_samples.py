@@ -11,27 +11,18 @@ from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_
 from scalescope.diagnosis.evidence.timeline import covered
 from scalescope.diagnosis.observation import Observation, once
 
-MIN_SAMPLES = 3
-"""Samples of a worker needed before anything is said of it."""
+MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing
 
 
 @dataclass(frozen=True)
 class CpuSamples:
-    """CPU use of worker processes; one element per sample after the first of each process.
+    """CPU use of worker processes; one element per sample after the first of each process."""
 
-    Attributes:
-        worker: Index into `Attempts.addresses`.
-        seconds: Since the sample before.
-        cpu: Cores in use, as a mean over that time.
-        running: Tasks computing, as a mean over that time.
-        threads: Threads of the worker.
-    """
-
-    worker: Ints
-    seconds: Floats
-    cpu: Floats
-    running: Floats
-    threads: Ints
+    worker: Ints  # index into `Attempts.addresses`
+    seconds: Floats  # since the sample before
+    cpu: Floats  # cores in use, as a mean over that time
+    running: Floats  # tasks computing, as a mean over that time
+    threads: Ints  # threads of the worker
 
 
 @once
@@ -57,7 +48,7 @@ def samples(observation: Observation) -> CpuSamples | None:
 
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:
-    """Whether a worker that was there long enough has no sample: of a shared process only the first worker has them."""
+    """Whether a worker stayed and has no sample: of a shared process, only the first worker has samples."""
     attempts = observation.measured
     members = attempts.members
     seen = np.unique(worker)

@@ -16,56 +16,28 @@ from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once
 
-LONG = 3.0
-"""How many times the median of its batch a straggler takes; one and a half times is common in a healthy stage."""
-
-
-FAR = 10.0
-"""How many times the 90th percentile of its batch a straggler takes where durations are spread anyway."""
-
-
-FEW_LONG = 0.05
-"""Share of a batch that may be long before its durations count as spread; two may always be."""
-
-
-SPREAD = 2.0
-"""Ratio of the 90th to the 10th percentile from which on durations are spread widely."""
-
-
-LARGE_RESULT = 10_000
-"""Bytes from which on the size of a result says something on the work behind it."""
-
-
-CANDIDATES = 50
-"""Batches that are looked at closely, those first that can have lost most."""
+LONG = 3.0  # ratio of a straggler to the median of its batch; 1.5 is common in a healthy stage
+FAR = 10.0  # ratio of a straggler to the 90th percentile, where durations are spread anyway
+FEW_LONG = 0.05  # share of a batch that may be long before durations count as spread; two tasks always may
+SPREAD = 2.0  # ratio of the 90th to the 10th percentile, from which durations are spread
+LARGE_RESULT = 10_000  # bytes from which the size of a result says something about the work behind it
+CANDIDATES = 50  # batches examined, those first that can have lost most
 
 
 @dataclass(frozen=True)
 class DelayedBatch:
-    """A batch whose end some of its tasks delayed.
+    """A batch whose end some of its tasks delayed."""
 
-    Attributes:
-        batch: Its number.
-        tasks: The attempts that others waited for, longest last.
-        end_s: When the batch would have ended without the delay, in seconds since the first task was known.
-        lost_s: Thread-seconds from then on of threads used before and idle (`_claimable`).
-        wide: Most tasks of the batch running at once.
-    """
-
-    batch: int
-    tasks: Ints
-    end_s: float
-    lost_s: float
-    wide: float
+    batch: int  # its number
+    tasks: Ints  # the attempts that others waited for, longest last
+    end_s: float  # when the batch would have ended without the delay, in seconds since the first task was known
+    lost_s: float  # thread-seconds from then on of threads used before and idle (`_claimable`)
+    wide: float  # most tasks of the batch running at once
 
 
 @once
 def _claimable(observation: Observation) -> Floats:
-    """Idle threads over the timeline that long tasks may explain.
-
-    Those for which no task waits, and those for which tasks wait that were given to a worker before it was known how
-    long the ones before them take; less what is explained by where tasks may run, or were put.
-    """
+    """Idle threads that long tasks may explain: no task waits, or only tasks queued behind others."""
     line, attempts = timeline(observation), observation.measured
     free, begin = ~confined(observation), occupied_from(observation)
     queued = np.minimum(line.idle - line.unwanted, line.level(attempts.prepared_from[free], begin[free]))
@@ -85,14 +57,7 @@ class IdleThreads:
         self._left = _claimable(observation).copy()
 
     def claim(self, tasks: Ints, since: float) -> tuple[float, float]:
-        """Thread-seconds after `since`, until these tasks end, of threads used before and idle now.
-
-        Used, at one time, while these tasks ran and before `since`: by them, or by others beside them. Threads that
-        were idle then already are so for another reason.
-
-        Returns:
-            The thread-seconds, and the most of these tasks that ran at once.
-        """
+        """Thread-seconds, from `since` to the tasks' end, of threads used before and idle now; most tasks at once."""
         start, stop = self._attempts.start[tasks], self._attempts.stop[tasks]
         wide = float(self._line.level(start, stop).max(initial=0.0))
         until = self._line.within(float(start.min()), since) > 0
@@ -138,7 +103,7 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
 
 
 def _candidates(observation: Observation) -> list[int]:
-    """Batches, those first that can have lost most: the overrun of their longest task on all their threads."""
+    """Batches, first those whose longest task can have cost most."""
     attempts, found = observation.measured, task_batches(observation)
     longest = (attempts.stop - attempts.start)[found.task[found.first[1:] - 1]]
     could = (longest - found.median) * np.minimum(found.size, observation.threads)
@@ -148,10 +113,7 @@ def _candidates(observation: Observation) -> list[int]:
 
 
 def _long(rising: Floats, median: float) -> tuple[int, bool]:
-    """How many tasks are long, of durations that rise; and whether they are few and the others alike.
-
-    Where the others are not alike, those may still be long that are so far beyond them that no spread explains them.
-    """
+    """How many tasks are long (durations rise), and whether they are few and far from the others."""
     few = max(2, FEW_LONG * len(rising))
     long = int((rising > LONG * median).sum())
     if 0 < long <= few and not _spread(rising[: len(rising) - long]):
@@ -161,7 +123,6 @@ def _long(rising: Floats, median: float) -> tuple[int, bool]:
 
 
 def _spread(rising: Floats) -> bool:
-    """Whether durations, shortest first, are spread widely."""
     last = len(rising) - 1
     if last < 1:
         return False
@@ -169,7 +130,7 @@ def _spread(rising: Floats) -> bool:
 
 
 def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
-    """Whether the results of long tasks are larger in something like the measure in which the tasks are longer."""
+    """Whether the results of long tasks are larger as well."""
     if not len(long) or not len(rest):
         return False
     nbytes = task_column(observation, "nbytes")
@@ -178,10 +139,7 @@ def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
 
 
 def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
-    """When the last of these tasks had begun or, if that is sooner, would have, had all taken the mean.
-
-    One that was given to a worker behind a long one begins late although other threads are idle.
-    """
+    """When the last of these tasks began, or would have begun, had all taken the mean."""
     attempts = observation.measured
     wide = float(timeline(observation).level(attempts.start[tasks], attempts.stop[tasks]).max(initial=1.0))
     waves = math.ceil(len(tasks) / max(wide, 1.0))
@@ -190,7 +148,6 @@ def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
 
 
 def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:
-    """Thread-seconds that equal tasks would leave idle in their last wave."""
     if threads < 1:
         return 0.0
     return (threads * math.ceil(tasks / threads) - tasks) * mean_s

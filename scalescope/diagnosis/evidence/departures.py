@@ -12,45 +12,25 @@ from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 from scalescope.model.records import KUBERNETES, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 
-SETTLE_S = 1.0
-"""How long after the last attempt a worker's departure still belongs to it."""
-
-
-NEAR_S = 2.0
-"""How far apart in time two reports of one death may be: of the scheduler, and of the nanny."""
-
-
-_ORDERLY = ("closing_gracefully", "closing")
-"""States that a worker passes through when it leaves by request."""
+SETTLE_S = 1.0  # seconds after the last attempt in which a departure still belongs to it
+NEAR_S = 2.0  # seconds between the scheduler's and the nanny's report of one death
+_ORDERLY = ("closing_gracefully", "closing")  # states of a worker that leaves by request
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A worker that left before the last computation ended.
+    """A worker that left before the last computation ended."""
 
-    Attributes:
-        worker: Its address.
-        name: Its name.
-        host: Its host.
-        time: When, in seconds since the epoch.
-        expected: Whether somebody had asked it to.
-        reason: The scheduler's word for what made it remove the worker.
-        held: Keys that were assigned to it and not finished.
-        exit_code: Of its process; negative for a signal; None when nobody saw its end.
-        over_memory: Whether its nanny ended it for its memory.
-        words: What its log says of it, in a line; empty where it says nothing.
-    """
-
-    worker: str
-    name: str
-    host: str
-    time: float
-    expected: bool
-    reason: str
-    held: frozenset[str]
-    exit_code: int | None = None
-    over_memory: bool = False
-    words: str = ""
+    worker: str  # its address
+    name: str  # its name
+    host: str  # its host
+    time: float  # when, in seconds since the epoch
+    expected: bool  # whether somebody had asked it to
+    reason: str  # the scheduler's word for what made it remove the worker
+    held: frozenset[str]  # keys that were assigned to it and not finished
+    exit_code: int | None = None  # of its process; negative for a signal; None when nobody saw its end
+    over_memory: bool = False  # whether its nanny ended it for its memory
+    words: str = ""  # what its log says of it, in a line; empty where it says nothing
 
 
 @once
@@ -90,14 +70,13 @@ def deaths(observation: Observation) -> tuple[Departure, ...]:
 
 
 def _last_work(observation: Observation) -> float:
-    """When the last attempt ended, whatever its end; infinity when none was recorded."""
     done = observation.numbers("tasks", "done")
     # The scheduler notes the ends of a dying worker's attempts just before it lists the worker as gone.
     return float(done.max()) + SETTLE_S if len(done) else np.inf
 
 
 def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]:
-    """Those who left by request: by the scheduler's own word where it has one (since 2024), else by their status."""
+    """Workers that left by request: by the scheduler's word (since 2024), else by their status."""
     asked = {
         str(message.get("worker"))
         for _, message in observation.events("all")
@@ -111,7 +90,7 @@ def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]
 
 
 def _held(observation: Observation) -> dict[str, set[str]]:
-    """Keys per worker whose attempt there was lost, or was the one after which the scheduler gave the task up."""
+    """Keys per worker whose attempt was lost there, or made the scheduler give the task up."""
     status = np.asarray(observation.column("tasks", "status"), dtype=np.int64)
     key, worker = observation.column("tasks", "key"), observation.column("tasks", "worker")
     killed = given_up(observation)
@@ -130,11 +109,7 @@ def given_up(observation: Observation) -> frozenset[str]:
 
 
 def _exit_codes(observation: Observation, gone: Sequence[tuple[Any, ...]]) -> dict[str, int]:
-    """The exit code of each worker's process.
-
-    A nanny whose worker dies while it starts still names the worker before: what no address claims goes to the
-    departure next to it in time.
-    """
+    """Exit codes by worker. A nanny may name the previous worker, so unclaimed codes go to the nearest departure."""
     events = [(when, message) for when, message in observation.events("worker-exit") if "exitcode" in message]
     found: dict[str, int] = {}
     for exact in (True, False):
@@ -154,7 +129,7 @@ def _exit_codes(observation: Observation, gone: Sequence[tuple[Any, ...]]) -> di
 
 
 def _last_words(observation: Observation) -> dict[str, str]:
-    """Per worker the line of its log that says most of its end: a crash, else its last error or warning."""
+    """Per worker, the log line that tells most about its end: a crash, else the last error or warning."""
     found: dict[str, str] = {}
     crashing: dict[str, bool] = {}  # whether the stack of the thread that crashed has begun
     columns = (observation.column("logs", name) for name in ("worker", "level", "text"))

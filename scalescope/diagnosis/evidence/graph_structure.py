@@ -12,23 +12,13 @@ from scalescope.model.finding import Evidence
 from scalescope.model.metrics import WORKING, Metrics
 from scalescope.model.words import plural
 
-CHAINED = 0.5
-"""Most tasks ready at once, as a share of the widest stage, below which its tasks wait for each other."""
-
-
-ONE_LONG = 0.7
-"""Share of the longest dependency path from which on a single task is that path."""
-
-
-WAVE_TOLERANCE = 0.05
-"""How far, in shares of worker time, idle time may be from what uneven waves predict."""
+CHAINED = 0.5  # most tasks ready at once per task of the widest stage, below which they wait for each other
+ONE_LONG = 0.7  # share of the longest dependency path, from which one task is that path
+WAVE_TOLERANCE = 0.05  # share of worker time by which idle time may differ from what uneven waves predict
 
 
 def structure_of(summary: PointSummary) -> str:
-    """The code of the cause to which the idle threads of one point are put down, or an empty string.
-
-    Only its own numbers count, not what findings of its trials explain.
-    """
+    """Code of the cause that a point's own numbers give for its idle threads, or an empty string."""
     metrics = summary.metrics
     if metrics is None:
         return ""
@@ -76,7 +66,7 @@ def in_rounds(metrics: Metrics, threads: int) -> bool:
 
 
 def _one_long(metrics: Metrics) -> bool:
-    """Whether the longest dependency path is one long task: nothing waits for another then."""
+    """Whether one long task is the longest dependency path, so that nothing waits for another."""
     return metrics.tasks > 1 and (metrics.longest_task_s or 0.0) > ONE_LONG * metrics.span_s
 
 

@@ -6,35 +6,21 @@ from dataclasses import dataclass
 
 from scalescope.diagnosis.observation import Observation, once
 
-FULL = 0.10
-"""Share of a host idle up to which its cores are all busy."""
-
-
-OTHERS = 0.15
-"""Share of a host taken by other processes and the hypervisor from which on a full host is not ours."""
+FULL = 0.10  # share of a host idle, up to which its cores count as busy
+OTHERS = 0.15  # share of a host taken by other processes and the hypervisor, from which a full host is not ours
 
 
 @dataclass(frozen=True)
 class HostLoad:
-    """Where the CPU time of the driver's host went during the trial, as shares of its cores.
+    """Where the CPU time of the driver's host went during the trial, as shares of its cores."""
 
-    Attributes:
-        ours: To our processes.
-        own: Of that, to the driver's own, in which client and scheduler may be.
-        others: To all other processes and the kernel.
-        stolen: To other machines of the hypervisor.
-        idle: To none.
-        cpus: How many cores.
-        seconds: What the shares are of.
-    """
-
-    ours: float
-    own: float
-    others: float
-    stolen: float
-    idle: float
-    cpus: int
-    seconds: float
+    ours: float  # to our processes
+    own: float  # of that, to the driver's own, in which client and scheduler may be
+    others: float  # to all other processes and the kernel
+    stolen: float  # to other machines of the hypervisor
+    idle: float  # to none
+    cpus: int  # how many cores
+    seconds: float  # what the shares are of
 
     @property
     def foreign(self) -> float:

@@ -13,20 +13,10 @@ from scalescope.diagnosis.evidence.timeline import free_threads, occupied_from, 
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 
-LOOKED_AT = 10
-"""Prefixes that are looked at, those first whose tasks waited longest."""
-
-
-FEW_WORKERS = 0.5
-"""Share of the workers on which tasks may wait for their data before that is called few."""
-
-
-CERTAIN_FEW = 0.25
-"""The same where no inputs were recorded."""
-
-
-MOST = 0.9
-"""Share of a group's waiting that is meant by `most`."""
+LOOKED_AT = 10  # prefixes examined, those first whose tasks waited longest
+FEW_WORKERS = 0.5  # share of the workers on which tasks wait near their data, up to which these are few
+CERTAIN_FEW = 0.25  # same, where inputs were not recorded
+MOST = 0.9  # share of a group's waiting that counts as most of it
 
 
 def displaced_s(observation: Observation) -> float:
@@ -36,16 +26,7 @@ def displaced_s(observation: Observation) -> float:
 
 
 def kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Floats, *, alone: bool) -> Floats:
-    """Idle threads, over the timeline, that could have run these tasks, had they been allowed to.
-
-    Args:
-        observation: The trial.
-        tasks: Attempts.
-        workers: Those that may run them (indices into `Attempts.addresses`).
-        idle: Threads to count, over the timeline.
-        alone: Whether threads that are idle on `workers` themselves count against it: then it is not the place that
-            the tasks wait for.
-    """
+    """Idle threads that could have run these tasks; with `alone`, idle threads on `workers` count as well."""
     attempts, line = observation.measured, timeline(observation)
     waiting = line.level(attempts.runnable[tasks], occupied_from(observation)[tasks])
     if not alone:
@@ -56,25 +37,15 @@ def kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Flo
 
 @dataclass(frozen=True)
 class RestrictedPrefix:
-    """A task prefix that may not run everywhere.
+    """A task prefix that may not run everywhere."""
 
-    Attributes:
-        prefix: Its name.
-        tasks: Its restricted attempts.
-        workers: Workers that ran them (indices into `Attempts.addresses`).
-        allowed: Workers that may run one of them, by the median.
-        by: What restricts it: `workers`, `hosts` or `resources`.
-        names: What was asked for, as it was recorded.
-        lost_s: Thread-seconds that others were idle while they waited.
-    """
-
-    prefix: str
-    tasks: Ints
-    workers: Ints
-    allowed: int
-    by: str
-    names: str
-    lost_s: float
+    prefix: str  # its name
+    tasks: Ints  # its restricted attempts
+    workers: Ints  # workers that ran them (indices into `Attempts.addresses`)
+    allowed: int  # workers that may run one of them, by the median
+    by: str  # what restricts it: `workers`, `hosts` or `resources`
+    names: str  # what was asked for, as it was recorded
+    lost_s: float  # thread-seconds that others were idle while they waited
 
 
 @once
@@ -128,16 +99,11 @@ def _shown(asked: object) -> str:
 
 @dataclass(frozen=True)
 class LateWorkers:
-    """Workers that joined after the first task was known.
+    """Workers that joined after the first task was known."""
 
-    Attributes:
-        members: Rows of `Attempts.members`.
-        missing_s: Thread-seconds before they joined for which tasks waited.
-        idle_s: Thread-seconds that they were idle afterwards, while tasks assigned before they joined waited elsewhere.
-    """
-
-    members: Ints
-    missing_s: float
+    members: Ints  # rows of `Attempts.members`
+    missing_s: float  # thread-seconds before they joined for which tasks waited
+    # Thread-seconds that they were idle afterwards, while tasks assigned before they joined waited elsewhere
     idle_s: float
 
 
@@ -162,7 +128,7 @@ def late_workers_of(observation: Observation) -> LateWorkers:
 
 
 def _newcomers(joined: Floats, left: Floats, makespan: float) -> Bools:
-    """Members that joined late and not in the place of one that had left."""
+    """Members that joined late, and not to replace one that had left."""
     late = joined > 0
     gone = sorted(left[left < makespan].tolist())
     for member in np.argsort(joined, kind="stable"):
@@ -184,21 +150,13 @@ def confined(observation: Observation) -> Bools:
 
 @dataclass(frozen=True)
 class TasksNearData:
-    """Unrestricted tasks that waited on few workers.
+    """Unrestricted tasks that waited on few workers."""
 
-    Attributes:
-        tasks: Those attempts.
-        workers: Workers on which most of the waiting was (indices into `Attempts.addresses`).
-        recorded: Whether their inputs are known to lie there.
-        source: The attempt whose result most of them need, or -1.
-        lost_s: Thread-seconds that other workers, there from the first, were idle meanwhile.
-    """
-
-    tasks: Ints
-    workers: Ints
-    recorded: bool
-    source: int
-    lost_s: float
+    tasks: Ints  # those attempts
+    workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
+    recorded: bool  # whether their inputs are known to lie there
+    source: int  # the attempt whose result most of them need, or -1
+    lost_s: float  # thread-seconds that other workers, there from the first, were idle meanwhile
 
 
 NOWHERE = TasksNearData(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
@@ -233,7 +191,7 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
 
 
 def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
-    """Whether inputs were recorded; the attempts that had one where they ran; and which (an attempt, or -1)."""
+    """Whether inputs were recorded; attempts that ran where an input was; and that input (an attempt, or -1)."""
     attempts = observation.measured
     count = len(attempts.start)
     local, source = np.zeros(count, dtype=bool), np.full(count, -1)

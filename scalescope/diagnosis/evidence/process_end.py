@@ -15,11 +15,7 @@ from scalescope.model.records import KUBERNETES
 from scalescope.model.trial import TrialState
 
 KILLED_LINK = "https://distributed.dask.org/en/stable/killed.html"
-
-
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html#kill-worker"
-
-
 MORE_MEMORY = (
     "give each worker more memory (`memory_limit=`, `--memory-limit`) or fewer threads, or make the partitions smaller"
 )
@@ -58,11 +54,7 @@ def how_ended(dead: Sequence[Departure]) -> ProcessEnd:
         where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
         return ProcessEnd(f" ({crash})", f"fix or upgrade the native code {where}")
     if sum(death.over_memory for death in dead) * 2 > len(dead):
-        return ProcessEnd(
-            ", each ended by its nanny because its memory was over the limit",
-            MORE_MEMORY,
-            MEMORY_LINK,
-        )
+        return ProcessEnd(", each ended by its nanny because its memory was over the limit", MORE_MEMORY, MEMORY_LINK)
     code = Counter(death.exit_code for death in dead).most_common(1)[0][0]
     if any("MemoryError" in death.words for death in dead):
         return ProcessEnd(

@@ -9,28 +9,19 @@ import numpy as np
 from scalescope.diagnosis.evidence.task_batches import task_batches
 from scalescope.diagnosis.observation import Observation, once
 
-MIN_TASKS = 3
-"""Tasks that a batch must have before one of them can be called long."""
-SLOW = 1.5
-"""How many times slower a slow worker is than the median one."""
-
-
-SURE = 6.0
-"""How many standard errors a slow worker must be away from the median one."""
-
-
-NOISE = 0.05
-"""Least spread of durations to reckon with, as the standard deviation of their logarithms."""
+MIN_TASKS = 3  # tasks of a batch; in a smaller one none can be called long
+SLOW = 1.5  # ratio of a slow worker to the median one
+SURE = 6.0  # standard errors by which a slow worker must differ from the median one
+NOISE = 0.05  # least spread of durations assumed (standard deviation of their logarithms)
 
 
 @once
 def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
-    """Workers (indices into `Attempts.addresses`) that are slow in all they do, and how many times slower.
+    """Workers that are slow in all they do (indices into `Attempts.addresses`), and how many times slower.
 
-    The score of a worker is the median, over its tasks, of the logarithm of duration by median of the batch. A worker
-    is slow when its score is `SLOW` above that of the (lower) median worker, by more than `SURE` standard errors of a
-    median of so many tasks (1.25 σ / √n, σ from the median absolute deviation), in at least three quarters of its
-    tasks; and when at most a third of the workers are.
+    A worker's score is the median, over its tasks, of log(duration / median of the batch). It is slow if that is `SLOW`
+    above the (lower) median worker's, by more than `SURE` standard errors of a median (1.25 σ / √n, σ from the median
+    absolute deviation), in three quarters of its tasks; and if at most a third of the workers are.
     """
     attempts, found = observation.measured, task_batches(observation)
     big = found.size[found.batch] >= MIN_TASKS

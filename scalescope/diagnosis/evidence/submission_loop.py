@@ -17,67 +17,37 @@ from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.finding import Evidence
 from scalescope.model.words import number
 
-MIN_GRAPHS = 3
-"""Graphs from which on sending them is a loop."""
-
-
-PROMPT = 0.2
-"""How soon after the end of a task a client sends if it does so because of it, as a share of the time between ends."""
-
-
-ALWAYS = 0.9
-"""Share of the graphs of a loop that must have been sent with nothing left to do."""
-
-
-SLOPE_ERROR = 0.15
-"""Standard error up to which it is clear whether the time from graph to graph follows the tasks between."""
-
-
+MIN_GRAPHS = 3  # graphs, from which sending them is a loop
+PROMPT = 0.2  # share of the time between ends of tasks, within which a client that reacts to an end sends
+ALWAYS = 0.9  # share of a loop's graphs that must arrive with nothing left to do
+SLOPE_ERROR = 0.15  # standard error, up to which it is clear whether rounds follow the work in them
+# Share of a round without a task, for a client that waits: if the slope is unclear, and if clear.
 SHORT_GAP, LONG_GAP = 0.25, 0.5
-"""Share of that time that may pass without a task where the client waits for results: if unclear, and if clear."""
-
-
-BANDWIDTH = 100e6
-"""Bytes per second that Dask expects of a connection (`distributed.scheduler.bandwidth`)."""
+BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.scheduler.bandwidth`)
 
 
 @dataclass(frozen=True)
 class SubmissionLoop:
-    """Graphs sent one after another.
+    """Graphs sent one after another."""
 
-    Attributes:
-        begin: When the first arrived, in seconds since the first task was known.
-        end: When the last arrived.
-        graphs: How many.
-        tasks: Tasks in all of them.
-        awaited: Share of those after the first that arrived when all earlier tasks had ended.
-        gap_s: Seconds from the end of all earlier tasks to such an arrival, median.
-        round_s: Seconds from one arrival to the next, median.
-        waits: Whether the client waits for results before it sends more, rather than being slow.
-        window: Tasks that it keeps in flight, if it sends one whenever one has ended; else 0.
-        width: Most tasks in flight from one graph to the next, median.
-    """
-
-    begin: float
-    end: float
-    graphs: int
-    tasks: int
-    awaited: float
-    gap_s: float
-    round_s: float
-    waits: bool
-    window: int
-    width: float
+    begin: float  # when the first arrived, in seconds since the first task was known
+    end: float  # when the last arrived
+    graphs: int  # how many
+    tasks: int  # tasks in all of them
+    awaited: float  # share of those after the first that arrived when all earlier tasks had ended
+    gap_s: float  # seconds from the end of all earlier tasks to such an arrival, median
+    round_s: float  # seconds from one arrival to the next, median
+    waits: bool  # whether the client waits for results before it sends more, rather than being slow
+    window: int  # tasks that it keeps in flight, if it sends one whenever one has ended; else 0
+    width: float  # most tasks in flight from one graph to the next, median
 
 
 @once
 def loop(observation: Observation) -> SubmissionLoop | None:
-    """The loop in which the client sent small graphs, or None.
+    """The loop in which the client sent small graphs: typically, fewer tasks in flight than threads.
 
-    Small: by the median, fewer tasks than there are threads are in flight from one graph to the next. The client waits
-    for results when (nearly) every graph arrives with nothing left to do, soon after the last task, and later where
-    that took longer: a client that is slow by itself keeps its own pace. None, too, where the client mostly waited for
-    calls of actors meanwhile.
+    The client waits for results if nearly every graph arrives with nothing left to do, soon after the last task, and
+    later where that took longer; a slow client keeps its own pace. None where it mostly waited for calls of actors.
     """
     sent, called = submissions(observation), actor_calls(observation)
     count = len(sent.time)
@@ -105,7 +75,7 @@ def loop(observation: Observation) -> SubmissionLoop | None:
 
 
 def _in_flight(observation: Observation, moments: Floats) -> Floats:
-    """Most tasks that ran or waited for a thread at once, from each moment to the next and from the last to the end."""
+    """Most tasks running or waiting at once, from each moment to the next."""
     line = timeline(observation)
     cells = np.searchsorted(line.edges, moments, side="right") - 1
     most: Floats = np.maximum.reduceat(line.occupied + line.waiting, np.clip(cells, 0, len(line.occupied) - 1))
@@ -113,7 +83,7 @@ def _in_flight(observation: Observation, moments: Floats) -> Floats:
 
 
 def _window(observation: Observation, sent: Submissions) -> int:
-    """Tasks in flight after each graph, if nearly all are sent just after a task has ended; else 0."""
+    """Tasks in flight after each graph, if nearly all are sent right after an end; else 0."""
     done = _ends(observation)
     later = sent.time[sent.time > done[0]]
     between = np.diff(done[done <= sent.time[-1]])
@@ -128,13 +98,12 @@ def _window(observation: Observation, sent: Submissions) -> int:
 
 @once
 def _ends(observation: Observation) -> Floats:
-    """When the scheduler knew each end of an attempt, rising."""
     ends: Floats = np.sort(task_column(observation, "done") - observation.measured.epoch)
     return ends
 
 
 def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
-    """Tasks known and not ended at each moment, and when the last before it had ended, by the scheduler's own clock."""
+    """Tasks known and not ended at each moment, and the last end before it, by the scheduler's clock."""
     attempts = observation.measured
     done = _ends(observation)
     # A task is known from the moment at which it is runnable; one that is not yet runnable waits for one that is left.
@@ -145,10 +114,9 @@ def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
 
 
 def _follows(rounds: Floats, gaps: Floats) -> bool:
-    """Whether rounds follow the work in them, rather than a pace of their own.
+    """Whether rounds follow the work in them: the slope of rounds over work is 1 for a client that waits, else 0.
 
-    The slope of rounds over work is 1 for a client that waits and 0 for one that does not. Where the work varies too
-    little to tell (its standard error exceeds `SLOPE_ERROR`), the client waits if the gaps are short.
+    Where the work varies too little to tell, the client waits if the gaps are short.
     """
     if rounds.sum() <= 0:
         return False
@@ -168,26 +136,16 @@ def unwanted_s(observation: Observation, begin: float, end: float) -> float:
 
 @dataclass(frozen=True)
 class GraphPacking:
-    """Calls of a loop that carry data, and take the client longer than the tasks need.
+    """Calls of a loop that carry data, and take the client longer than the tasks need."""
 
-    Attributes:
-        nbytes: Of a graph, median.
-        each_s: Seconds from one arrival to the next, median.
-        idle_s: Thread-seconds idle with no task waiting, from the first arrival to the last.
-    """
-
-    nbytes: float
-    each_s: float
-    idle_s: float
+    nbytes: float  # of a graph, median
+    each_s: float  # seconds from one arrival to the next, median
+    idle_s: float  # thread-seconds idle with no task waiting, from the first arrival to the last
 
 
 @once
 def packing(observation: Observation) -> GraphPacking | None:
-    """What a loop of heavy graphs costs while the client packs and sends them, or None where it mostly does not.
-
-    The main thread packs some, and is seen in the call; others are packed by the thread that sends them, and show by
-    the time that so many bytes need.
-    """
+    """A loop that mostly packs and sends: seen in the client's calls, or by the time its bytes need to travel."""
     found, nbytes = loop(observation), submissions(observation).nbytes
     if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
         return None
@@ -216,12 +174,8 @@ def tasks_per_graph(found: SubmissionLoop) -> str:
     return "1 task" if each == 1 else f"{number(each)} tasks on average"
 
 
-SHORT_S = 0.1
-"""Seconds of the client that are not worth a change, however short the trial."""
-
-
-ONE_AT_A_TIME = 1.1
-"""Calls of actors that run at a time, on average, up to which each waits for the one before."""
+SHORT_S = 0.1  # seconds of the client; less is not worth a change, however short the trial
+ONE_AT_A_TIME = 1.1  # mean calls of actors at once, up to which each waits for the one before
 
 
 def one_by_one(observation: Observation) -> ActorCalls | None:

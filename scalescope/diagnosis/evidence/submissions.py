@@ -9,45 +9,24 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.observation import Observation, once
 
-NESTED = "Client-worker-"
-"""How the name of a client that runs inside a task begins (`scalescope.model.records`)."""
-
-
-HEAVY_GRAPH = 100_000
-"""Bytes from which on a graph carries data rather than the names of tasks."""
-
-
-LARGE_BYTES = 10_000_000
-"""Bytes of a graph of which Dask warns (`distributed.admin.large-graph-warning-threshold`)."""
-
-
+NESTED = "Client-worker-"  # start of the name of a client that runs inside a task (`model.records`)
+HEAVY_GRAPH = 100_000  # bytes from which a graph carries data, not just names of tasks
+LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
+# In a list, since scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
-"""In a list: of a list or dict by itself, each element becomes a future of its own."""
-
-
-MANY_TASKS = 10_000
-"""Tasks from which on a graph itself takes seconds; each takes 0.2 to 1 ms (Dask's best practices)."""
+MANY_TASKS = 10_000  # tasks from which a graph takes seconds (0.2 to 1 ms each, by Dask's best practices)
 
 
 @dataclass(frozen=True)
 class Submissions:
-    """What clients outside of tasks sent, in the order of arrival, and when tasks sent something.
+    """What clients outside of tasks sent, in the order of arrival, and when tasks sent something."""
 
-    Attributes:
-        time: When the scheduler received each graph, in seconds since the first task was known.
-        seconds: What it needed to take it in.
-        tasks: Tasks in it.
-        nbytes: Its size as it was sent; 0 when unknown.
-        nested_at: When graphs from within tasks arrived, rising.
-        nested_tasks: Tasks in all of those.
-    """
-
-    time: Floats
-    seconds: Floats
-    tasks: Ints
-    nbytes: Ints
-    nested_at: Floats
-    nested_tasks: int
+    time: Floats  # when the scheduler received each graph, in seconds since the first task was known
+    seconds: Floats  # what it needed to take it in
+    tasks: Ints  # tasks in it
+    nbytes: Ints  # its size as it was sent; 0 when unknown
+    nested_at: Floats  # when graphs from within tasks arrived, rising
+    nested_tasks: int  # tasks in all of those
 
 
 @once

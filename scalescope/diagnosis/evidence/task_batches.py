@@ -12,19 +12,12 @@ from scalescope.diagnosis.observation import Observation, once
 
 @dataclass(frozen=True)
 class TaskBatches:
-    """Tasks of one task group that were in flight together; a group called again after it had ended is another batch.
+    """Tasks of one group in flight together; a group called again after it had ended is another batch."""
 
-    Attributes:
-        task: Finished attempts (indices into `Attempts`), by batch and then by duration, shortest first.
-        batch: The batch of each of these.
-        first: Where each batch begins in `task`; one element more than there are batches.
-        median: Lower median of the durations of each batch, in seconds.
-    """
-
-    task: Ints
-    batch: Ints
-    first: Ints
-    median: Floats
+    task: Ints  # finished attempts (indices into `Attempts`), by batch and then by duration, shortest first
+    batch: Ints  # the batch of each of these
+    first: Ints  # where each batch begins in `task`; one element more than there are batches
+    median: Floats  # lower median of the durations of each batch, in seconds
 
     @property
     def size(self) -> Ints:
@@ -38,11 +31,7 @@ class TaskBatches:
 
 @once
 def task_batches(observation: Observation) -> TaskBatches:
-    """All batches of a trial.
-
-    A batch ends where every earlier task of its group had ended when the next became runnable: results of an earlier
-    round say nothing on the tasks of a later one.
-    """
+    """Batches of a trial; one ends where all earlier tasks of its group had ended when the next became runnable."""
     attempts = observation.measured
     task = np.flatnonzero(attempts.useful)
     group = codes(attempts.group)[1][task]
@@ -65,6 +54,6 @@ def task_batches(observation: Observation) -> TaskBatches:
 
 
 def _small(numbers: Ints) -> Ints:
-    """In the smallest type, where numpy sorts stably by radix."""
+    """In the smallest type, which numpy sorts stably by radix."""
     small: Ints = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
     return small

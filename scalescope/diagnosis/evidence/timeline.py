@@ -9,26 +9,18 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats
 from scalescope.diagnosis.observation import Observation, once
 
-MAX_CELLS = 20_000
-"""Most cells of a timeline. Up to so many boundaries levels are exact; beyond, they are means over a cell."""
+MAX_CELLS = 20_000  # cells of a timeline; with more edges, levels are means over a cell instead of exact
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the threads did, over the makespan, in cells between rising edges.
+    """What the threads did, over the makespan, in cells between rising edges."""
 
-    Attributes:
-        edges: Seconds since the first task was known; one more than there are cells.
-        capacity: Threads there, at most those asked for.
-        occupied: Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of
-            actors that run.
-        waiting: Attempts that are runnable and neither of these.
-    """
-
-    edges: Floats
-    capacity: Floats
+    edges: Floats  # seconds since the first task was known; one more than there are cells
+    capacity: Floats  # threads there, at most those asked for
+    # Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of actors that run
     occupied: Floats
-    waiting: Floats
+    waiting: Floats  # attempts that are runnable and neither of these
 
     @property
     def seconds(self) -> Floats:

@@ -8,12 +8,13 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
+from support.findings import findings_of
 
 from scalescope.analysis.measure import measure
-from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Finding
 from scalescope.model.records import TABLES
@@ -32,27 +33,16 @@ NOTEWORTHY = {
 
 @dataclass(frozen=True)
 class Task:
-    """One task.
+    """One task."""
 
-    Attributes:
-        seconds: How long it takes.
-        name: Its prefix, and its group.
-        needs: Indices of tasks whose results it needs.
-        graph: Index of the graph that it was sent in.
-        on: Workers that may run it; none are all.
-        pinned: Whether that is a restriction, rather than where the scheduler put it.
-        nbytes: Size of its result.
-        transfer: Seconds of fetching its inputs.
-    """
-
-    seconds: float
-    name: str = "work"
-    needs: tuple[int, ...] = ()
-    graph: int = 0
-    on: tuple[int, ...] = ()
-    pinned: bool = True
-    nbytes: int = 28
-    transfer: float = 0.0
+    seconds: float  # how long it takes
+    name: str = "work"  # its prefix, and its group
+    needs: tuple[int, ...] = ()  # indices of tasks whose results it needs
+    graph: int = 0  # index of the graph that it was sent in
+    on: tuple[int, ...] = ()  # workers that may run it; none are all
+    pinned: bool = True  # whether that is a restriction, rather than where the scheduler put it
+    nbytes: int = 28  # size of its result
+    transfer: float = 0.0  # seconds of fetching its inputs
 
 
 @dataclass(frozen=True)
@@ -68,27 +58,17 @@ class Graph:
 
 @dataclass
 class Cluster:
-    """Runs tasks in their order on the first free worker that may have them.
+    """Runs tasks in their order on the first free worker that may have them."""
 
-    Attributes:
-        workers: How many.
-        threads: Of each.
-        joined: When a worker joins, by index; those not in here are there from before.
-        left: When a worker leaves after its last task, by index.
-        slower: How many times slower a worker is, by index.
-        dispatch_s: What the scheduler needs to hand out a task, one after the other.
-        gap_s: What a worker needs before each task.
-        asked: Workers asked for; as many as there are unless given.
-    """
-
-    workers: int
-    threads: int = 1
+    workers: int  # how many
+    threads: int = 1  # of each
+    # when a worker joins, by index; those not in here are there from before
     joined: Mapping[int, float] = field(default_factory=dict)
-    left: Mapping[int, float] = field(default_factory=dict)
-    slower: Mapping[int, float] = field(default_factory=dict)
-    dispatch_s: float = 0.0
-    gap_s: float = 0.0
-    asked: int = 0
+    left: Mapping[int, float] = field(default_factory=dict)  # when a worker leaves after its last task, by index
+    slower: Mapping[int, float] = field(default_factory=dict)  # how many times slower a worker is, by index
+    dispatch_s: float = 0.0  # what the scheduler needs to hand out a task, one after the other
+    gap_s: float = 0.0  # what a worker needs before each task
+    asked: int = 0  # workers asked for; as many as there are unless given
     events: Sequence[tuple[float, str, Mapping[str, Any]]] = ()
 
     def run(self, tasks: Sequence[Task], graphs: Sequence[Graph] = (Graph(),), **trial: Any) -> Observation:
@@ -97,11 +77,7 @@ class Cluster:
         return self.observe(rows, graphs, sent, **trial)
 
     def observe(
-        self,
-        rows: Sequence[Mapping[str, Any]],
-        graphs: Sequence[Graph] = (),
-        sent: Sequence[float] = (),
-        **given: Any,
+        self, rows: Sequence[Mapping[str, Any]], graphs: Sequence[Graph] = (), sent: Sequence[float] = (), **given: Any
     ) -> Observation:
         """The trial of these rows of the table `tasks`; times are relative."""
         counts = Counter(row.get("graph", 0) for row in rows)
@@ -328,21 +304,4 @@ def standing() -> Callable[..., Observation]:
 def find() -> Callable[[Observation], dict[str, Finding]]:
     """The findings of a trial by code, worst first; what holds for every finding is checked on the way."""
 
-    def found(observation: Observation) -> dict[str, Finding]:
-        findings = causes.find(observation)
-        if observation.attempts is not None and observation.standstill is None:
-            whole = observation.threads * observation.attempts.makespan
-            for finding in findings:
-                if finding.code in NOTEWORTHY:
-                    assert 0.1 * whole * 0.999 <= finding.lost_s <= whole * (1 + 1e-9)
-        for finding in findings:
-            assert finding.summary.endswith(".")
-            assert "\n" not in finding.summary
-            assert finding.remedy
-            assert not finding.remedy.endswith(".")
-            assert finding.evidence
-            assert finding.link.startswith("https://")
-            assert Finding.from_mapping(json.loads(json.dumps(finding.to_mapping()))) == finding
-        return {finding.code: finding for finding in findings}
-
-    return found
+    return partial(findings_of, bounded=NOTEWORTHY)

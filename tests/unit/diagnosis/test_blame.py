@@ -70,11 +70,7 @@ def test_the_tail_is_for_the_tasks_that_still_run(cluster, task):
 
 def test_what_is_runnable_and_not_given_out_is_nobody_s_task(cluster, task):
     observation = cluster(2).run([task(1.0, on=(0,)) for _ in range(3)])
-    assert charged(observation) == {
-        ("busy", "work"): 3,
-        ("not_assigned", ""): 2,
-        ("no_runnable_task", "work"): 1,
-    }
+    assert charged(observation) == {("busy", "work"): 3, ("not_assigned", ""): 2, ("no_runnable_task", "work"): 1}
 
 
 def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(cluster, task, graph):

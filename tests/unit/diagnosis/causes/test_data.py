@@ -3,30 +3,18 @@ from __future__ import annotations
 import random
 from array import array
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from support.findings import findings_of
 
-from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1), (100, 1)]
 EPOCH = 1_000.0
 CODES = {"transfer-bound", "serialisation-bound", "memory-spill", "memory-paused", "recomputation"}
-
-
-def found(observation):
-    """The findings of this module by code; what holds for each is checked on the way."""
-    findings = [finding for finding in causes.find(observation) if finding.code in CODES]
-    for finding in findings:
-        whole = observation.threads * observation.attempts.makespan
-        assert 0.1 * whole * 0.999 <= finding.lost_s <= whole * (1 + 1e-9)
-        assert finding.summary.endswith(".")
-        assert finding.remedy
-        assert not finding.remedy.endswith(".")
-        assert finding.evidence
-        assert finding.link.startswith("https://")
-    return {finding.code: finding for finding in findings}
+found = partial(findings_of, codes=CODES, bounded=CODES)
 
 
 def changed(observation, **columns):

@@ -4,11 +4,12 @@ import json
 import random
 from array import array
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
+from support.findings import findings_of
 
-from scalescope.diagnosis import causes
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
@@ -54,6 +55,11 @@ class Story:
     def finished(self, key: str, worker: int, start: float, seconds: float = 1.0) -> None:
         moments = {"assigned": start, "start": start + 1e-6, "stop": start + seconds, "done": start + seconds}
         self._attempt(key, worker, 0, moments | {"runnable": 0.0}, span=seconds)
+
+    def evenly(self, tasks: int, workers: int, worker: int = 0) -> None:
+        """Tasks of a second each, in turn on workers from `worker` on."""
+        for item in range(tasks):
+            self.finished(f"work-{item}", worker + item % workers, item // workers)
 
     def cut_short(self, key: str, worker: int, assigned: float, end: float, *, given_up: bool = False) -> None:
         self._attempt(key, worker, 1 if given_up else 2, {"assigned": assigned, "done": end, "runnable": 0.0})
@@ -105,21 +111,7 @@ class Story:
 
 
 CODES = {"worker-killing-task", "worker-died", "workers-missing"}
-
-
-def find(observation):
-    """The findings of this module by code; what holds for each is checked on the way."""
-    findings = [finding for finding in causes.find(observation) if finding.code in CODES]
-    for finding in findings:
-        assert finding.summary.endswith(".")
-        assert "\n" not in finding.summary
-        assert finding.remedy
-        assert not finding.remedy.endswith(".")
-        assert finding.evidence
-        assert finding.link.startswith("https://")
-        if observation.attempts is not None:
-            assert 0 <= finding.lost_s <= observation.threads * observation.attempts.makespan * (1 + 1e-9)
-    return {finding.code: finding for finding in findings}
+find = partial(findings_of, codes=CODES, bounded=CODES, least=0.0)
 
 
 def worker_killing(
@@ -241,8 +233,7 @@ def test_not_given_up_yet_is_less_sure():
 
 def test_two_worker_killing_tasks():
     story = Story(4)
-    for item in range(20):
-        story.finished(f"work-{item}", item % 4, item // 4)
+    story.evenly(20, 4)
     for i, key in enumerate(["work-30", "work-31", "work-30", "work-31"]):
         story.cut_short(key, i, 5.0 + i, 5.5 + i)
         story.leaves(i, 5.51 + i, code=1)
@@ -260,7 +251,9 @@ def test_threads_that_always_run_together_cannot_be_told_apart():
             story.cut_short(f"work-{item}", i, 1.0 + i, 1.5 + i)
         story.leaves(i, 1.51 + i, code=1)
     finding = find(story.observation())["worker-killing-task"]
-    assert finding.summary.startswith("Most likely task `work-0` (or `work-1`, `work-2` and 1 more, always there too)")
+    assert finding.summary.startswith(
+        "Most likely task `work-0` (or `work-1`, `work-2` and 1 more, also on all of them)"
+    )
     assert finding.confidence <= 0.7
 
 
@@ -325,16 +318,14 @@ def test_a_worker_that_was_killed_on_purpose():
 
 def test_a_death_that_left_the_measurement_valid_is_not_severe():
     story = Story(20)
-    for item in range(400):
-        story.finished(f"work-{item}", item % 19, item // 19)
+    story.evenly(400, 19)
     story.leaves(19, 19.0, code=1)
     assert find(story.observation(state=TrialState.VALID))["worker-died"].severity is Severity.MEDIUM
 
 
 def test_a_task_that_was_unlucky_twice_and_finished_is_not_killing_workers():
     story = Story(4)
-    for item in range(40):
-        story.finished(f"work-{item}", item % 4, item // 4)
+    story.evenly(40, 4)
     for worker in (0, 1):
         story.cut_short("work-50", worker, 4.0 + worker, 4.5 + worker)
         story.leaves(worker, 4.51 + worker, code=-15)
@@ -372,8 +363,7 @@ def test_long_tasks_on_a_cluster_that_is_preempted_again_and_again():
 )
 def test_no_exit_code(reason, word):
     story = Story(2)
-    for item in range(10):
-        story.finished(f"work-{item}", 1, item)
+    story.evenly(10, 1, 1)
     story.leaves(0, 3.0, reason=reason)
     finding = find(story.observation())["worker-died"]
     assert word in finding.summary + finding.remedy
@@ -382,8 +372,7 @@ def test_no_exit_code(reason, word):
 
 def test_the_log_is_quoted():
     story = Story(2)
-    for item in range(10):
-        story.finished(f"work-{item}", 1, item)
+    story.evenly(10, 1, 1)
     story.leaves(0, 3.0)
     story.logs += [
         (address(0), "INFO", "fine"),
@@ -455,8 +444,7 @@ def test_scaling_down_when_nothing_waits(how):
 
 def test_workers_that_leave_after_the_work():
     story = Story(4)
-    for item in range(16):
-        story.finished(f"work-{item}", item % 4, item // 4)
+    story.evenly(16, 4)
     for worker in range(4):
         story.leaves(worker, 10.0, code=0)
     assert not find(story.observation())
@@ -466,8 +454,7 @@ def test_workers_that_leave_after_the_work():
 def test_workers_that_never_came(asked, came):
     story = Story(asked)
     story.members = story.members[:came]
-    for item in range(came * 10):
-        story.finished(f"work-{item}", item % came, item // came)
+    story.evenly(came * 10, came)
     findings = find(story.observation())
     assert list(findings) == ["workers-missing"]
     finding = findings["workers-missing"]
@@ -488,8 +475,7 @@ def test_workers_that_come_later_are_late_not_missing():
     story = Story(4)
     for row in story.members[2:]:
         row["joined"] = EPOCH + 5.0
-    for item in range(20):
-        story.finished(f"work-{item}", item % 2, item // 2)
+    story.evenly(20, 2)
     story.finished("work-30", 3, 6.0)
     assert not find(story.observation())
 

@@ -3,39 +3,20 @@ from __future__ import annotations
 import random
 from array import array
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from support.findings import findings_of
 
-from scalescope.diagnosis import causes
 from scalescope.diagnosis.evidence import cpu_samples
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 
 SIZES = [(1, 2), (1, 4), (4, 4), (20, 2), (100, 8)]
 EPOCH = 1_000.0
-CODES = {
-    "gil-bound",
-    "event-loop-blocked",
-    "oversubscribed-threads",
-    "undersubscribed-threads",
-    "host-overloaded",
-}
-
-
-def found(observation):
-    """The findings of this module by code; what holds for each is checked on the way."""
-    findings = [finding for finding in causes.find(observation) if finding.code in CODES]
-    for finding in findings:
-        whole = observation.threads * observation.attempts.makespan
-        assert (finding.severity in (Severity.LOW, Severity.INFO)) == (finding.lost_s == 0)
-        assert not finding.lost_s or 0.1 * whole * 0.999 <= finding.lost_s <= whole * (1 + 1e-9)
-        assert finding.summary.endswith(".")
-        assert finding.remedy
-        assert not finding.remedy.endswith(".")
-        assert finding.evidence
-        assert finding.link.startswith("https://")
-    return {finding.code: finding for finding in findings}
+CODES = {"gil-bound", "event-loop-blocked", "oversubscribed-threads", "undersubscribed-threads", "host-overloaded"}
+found = partial(findings_of, codes=CODES, bounded=CODES)
 
 
 def load(cpus=8, *, ours=0.3, own=0.0, others=0.02, stolen=0.0, seconds=9.0):

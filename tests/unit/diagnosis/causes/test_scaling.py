@@ -21,12 +21,11 @@ SIZES = (1, 2, 4, 8)
 def sized(cluster, task):
     """A trial of one size: the seconds of each task, and the items that it was told."""
 
-    def run(workers, durations, items=None, threads=1, found=(), recorded=True, name="read"):
+    def run(workers, durations, items=None, threads=1, found=(), name="read"):
         seen = cluster(workers, threads).run([task(seconds, name) for seconds in durations])
         makespan = seen.metrics.makespan_s
         metrics = measure(seen.tables, threads=seen.threads, elapsed_s=makespan)
         point = Point(workers, threads, params={} if items is None else {"items": items})
-        metrics = metrics if recorded else replace(metrics, work_by_prefix=None)
         findings = (*causes.find(seen), *found)
         return replace(seen.trial, key=f"t{workers}", point=point, metrics=metrics, findings=findings)
 
@@ -81,13 +80,12 @@ def test_one_noisy_point_in_the_middle(sized):
 
 
 @pytest.mark.parametrize("items", [None, 64])
-@pytest.mark.parametrize("recorded", [True, False])
-def test_something_outside_dask_that_serves_two_at_once(sized, items, recorded):
-    found = verdict(*[sized(n, [max(1.0, n / 2)] * 64, items, recorded=recorded) for n in SIZES])
+def test_something_outside_dask_that_serves_two_at_once(sized, items):
+    found = verdict(*[sized(n, [max(1.0, n / 2)] * 64, items) for n in SIZES])
     finding = found.findings[0]
     assert codes(found) == ["work-inflation"]
     assert finding.severity is Severity.HIGH
-    tasks = "`read` tasks" if recorded else "tasks"
+    tasks = "`read` tasks"
     assert f": {tasks} take 256 thread-seconds at 8 workers" in finding.summary
     assert "a typical one takes 4 s instead of 1 s" in finding.summary
     assert "ask for 2 workers" in finding.remedy

@@ -117,4 +117,4 @@ def test_two_narrow_stages_at_once_share_what_is_lost(cluster, task, find):
     tasks += [task(4.0, "train", needs), task(4.0, "plot", needs)]
     finding = find(cluster(8).run(tasks))["narrow-stage"]
     assert finding.lost_s == pytest.approx(6 * 4.0)
-    assert "the most of 2 such stages" in finding.summary
+    assert "the worst of 2 such stages" in finding.summary

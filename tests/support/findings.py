@@ -1,0 +1,33 @@
+"""Findings of a trial by code, after the checks that hold for every finding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Finding, Severity
+
+
+def findings_of(
+    observation: Observation, codes: Collection[str] = (), *, bounded: Collection[str] = (), least: float = 0.1
+) -> dict[str, Finding]:
+    """The findings with these codes (all if none are given), worst first.
+
+    Those in `bounded` must explain a share of the worker time from `least` to 1; information explains none.
+    """
+    findings = [each for each in causes.find(observation) if not codes or each.code in codes]
+    for finding in findings:
+        assert finding.summary.endswith(".")
+        assert "\n" not in finding.summary
+        assert finding.remedy
+        assert not finding.remedy.endswith(".")
+        assert finding.evidence
+        assert finding.link.startswith("https://")
+        assert Finding.from_mapping(json.loads(json.dumps(finding.to_mapping()))) == finding
+        if finding.code in bounded and observation.attempts is not None and observation.standstill is None:
+            whole = observation.threads * observation.attempts.makespan
+            needed = 0.0 if finding.severity in (Severity.INFO, Severity.LOW) else least * whole * 0.999
+            assert needed <= finding.lost_s <= whole * (1 + 1e-9)
+    return {finding.code: finding for finding in findings}
