@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = ("in-your-code", "tutorial", "cli", "clusters", "studies", "nightly", "isolate", "adding-a-workload")
 PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES))
 CLUSTER, METRIC = "docs/adding-a-cluster.md", "docs/adding-a-metric.md"
-"""What these add is added to the package; tests/unit/diagnosis/test_registry.py has docs/adding-a-cause.md."""
+"""What these add is added to the package; tests/unit/diagnosis/test_cause_table.py has docs/adding-a-cause.md."""
 ELSEWHERE = {
     "$ scalescope watch tcp://10.0.0.7:8786 --for 60s": "tests/integration/test_watch.py",
     "NOTHING MOVES": "tests/integration/test_watch.py",
