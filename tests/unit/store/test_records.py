@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from scalescope.errors import StoreError
-from scalescope.model.records import TABLES, TASKS
+from scalescope.model.records import TABLES, complete
 from scalescope.store import records
 
 Make = Callable[..., dict[str, dict[str, Any]]]
@@ -137,8 +137,6 @@ def realistic_tasks(rows: int, keys: str) -> dict[str, Any]:
     seconds = {
         "transfer": np.where(rng.random(rows) < 0.3, rng.exponential(0.01, rows), 0),
         "deserialize": rng.exponential(0.0005, rows),
-        "disk_read": np.zeros(rows),
-        "disk_write": np.zeros(rows),
     }
     prefix = "lambda-" + rng.bytes(16).hex()
     addresses = [f"tcp://127.0.0.1:{30_000 + 7 * number}" for number in range(workers)]
@@ -154,16 +152,14 @@ def realistic_tasks(rows: int, keys: str) -> dict[str, Any]:
         "thread": rng.integers(1.3e14, 1.4e14, workers)[worker[order]],
         "nbytes": rng.integers(28, 34, rows),
         "span": clock["stop"] - clock["start"],
-        "status": np.zeros(rows),
-        "retries": np.zeros(rows),
-        "allowed": np.zeros(rows),
         **clock,
         **{name: (np.round(value * 2**22) / 2**22) for name, value in seconds.items()},
     }
-    return {
-        name: table[name] if kind == "str" else array(kind, table[name].astype(kind).tolist())
-        for name, kind in TASKS.items()
+    found = {
+        name: column if isinstance(column, list) else array(TABLES["tasks"][name], column.astype(TABLES["tasks"][name]))
+        for name, column in table.items()
     }
+    return complete("tasks", found, rows)
 
 
 @pytest.mark.parametrize(("keys", "at_most"), [("bag", 30), ("futures", 40)])
