@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -76,6 +77,38 @@ def shortened(text: str, limit: int) -> str:
         return whole
     last = kept[-1][-limit // 2 :] if len(kept) > 1 else ""
     return f"{whole[: limit - len(last) - 2]}…\n{last}".rstrip()
+
+
+MISSING = "–"
+"""Text for a missing value."""
+
+
+def seconds(value: float | None) -> str:
+    """Seconds with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`."""
+    if value is None:
+        return MISSING
+    if value == 0 or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{min(max(2 - math.floor(math.log10(value)), 0), 6)}f}"
+
+
+def ratio(value: float | None) -> str:
+    """A ratio with three digits that count: `1.02×`, `128×`."""
+    return MISSING if value is None else f"{seconds(value)}×"
+
+
+def count(value: float) -> str:
+    """A whole number as it is, another one with a digit after the point where that says something."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def binary_size(value: float) -> str:
+    """Bytes with three digits that count: `12.5 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:,.3g} TiB"
 
 
 _QUOTED = " " * 4

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
+from scalescope.model.words import MISSING
 from scalescope.nightly import alerts
 from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
-from scalescope.report.table import MISSING, ReportTable, Row, Tone
+from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import change
 from scalescope.studies.report import common

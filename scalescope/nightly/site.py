@@ -17,7 +17,7 @@ from typing import Any
 from scalescope import workloads
 from scalescope.model.metrics import METRICS
 from scalescope.model.trial import TrialState
-from scalescope.model.words import plural
+from scalescope.model.words import MISSING, count, plural
 from scalescope.nightly import alerts
 from scalescope.nightly.changes import Change
 from scalescope.nightly.history import History, SeriesHistory
@@ -25,8 +25,8 @@ from scalescope.nightly.night_record import Alert, AlertState, Night
 from scalescope.report import files
 from scalescope.report.html import build, embed
 from scalescope.report.html.page import moment
-from scalescope.report.rows import WRITTEN, count
-from scalescope.report.table import MISSING, ReportTable, Row, Tone
+from scalescope.report.run_tables import WRITTEN
+from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.studies.release.mixtures import difference
 from scalescope.workloads.suite import SUITE
 

@@ -11,7 +11,8 @@ from scalescope.analysis.summary import PointSummary, label, summarise, varied
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, TrialState
-from scalescope.report import rows
+from scalescope.report import run_tables, worker_time
+from scalescope.report.cluster_lines import cluster_lines
 from scalescope.report.table import markdown_list, markdown_text, to_mappings
 from scalescope.report.table import to_markdown as table_markdown
 
@@ -30,16 +31,16 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
             "severity": str(verdict.severity),
             "findings": [finding.to_mapping() for finding in verdict.findings],
         },
-        "points": [rows.row(summary) for summary in summarise(trials)],
+        "points": [run_tables.row(summary) for summary in summarise(trials)],
         "knees": [knee.to_mapping() for knee in of_sweep(sweep, trials)],
         "trials": {str(state): states[state] for state in TrialState},
-        "cluster": list(rows.cluster_lines(sweep, trials)),
+        "cluster": list(cluster_lines(sweep, trials)),
     }
 
 
 def to_rows(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> list[dict[str, str]]:
     """The table of points as the terminal shows it, one mapping of headings to cells per point; safe as HTML."""
-    return to_mappings(rows.points_table(summarise(trials))[0])
+    return to_mappings(run_tables.points_table(summarise(trials))[0])
 
 
 def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
@@ -48,15 +49,15 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
     blocks = [
         f"**{markdown_text(verdict.line)}**",
         _table(summaries),
-        markdown_list("Scaling", [f"{title}: {line}" for title, line in rows.knees(sweep, trials)]),
+        markdown_list("Scaling", [f"{title}: {line}" for title, line in run_tables.knees(sweep, trials)]),
         _worker_time(summaries, verdict),
         markdown_list(
             "Also found",
             [f"{finding.severity.word}: {finding.line}" for finding in verdict.findings[1:]],
         ),
-        markdown_list("Excluded trials", rows.reasons(summaries)),
-        markdown_list("Quality of the capture", rows.warnings(summaries)),
-        "\n\n".join(markdown_text(line) for line in rows.cluster_lines(sweep, trials)),
+        markdown_list("Excluded trials", run_tables.reasons(summaries)),
+        markdown_list("Quality of the capture", run_tables.warnings(summaries)),
+        "\n\n".join(markdown_text(line) for line in cluster_lines(sweep, trials)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -64,17 +65,17 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
 def _table(summaries: Sequence[PointSummary]) -> str:
     if not summaries:
         return ""
-    table, legend = rows.points_table(summaries)
+    table, legend = run_tables.points_table(summaries)
     return f"{table_markdown(table)}\n\n{markdown_text(legend)}"
 
 
 def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:
-    point = rows.worst_point(summaries, verdict)
+    point = worker_time.worst_point(summaries, verdict)
     if point is None or point.metrics is None:
         return ""
-    parts = ", ".join(f"{part.title} {part.percent} %" for part in rows.worker_time_parts(point.metrics))
+    parts = ", ".join(f"{part.title} {part.percent} %" for part in worker_time.worker_time_parts(point.metrics))
     where = label(point.point, varied(summary.point for summary in summaries))
-    lost = rows.lost_to(point)
+    lost = worker_time.lost_to(point)
     return f"**Worker time** at {markdown_text(where)}: {parts}." + (
         f" Lost to: {markdown_text(lost)}." if lost else ""
     )

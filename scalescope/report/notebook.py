@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from scalescope.analysis.summary import PointSummary, summarise
-from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import UsageError
 from scalescope.model.finding import Finding
 from scalescope.model.metrics import PARTS, numbers
 from scalescope.model.trial import Trial
-from scalescope.model.words import plural
-from scalescope.report import export, rows
+from scalescope.model.words import plural, seconds
+from scalescope.report import export, run_tables, worker_time
 from scalescope.report.html import theme
 from scalescope.report.table import html_text
 
@@ -58,7 +57,7 @@ class Shown(ABC):
     def to_json(self) -> dict[str, Any]:
         """What `scalescope show --json` prints of it."""
         run = self._shown()
-        return export.to_json(run.sweep, run.trials, run.verdict or diagnose(run.sweep, run.trials))
+        return export.to_json(run.sweep, run.trials, run_tables.verdict_of(run))
 
     def to_dataframe(self) -> pandas.DataFrame:
         """A row for each point: its settings, metrics by name, parts of worker time as `worker_time.busy`, and trials.
@@ -87,7 +86,7 @@ class Shown(ABC):
             f"<li>{html_text(f'{finding.severity.word}: {finding.line}')}</li>" for finding in self.findings[1:]
         )
         line = run.verdict.line if run.verdict else "This run has no verdict yet."
-        worst = rows.worst_point(summaries, run.verdict)
+        worst = worker_time.worst_point(summaries, run.verdict)
         return (
             f"<div><p><strong>{html_text(line)}</strong></p>{_bar(worst)}"
             f"{_table(summaries) if len(summaries) > 1 else ''}<ul>{findings}</ul></div>"
@@ -177,7 +176,7 @@ def _row(summary: PointSummary) -> dict[str, Any]:
 
 
 def _bar(worst: PointSummary | None) -> str:
-    parts = rows.worker_time_parts(worst.metrics) if worst and worst.metrics else ()
+    parts = worker_time.worker_time_parts(worst.metrics) if worst and worst.metrics else ()
     whole = sum(part.seconds for part in parts)
     if worst is None or not whole:
         return "<p>Nothing was measured.</p>"
@@ -189,7 +188,7 @@ def _bar(worst: PointSummary | None) -> str:
     where = plural(worst.point.workers, "worker")
     return (
         f'<div style="white-space:nowrap;width:100%;font-size:1.4em">{bar}</div>'
-        f"<p>Worker time at {where}, {rows.seconds(whole)} thread-seconds: {legend}.</p>"
+        f"<p>Worker time at {where}, {seconds(whole)} thread-seconds: {legend}.</p>"
     )
 
 
@@ -199,7 +198,7 @@ def _swatch(part: str, width: str) -> str:
 
 
 def _table(summaries: tuple[PointSummary, ...]) -> str:
-    points, legend = rows.points_table(summaries, most=MOST_ROWS)
+    points, legend = run_tables.points_table(summaries, most=MOST_ROWS)
     heads = "".join(f"<th>{html_text(head)}</th>" for head in points.heads)
     body = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row.cells)}</tr>" for row in points.rows)
     notes = "; ".join(each for each in (points.notice, legend) if each)

@@ -10,14 +10,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scalescope.errors import printable
+from scalescope.model.words import MISSING
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 T = TypeVar("T")
 
-MISSING = "–"
-"""A cell without a value."""
 GAP = 2
 """Spaces between two columns on a terminal."""
 

@@ -11,12 +11,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from scalescope.analysis.summary import MeanInterval, PointSummary, label, settings, summarise, varied
-from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
-from scalescope.report import rows
+from scalescope.model.words import count, ratio, seconds
+from scalescope.report import run_tables, worker_time
+from scalescope.report.cluster_lines import cluster_lines
 from scalescope.report.table import Column, ReportTable, fitting, to_terminal
 
 MARKS: dict[Severity, tuple[str, str]] = {
@@ -65,22 +66,23 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
         _scaling(sweep, trials),
         _worker_time(summaries, verdict, width),
         _other_findings(verdict),
-        _listed("Excluded trials", rows.reasons(summaries), "red"),
-        _listed("Quality of the capture", rows.warnings(summaries), "yellow"),
+        _listed("Excluded trials", run_tables.reasons(summaries), "red"),
+        _listed("Quality of the capture", run_tables.warnings(summaries), "yellow"),
         _cluster(sweep, trials),
     ]
     return Group(*_spaced(block for block in blocks if block))
 
 
-def print_run(console: Console, run: rows.Run, verdict: Verdict | None = None) -> None:
-    """Print a run; of one without a verdict, what can be said so far, unless that is given."""
+def print_run(console: Console, run: run_tables.Run) -> None:
+    """Print a run; of one that has not finished, what can be said so far."""
     if run.verdict is None:
         console.print(Text("This run has not finished: what follows is what is known so far.\n", style="yellow"))
-    verdict = verdict or run.verdict or diagnose(run.sweep, run.trials)
-    console.print(render(run.sweep, run.trials, verdict, width=console.width))
+    console.print(render(run.sweep, run.trials, run_tables.verdict_of(run), width=console.width))
 
 
-def render_comparison(left: rows.Run, right: rows.Run, labels: tuple[str, str], *, width: int | None = None) -> Group:
+def render_comparison(
+    left: run_tables.Run, right: run_tables.Run, labels: tuple[str, str], *, width: int | None = None
+) -> Group:
     """Two runs side by side, matched by workers, threads and items.
 
     Args:
@@ -89,31 +91,31 @@ def render_comparison(left: rows.Run, right: rows.Run, labels: tuple[str, str], 
         labels: Names of the two.
         width: Columns to fit into; None takes those of the terminal.
     """
-    comparison = rows.compare(left, right)
-    columns: list[Column[rows.Pair]] = [
-        Column("workers", "workers", lambda pair: pair.point.workers, rows.count),
-        Column("items", "items", lambda pair: pair.point.items, rows.count),
+    comparison = run_tables.compare(left, right)
+    columns: list[Column[run_tables.Pair]] = [
+        Column("workers", "workers", lambda pair: pair.point.workers, count),
+        Column("items", "items", lambda pair: pair.point.items, count),
     ]
     columns += [Column(name, name, partial(_setting, name)) for name in comparison.names]
     columns += [
         _of_side(side, attribute, name) for side, attribute in (("A", "left"), ("B", "right")) for name in COMPARED
     ]
-    columns.append(Column("speedup", "speed-up", lambda pair: pair.speedup, rows.speedup))
+    columns.append(Column("speedup", "speed-up", lambda pair: pair.speedup, ratio))
     shown = fitting(columns, comparison.pairs, width or Console().width)
     cells = ([column.cell(pair) for column in shown] for pair in comparison.pairs)
     table = ReportTable.of("Two runs side by side", [column.title for column in shown], cells, labels=0)
     return Group(Text(f"A: {labels[0]}"), Text(f"B: {labels[1]}"), Text(), to_terminal(table))
 
 
-def _setting(name: str, pair: rows.Pair) -> Scalar:
+def _setting(name: str, pair: run_tables.Pair) -> Scalar:
     return settings(pair.point).get(name)
 
 
-def _of_side(side: str, attribute: str, name: str) -> Column[rows.Pair]:
+def _of_side(side: str, attribute: str, name: str) -> Column[run_tables.Pair]:
     """A column of the table of points for one of the two runs; of an interval the mean."""
-    column = rows.MEASURED[name]
+    column = run_tables.MEASURED[name]
 
-    def value(pair: rows.Pair) -> Any:
+    def value(pair: run_tables.Pair) -> Any:
         summary: PointSummary | None = getattr(pair, attribute)
         found = None if summary is None else column.value(summary)
         return MeanInterval(found.mean) if isinstance(found, MeanInterval) else found
@@ -145,7 +147,7 @@ def _finding(finding: Finding) -> list[RenderableType]:
 def _points(summaries: Sequence[PointSummary], width: int) -> list[RenderableType]:
     if not summaries:
         return []
-    table, legend = rows.points_table(summaries[:POINTS_SHOWN], width=width)
+    table, legend = run_tables.points_table(summaries[:POINTS_SHOWN], width=width)
     notes = [legend]
     if len(summaries) > POINTS_SHOWN:
         notes.insert(0, f"and {len(summaries) - POINTS_SHOWN:,} more points (--json has all)")
@@ -157,7 +159,7 @@ def _points(summaries: Sequence[PointSummary], width: int) -> list[RenderableTyp
 
 
 def _scaling(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
-    lines = rows.knees(sweep, trials)
+    lines = run_tables.knees(sweep, trials)
     shown: list[RenderableType] = [Text.assemble((f"{title}: ", "bold"), line) for title, line in lines[:KNEES_SHOWN]]
     if len(lines) > KNEES_SHOWN:
         shown.append(Text(f"and {len(lines) - KNEES_SHOWN} more series (--json has all)", style="dim"))
@@ -165,20 +167,20 @@ def _scaling(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
 
 
 def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int) -> list[RenderableType]:
-    point = rows.worst_point(summaries, verdict)
+    point = worker_time.worst_point(summaries, verdict)
     if point is None or point.metrics is None:
         return []
-    parts = rows.worker_time_parts(point.metrics)
+    parts = worker_time.worker_time_parts(point.metrics)
     total = sum(part.seconds for part in parts)
     bar, legend = Text(), Text()
-    for part, size in zip(parts, rows.apportion([part.seconds for part in parts], width), strict=True):
+    for part, size in zip(parts, worker_time.apportion([part.seconds for part in parts], width), strict=True):
         ink, style = INKS[part.name]
         bar.append(ink * size, style=style)
         legend.append(ink, style=style).append(f" {part.title} {part.percent} %   ")
     legend.rstrip()
     where = label(point.point, varied(summary.point for summary in summaries))
-    title = Text.assemble(("Worker time", "bold"), f" at {where}: {rows.seconds(total)} thread-seconds")
-    lost = rows.lost_to(point)
+    title = Text.assemble(("Worker time", "bold"), f" at {where}: {seconds(total)} thread-seconds")
+    lost = worker_time.lost_to(point)
     return [title, bar, legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
 
 
@@ -187,7 +189,7 @@ def _other_findings(verdict: Verdict) -> list[RenderableType]:
 
 
 def _cluster(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
-    return [Text(line, style="dim") for line in rows.cluster_lines(sweep, trials)]
+    return [Text(line, style="dim") for line in cluster_lines(sweep, trials)]
 
 
 # ------------------------------------------------------------------ pieces

@@ -29,7 +29,7 @@ from scalescope.model.finding import Verdict
 from scalescope.model.records import STATUS_ERRED, STATUS_LOST
 from scalescope.model.trial import Trial
 from scalescope.report.files import replacing
-from scalescope.report.rows import worst_point
+from scalescope.report.worker_time import worst_point
 
 Event = dict[str, Any]
 

@@ -16,7 +16,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import plural
-from scalescope.report.rows import worst_point
+from scalescope.report.worker_time import worst_point
 from scalescope.run import request
 from scalescope.run.request import Growth, RunRequest
 from scalescope.run.trials import UNAVAILABLE

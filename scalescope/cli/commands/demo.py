@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where everything that it writes is kept.")] = Path(".demo"),
+    folder: Annotated[Path, typer.Option(help="Folder for everything that the demonstration writes.")] = Path(".demo"),
     report: Annotated[
-        str, typer.Option(metavar="FILE", help="Write the first sweep as one HTML file as well.", show_default=False)
+        str, typer.Option(metavar="FILE", help="Also write the first sweep as one HTML file.", show_default=False)
     ] = "",
 ) -> None:
     """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""

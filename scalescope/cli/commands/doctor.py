@@ -12,7 +12,7 @@ from scalescope.errors import ExitStatus
 
 
 def doctor(as_json: Json = False) -> None:
-    """Say what is installed and what for, and what this host can emulate. Status 3 if something essential is broken."""
+    """Show what is installed, what needs it, and what this host can emulate. Status 3: an essential part is broken."""
     from scalescope.cli import host_checks as checks
 
     found = checks.all_checks()
@@ -29,7 +29,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def calibrate(as_json: Json = False) -> None:
-    """Measure what scheduler and workers of this host spend on a task, for simulated clusters to charge."""
+    """Measure the time that scheduler and workers of this host spend on a task; simulated clusters then use it."""
     from scalescope.clusters.simulated import calibration
 
     measured = calibration.measure()
@@ -38,4 +38,4 @@ def calibrate(as_json: Json = False) -> None:
         print_json(measured.to_mapping() | {"file": str(path)})
     else:
         print(f"scheduler: {measured.scheduler_us} us per task transition; worker: {measured.worker_us} us per task")
-        say(f"Kept in {path}; simulated clusters of this user charge it from now on. Delete the file to undo.", "dim")
+        say(f"Kept in {path}; simulated clusters of this user use it from now on. Delete the file to undo.", "dim")

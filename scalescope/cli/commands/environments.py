@@ -20,17 +20,17 @@ app = typer.Typer(epilog=epilog())
 
 @app.callback(invoke_without_command=True)
 def environments(context: typer.Context, as_json: Json = False) -> None:
-    """List, build and remove the software environments that trials run in.
+    """List, build and remove the software environments of trials.
 
-    An environment is named by a text, in a sweep as well: present (the one that Scalescope is installed in), the path
+    An environment is given as text, here and in a sweep: `present` (the one that Scalescope is installed in), the path
     of a Python interpreter that has distributed, or requirements, which uv resolves and installs once:
 
     scalescope environments build "2023 = python==3.11 apache-beam==2.47.0 distributed==2023.5.0"
 
     scalescope sweep -w bag-map -a "environment=dask==2023.5.0,dask==2024.8.0" -a workers=100,200
 
-    They are kept in $SCALESCOPE_ENVIRONMENTS, or in the user's cache folder. What is not pinned is resolved once, when
-    it is built.
+    Environments are kept in $SCALESCOPE_ENVIRONMENTS, or in the user's cache folder. Requirements without a version are
+    resolved once, when the environment is built.
     """
     if context.invoked_subcommand is not None:
         return
@@ -67,9 +67,9 @@ def build(
     ],
     as_json: Json = False,
 ) -> None:
-    """Build environments now, so that no sweep has to wait for them; print the interpreter of each.
+    """Build environments now, so that no sweep waits for them; print the interpreter of each.
 
-    Those that are in the cache are only checked. Nothing is built if one of the texts cannot be understood.
+    Environments in the cache are only checked. If one of the texts is not valid, nothing is built.
     """
     from scalescope.environments import ensure
     from scalescope.model.environment import Environment
@@ -86,15 +86,15 @@ def build(
 @app.command(epilog=epilog())
 def prune(
     older_than: Annotated[
-        float, typer.Option(metavar="DAYS", min=0, help="Remove those not asked for in so many days.")
+        float, typer.Option(metavar="DAYS", min=0, help="Remove environments that were not used for this many days.")
     ] = 30.0,
-    everything: Annotated[bool, typer.Option("--all", help="Remove all, however lately they were asked for.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all that are not in use.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove environments that were not used lately, and what killed builds left. One that is in use stays.
+    """Remove environments that were not used lately, and the remains of killed builds. Environments in use stay.
 
-    A sweep that needs a removed one builds it again, from uv's own cache where that still has the packages; `uv cache
-    prune` makes room there.
+    A sweep that needs a removed environment builds it again, from uv's cache if that still has the packages. `uv cache
+    prune` frees space there.
     """
     from scalescope.environments import prune as remove
 
@@ -107,7 +107,7 @@ def prune(
 
 def _print_pruned(done: Pruned) -> None:
     for text in done.removed:
-        print(f"removed  {text or '(what a killed build left)'}")
+        print(f"removed  {text or '(remains of a killed build)'}")
     for text in done.in_use:
         print(f"in use   {text}")
     say(f"{len(done.removed)} removed, {megabytes(done.freed)} freed in {_where()}", "dim")
@@ -131,7 +131,6 @@ def _where() -> str:
 
 
 def _age(when: float) -> str:
-    """How long ago, as people say it."""
     seconds = max(time.time() - when, 0.0)
     for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * length:
@@ -140,5 +139,4 @@ def _age(when: float) -> str:
 
 
 def megabytes(count: int) -> str:
-    """Bytes as people say them."""
     return f"{count / 1e6:,.0f} MB"

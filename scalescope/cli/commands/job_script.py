@@ -28,7 +28,7 @@ def job_script(
 ) -> None:
     """Show the job script of a cluster, or its manifest on Kubernetes. Nothing is submitted.
 
-    What is known only when a sweep runs is in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE.
+    Values that are known only when a sweep runs are in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE.
     """
     spec = _spec(asked.over({"cluster": "slurm"})["cluster"])
     spec.check_size(workers, threads)

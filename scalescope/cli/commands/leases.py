@@ -51,15 +51,15 @@ def leases(as_json: Json = False) -> None:
 
 
 def reap(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove what killed runs left: their jobs and clusters, and their processes and temporary folders on this machine.
 
-    Only jobs of this user whose name and comment are the label of a lease are cancelled. A lease whose run is alive, or
-    may be alive on another host, is left alone. In the Kubernetes namespaces that these leases name, and that of the
-    current context, clusters of other hosts are removed, too, once their own lease is over. Status 3 if something could
-    not be removed.
+    Only jobs of this user whose name and comment are the label of a lease are cancelled. Leases of runs that are
+    alive, or may be alive on another host, are kept. In the Kubernetes namespaces of these leases and of the current
+    context, clusters of other hosts are also removed once their own lease has expired. Status 3: something could not be
+    removed.
     """
     from scalescope.clusters import reaping
 

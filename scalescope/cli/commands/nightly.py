@@ -18,7 +18,7 @@ from scalescope.run.parameters import Reported, Storage
 NightFile = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[FILE.yaml]", help="A night as YAML; options add to it and win over it.", show_default=False
+        metavar="[FILE.yaml]", help="Parameters of the night as YAML. Options override them.", show_default=False
     ),
 ]
 
@@ -33,11 +33,11 @@ def nightly(
 ) -> None:
     """Run the suite once, and say what got worse since earlier nights, by how much, and because of what.
 
-    Each change is rerun before anyone hears of it: tonight's environment against the last good night's, in pairs, on
-    this machine. What is confirmed is searched for the package and the release that brought it. Ctrl-C stops a night;
-    the same command continues it within 12 hours.
+    Each change is rerun before it is reported: tonight's environment against the last good night's, in pairs, on this
+    machine. For each confirmed change, the package and release that brought it are searched. Ctrl-C stops a night; the
+    same command continues it within 12 hours.
 
-    For example, every night: scalescope nightly --small -e 'dask[distributed]' -c local -a workers=4
+    Example: scalescope nightly --small -e 'dask[distributed]' -c local -a workers=4
     """
     from scalescope.nightly import running
 
@@ -49,22 +49,22 @@ def nightly(
 @options(Storage, without=("fresh",))
 def alerts(
     asked: GivenOptions,
-    alert: Annotated[str, typer.Argument(metavar="[ALERT]", help="One alert: its id, or the beginning of it.")] = "",
+    alert: Annotated[str, typer.Argument(metavar="[ALERT]", help="One alert: its id, or the start of its id.")] = "",
     state: Annotated[
         str,
         typer.Option(
             metavar="STATE",
-            help="Say what became of it: acknowledged; accepted (the new level is expected from now on); false (never "
-            "told again); resolved; open.",
+            help="Set its state: acknowledged, accepted (later nights expect the new level), false (not reported "
+            "again), resolved, or open.",
             show_default=False,
         ),
     ] = "",
     script: Annotated[
-        bool, typer.Option("--script", help="Print the script that shows it without Scalescope.")
+        bool, typer.Option("--script", help="Print the script that shows the regression without Scalescope.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the regressions that nights have confirmed, or say what became of one."""
+    """List the regressions that nights have confirmed, or set the state of one."""
     from scalescope.nightly import alerts as library
 
     with open_store(str(asked.given.get("store", ""))) as opened:

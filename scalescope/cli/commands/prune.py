@@ -19,17 +19,19 @@ DAY_S = 86_400.0
 @options(Storage, without=("fresh",))
 def prune(
     asked: GivenOptions,
-    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="What was last begun or used before.")] = 90,
+    older_than: Annotated[
+        float, typer.Option(metavar="DAYS", min=0, help="Age in days from which things are old.")
+    ] = 90,
     keep: Annotated[
         float | None,
-        typer.Option(metavar="GB", min=0, help="Of the records, keep so much of the newest.", show_default=False),
+        typer.Option(metavar="GB", min=0, help="Also remove the oldest records beyond this size.", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it; otherwise it is only listed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove what is listed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List what is old: runs and studies with their records, environments, logs of jobs. With --yes, remove it.
+    """List old runs and studies with their records, environments, and logs of jobs. With --yes, remove them.
 
-    A study goes with its runs. Nothing that still runs is touched.
+    A study is removed together with its runs. Nothing that still runs is removed.
     """
     from scalescope import environments
     from scalescope.clusters.jobqueue.shared_folder import default_parent, old_logs
@@ -47,7 +49,7 @@ def prune(
         if yes:
             shutil.rmtree(path, ignore_errors=True)
     unused = environments.prune(older_than_days=older_than, dry_run=not yes)
-    found += [("environment", text or "(what a killed build left)", 0) for text in unused.removed]
+    found += [("environment", text or "(remains of a killed build)", 0) for text in unused.removed]
     total = sum(each[2] for each in found) + unused.freed
     if as_json:
         listed = [{"what": what, "name": name, "bytes": count} for what, name, count in found]

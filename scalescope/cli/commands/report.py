@@ -17,13 +17,18 @@ def report(
     asked: GivenOptions,
     run: RunOrStudy = "latest",
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it: a path, or s3://BUCKET/FILE.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="File to write: a path, or s3://BUCKET/FILE.")
     ] = "report.html",
     trial: Annotated[
-        str, typer.Option(metavar="KEY", help="Of a run: look into this trial, not the worst.", show_default=False)
+        str,
+        typer.Option(
+            metavar="KEY",
+            help="Trial of the run to show in detail (default: one of the worst point).",
+            show_default=False,
+        ),
     ] = "",
 ) -> None:
-    """Write what a sweep or study found as one HTML file, with charts, that can be read offline and sent to anyone."""
+    """Write the report of a run or study as one HTML file with charts, which can be read offline."""
     from scalescope.report import html
     from scalescope.store.studies import is_study
     from scalescope.studies.report.html import write_study

@@ -19,11 +19,11 @@ from scalescope.run.parameters import Storage
 @options(Storage, without=("fresh",))
 def serve(
     asked: GivenOptions,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="To listen on; 0 is any that is free.")] = 4201,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 4201,
 ) -> None:
-    """Show the reports beside a store's records to browsers of this machine, so that Prefect's pages can link to them.
+    """Serve the reports beside a store's records to browsers on this machine, so that Prefect's pages can link to them.
 
-    It prints the setting that the Prefect worker needs. Ctrl-C ends it.
+    Prints the setting that the Prefect worker needs. Ctrl-C ends it.
     """
     from scalescope.cli.file_server import FileServer
     from scalescope.run.output_paths import VARIABLE
@@ -34,7 +34,7 @@ def serve(
         raise UsageError(
             "The records are not in a folder of this machine",
             where=folder,
-            next_step=f"Have a web server or the bucket's own website show them, and set {VARIABLE} to its address.",
+            next_step=f"Serve them by a web server or the bucket's own website, and set {VARIABLE} to its address.",
         )
     with suppress(KeyboardInterrupt), FileServer(Path(folder), port) as server:
         print(f"export {VARIABLE}={server.url}", flush=True)

@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from scalescope.studies.requirement import Requirement
 
 LINE = 90
-"""Characters of an answer in a list."""
+"""Characters of an answer in the list."""
 WIDE = 100
-"""Columns of a terminal from which on the list has all of its own."""
+"""Smallest width of a terminal, in columns, on which the list has all its columns."""
 
 
 @options(Storage, without=("fresh",))
 def show(
     asked: GivenOptions,
     run: RunOrStudy = "latest",
-    list_runs: Annotated[bool, typer.Option("--list", help="List the newest runs and studies instead.")] = False,
-    all_runs: Annotated[bool, typer.Option("--all", help="List the runs of studies as well.")] = False,
+    list_runs: Annotated[bool, typer.Option("--list", help="List the newest runs and studies.")] = False,
+    all_runs: Annotated[bool, typer.Option("--all", help="With --list: also list the runs of studies.")] = False,
     compare: Annotated[
-        str, typer.Option(metavar="RUN", help="Show this other run beside it.", show_default=False)
+        str, typer.Option(metavar="RUN", help="Compare with this other run, side by side.", show_default=False)
     ] = "",
     log: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
-            help="Show the log records of a run's trials that have this text, of workers and scheduler, instead.",
+            help="Show log records of the run's workers and scheduler that contain this text.",
             show_default=False,
         ),
     ] = "",
@@ -76,13 +76,13 @@ def show(
 def show_run(
     run: SweepRun, required: Sequence[Requirement] = (), followed_by: tuple[str, ...] = (), *, as_json: bool
 ) -> int:
-    """Show a run and what became of requirements; returns the exit status that it deserves."""
-    from scalescope.diagnosis.verdict import diagnose
+    """Show a run and its requirements; return the exit status."""
     from scalescope.report import links
+    from scalescope.report.run_tables import verdict_of
     from scalescope.store.store import ENDED
     from scalescope.studies import requirement
 
-    verdict = run.verdict or diagnose(run.sweep, run.trials)
+    verdict = verdict_of(run)
     answers = requirement.judge(required, run.trials)
     if as_json:
         from scalescope.report.export import to_json
@@ -94,8 +94,8 @@ def show_run(
         from scalescope.report.terminal import print_run
 
         if reason := run.facts.get(ENDED):
-            stdout().print(Text(f"This run ended before its time: {reason}\n", style="red"))
-        print_run(stdout(), run, verdict)
+            stdout().print(Text(f"This run ended early: {reason}\n", style="red"))
+        print_run(stdout(), run)
         for answer in answers:
             style = "bold green" if answer.status is ExitStatus.OK else "bold red"
             stdout().print(Text(f"\n{answer.line}", style=style))
@@ -105,7 +105,7 @@ def show_run(
 
 
 def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
-    """The exit status that a run deserves by itself; where no trial is a data point, it says whose fault that is."""
+    """The exit status of a run without requirements. If no trial is valid, it says whose fault that is."""
     states = {trial.state for trial in trials if not trial.warmup}
     if states and TrialState.VALID not in states:
         return ExitStatus.FAILED if TrialState.FAILED in states else ExitStatus.INFRASTRUCTURE
@@ -113,7 +113,7 @@ def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
 
 
 def show_study(study: Study, runs: Sequence[SweepRun], *, as_json: bool) -> None:
-    """Show a study, and end with its status."""
+    """Show a study, and exit with its status."""
     if as_json:
         from scalescope.studies.report.export import to_json
 
@@ -177,7 +177,7 @@ def _log(run: SweepRun, store: Store, text: str, *, as_json: bool) -> None:
 
 
 def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
-    """The newest runs and studies together; runs that were made for a study only where asked for."""
+    """The newest runs and studies together; runs of studies only if asked for."""
     from scalescope.studies.report.export import identity
 
     found: list[SweepRun | Study] = [*store.runs(own=not all_runs, trials=False), *store.studies.newest()]
@@ -190,7 +190,7 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
-    """A table in which an id stays in one piece, to be copied, however narrow the terminal is."""
+    """Print a table. Ids are never wrapped, so that they can be copied."""
     titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
     wide = stdout().width >= WIDE
     kept = [i for i, title in enumerate(titles) if wide or title not in ("cluster", "trials")]

@@ -16,17 +16,17 @@ from scalescope.run.parameters import Storage
 @options(Storage, without=("fresh",))
 def trace(
     asked: GivenOptions,
-    run: Annotated[str, typer.Argument(help="Its id, the beginning of it, or latest.")] = "latest",
+    run: Annotated[str, typer.Argument(help="Run: an id, the start of an id, or `latest`.")] = "latest",
     point: Annotated[
         str,
         typer.Option(
             metavar="NAME=VALUE,...",
-            help="The point, as workers=200,items=199, or the beginning of its id (default: the worst).",
+            help="Point, as workers=200,items=199, or the start of its id (default: the worst point).",
             show_default=False,
         ),
     ] = "",
     trial: Annotated[
-        str, typer.Option(metavar="KEY", help="The trial, or the beginning of its key.", show_default=False)
+        str, typer.Option(metavar="KEY", help="Trial: its key, or the start of its key.", show_default=False)
     ] = "",
     output: Annotated[
         str,
@@ -34,7 +34,7 @@ def trace(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to (default: trace-RUN-POINT-REPEAT.json.gz in this folder).",
+            help="File to write (default: trace-RUN-POINT-REPEAT.json.gz in this folder).",
             show_default=False,
         ),
     ] = "",

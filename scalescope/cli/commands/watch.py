@@ -19,35 +19,36 @@ if TYPE_CHECKING:
     from scalescope.run.block import Diagnosis
 
 CONNECT_S = 10.0
-"""Seconds in which the scheduler must take the recorder's client."""
+"""Seconds in which the scheduler must accept the recorder's client."""
 
 
 @options(SchedulerSpec, without=("address", "start_timeout_s"))
 def watch(
     asked: GivenOptions,
     address: Annotated[
-        str, typer.Argument(metavar="[ADDRESS]", help="Of the scheduler, as tcp://HOST:8786.", show_default=False)
+        str,
+        typer.Argument(metavar="[ADDRESS]", help="Address of the scheduler, as tcp://HOST:8786.", show_default=False),
     ] = "",
     during: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="End after this, as 60s or 5m; else by Ctrl-C.")
+        str, typer.Option("--for", metavar="TIME", help="Time to watch, as 60s or 5m (default: until Ctrl-C).")
     ] = "",
     record: Annotated[
         bool,
         typer.Option(
             "--record",
-            help="Install the recorder on the scheduler and its workers, for a verdict at the end; it is removed then, "
-            "and a minute after this command was killed. Without it nothing is installed.",
+            help="Install the recorder on the scheduler and its workers, and give a verdict at the end. The recorder "
+            "is removed at the end, or a minute after this command was killed. Without --record, nothing is installed.",
         ),
     ] = False,
     report: Annotated[
         str,
-        typer.Option(metavar="FILE", help="With --record: write the report as one HTML file.", show_default=False),
+        typer.Option(metavar="FILE", help="With --record: also write the report as one HTML file.", show_default=False),
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Watch somebody's running Dask cluster: who works, what idle threads wait for and, when nothing moves, where.
+    """Watch a running Dask cluster: who works, what idle threads wait for, and where tasks are stuck.
 
-    It asks the scheduler every two seconds, changes nothing, and needs nothing there but distributed 2024.8 or later.
+    Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2024.8 or later.
     """
     from scalescope.cli import watch_display
     from scalescope.clusters.scheduler.cluster import SchedulerCluster
@@ -94,7 +95,7 @@ def _asker(spec: SchedulerSpec) -> DirectCalls:
         return DirectCalls(spec.address, os.path.expanduser(spec.scheduler_file), SchedulerCluster(spec).security())
     except (OSError, ValueError) as error:
         raise ClusterError(
-            "the scheduler's address or its files of TLS cannot be read",
+            "the scheduler's address or its TLS files cannot be read",
             where=spec.scheduler_file or spec.address,
             cause=str(error),
             next_step="check the names of the files",

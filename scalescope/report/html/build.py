@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.analysis import knee
 from scalescope.analysis.summary import summarise
-from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import UsageError
 from scalescope.model.metrics import PARTS
-from scalescope.report import files, links, rows
+from scalescope.report import files, links, run_tables, worker_time
 from scalescope.report.html import embed, page, theme
 from scalescope.report.html.glossary import TERMS
 from scalescope.store.store import SweepRun
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
     from scalescope.report.html.trial import ReadTables
 
-Place = TypeVar("Place", str, Path)
+Target = TypeVar("Target", str, Path)
 
 
 def check(place: str | Path) -> None:
@@ -72,7 +71,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         raise UsageError(
             f"Run {run.id} has no trial {trial!r}", next_step="It has: " + (", ".join(keys[:10]) or "none") + "."
         )
-    verdict = run.verdict or diagnose(run.sweep, run.trials)
+    verdict = run_tables.verdict_of(run)
     summaries = summarise(run.trials)
     canvas = charts.Canvas()
     knees = knee.of_sweep(run.sweep, run.trials)
@@ -80,9 +79,9 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         charts.scaling(canvas, f"knee-{i}", found)
     detail = trials.build(run, summaries, read, canvas, trial)
     bars = page.bars(summaries)
-    worst = rows.worst_point(summaries, verdict)
+    worst = worker_time.worst_point(summaries, verdict)
     findings = page.blocks(verdict)
-    points, legend = rows.points_table(summaries, most=page.MOST_POINTS)
+    points, legend = run_tables.points_table(summaries, most=page.MOST_POINTS)
     return fill(
         "report.html.j2",
         canvas,
@@ -101,8 +100,8 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         parts=page.legend_parts(bars),
         series=page.series(knees),
         trial=detail,
-        reasons=rows.reasons(summaries),
-        warnings=rows.warnings(summaries),
+        reasons=run_tables.reasons(summaries),
+        warnings=run_tables.warnings(summaries),
         terms=TERMS,
         worker_time=[(name, part.title, part.help) for name, part in PARTS.items()],
     )
@@ -145,7 +144,9 @@ def fill(template: str, canvas: Canvas, *, package: str = __package__, script: s
     )
 
 
-def write(place: Place, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> Place:
+def write(
+    place: Target, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()
+) -> Target:
     """Write what `render` makes; a reader of the file sees the old report or the whole new one.
 
     Raises:
@@ -155,7 +156,7 @@ def write(place: Place, run: SweepRun, read: ReadTables, *, trial: str = "", fol
     return save(place, lambda: render(run, read, trial=trial, followed_by=followed_by))
 
 
-def save(place: Place, make: Callable[[], str]) -> Place:
+def save(place: Target, make: Callable[[], str]) -> Target:
     """Write a page whole or not at all, at a path or an address.
 
     Raises:

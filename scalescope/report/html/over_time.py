@@ -12,14 +12,14 @@ from scalescope.analysis.work_span import Profile, profile
 from scalescope.analysis.worker_time import busy_by_worker
 from scalescope.diagnosis.blame import OTHER, Blame, blame
 from scalescope.diagnosis.observation import Observation
-from scalescope.model.words import percent, plural
-from scalescope.report import rows
+from scalescope.model.words import MISSING, percent, plural, seconds
+from scalescope.report import worker_time
 from scalescope.report.html import gantt, series
 from scalescope.report.html.charts import Canvas, TrialCharts
 from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
-from scalescope.report.table import MISSING, ReportTable
+from scalescope.report.table import ReportTable
 
 TABLE_TIMES = 12
 """Rows of the tables that repeat charts over time."""
@@ -138,20 +138,20 @@ def _styles(charged: Blame, groups: Groups) -> list[str]:
 
 
 def _blame(charged: Blame, styles: Sequence[str], canvas: Canvas) -> TimeChart:
-    charges, seconds = charged.charges, [charge.total_s for charge in charged.charges]
-    shares = [f"{tenths / 10:.1f} %" for tenths in rows.apportion(seconds, 1000)]
+    charges, totals = charged.charges, [charge.total_s for charge in charged.charges]
+    shares = [f"{tenths / 10:.1f} %" for tenths in worker_time.apportion(totals, 1000)]
     canvas.reading["charges"] = [
         [f"{charge.state}, {charge.text}", charge.total_s, share] for charge, share in zip(charges, shares, strict=True)
     ]
-    order = sorted(range(len(charges)), key=lambda i: (charges[i].state == "ran", -seconds[i]))
-    cells = [(charges[i].text, charges[i].state, rows.seconds(seconds[i]), shares[i]) for i in order]
-    cells.append(("all", MISSING, rows.seconds(sum(seconds)), "100.0 %"))
+    order = sorted(range(len(charges)), key=lambda i: (charges[i].state == "ran", -totals[i]))
+    cells = [(charges[i].text, charges[i].state, seconds(totals[i]), shares[i]) for i in order]
+    cells.append(("all", MISSING, seconds(sum(totals)), "100.0 %"))
     worked = sum(charge.total_s for charge in charges if charge.state == "ran")
-    worst = [f"{charge.text} ({percent(charge.total_s / sum(seconds))})" for charge in charged.waited[:SENTENCE]]
+    worst = [f"{charge.text} ({percent(charge.total_s / sum(totals))})" for charge in charged.waited[:SENTENCE]]
     return TimeChart(
         "blame",
         "For whom threads waited",
-        f"Tasks ran for {percent(worked / sum(seconds))} of the worker time. "
+        f"Tasks ran for {percent(worked / sum(totals))} of the worker time. "
         + (f"Most of the rest is charged to {'; '.join(worst)}." if worst else "No thread was idle."),
         ReportTable.of(
             "What every thread-second is charged to", ("what", "thread", "thread-seconds", "share"), cells, 2
@@ -176,9 +176,7 @@ def _charge_legend(charged: Blame, styles: Sequence[str]) -> tuple[tuple[str, st
 def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
     times = np.linspace(0.0, attempts.makespan, TABLE_TIMES + 1)[:-1]
     columns = [series.at(step, times) for step in (levels.provisioned, levels.runnable, levels.running)]
-    cells = [
-        (rows.seconds(float(time)), *(f"{level:,}" for level in at)) for time, *at in zip(times, *columns, strict=True)
-    ]
+    cells = [(seconds(float(time)), *(f"{level:,}" for level in at)) for time, *at in zip(times, *columns, strict=True)]
     heads = ("at s", "threads there", "tasks runnable", "tasks running")
     mean = float((attempts.stop - attempts.start).sum()) / attempts.makespan
     return TimeChart(
@@ -240,7 +238,7 @@ def _drawn(bars: gantt.Bars) -> str:
         return ""
     text = (
         f"{bars.tasks:,} tasks are drawn as {len(bars.row):,} bars (at most {gantt.MOST_BARS:,}): those shorter than "
-        f"{rows.seconds(bars.merged_below_s)} s that follow each other closely on a thread share one."
+        f"{seconds(bars.merged_below_s)} s that follow each other closely on a thread share one."
     )
     return text + (f" The {bars.left_out:,} shortest are left out." if bars.left_out else "")
 
@@ -253,7 +251,7 @@ def _memory(memory: Memory) -> TimeChart:
     columns = (memory.rss, memory.managed, memory.spilled, memory.highest, memory.scheduler)
     at = np.linspace(0, len(memory.time) - 1, TABLE_TIMES).astype(int)
     cells = tuple(
-        (rows.seconds(float(memory.time[i])), *(f"{float(column[i]) / 2**30:,.3g}" for column in columns)) for i in at
+        (seconds(float(memory.time[i])), *(f"{float(column[i]) / 2**30:,.3g}" for column in columns)) for i in at
     )
     spilled = f", and {gib(memory.spilled)} were spilled" if memory.spilled.any() else "; nothing was spilled"
     return TimeChart(

@@ -12,8 +12,9 @@ from scalescope.analysis.summary import PointSummary, label, settings, varied
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.metrics import WORKER_TIME, WORKING
-from scalescope.model.words import percent, plural
-from scalescope.report import rows
+from scalescope.model.words import percent, plural, seconds
+from scalescope.report import worker_time
+from scalescope.report.cluster_lines import cluster_lines
 from scalescope.store.store import SweepRun
 
 MOST_POINTS = 200
@@ -35,7 +36,7 @@ class WorkerTimeBar:
 
     label: str
     total: str
-    parts: tuple[rows.WorkerTimePart, ...]
+    parts: tuple[worker_time.WorkerTimePart, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _block(finding: Finding) -> FindingBlock:
     if len(finding.points) > 1:
         facts.append(f"at {plural(len(finding.points), 'point')}")
     if finding.lost_s > 0:
-        facts.append(f"{rows.seconds(finding.lost_s)} thread-seconds lost to it")
+        facts.append(f"{seconds(finding.lost_s)} thread-seconds lost to it")
     level, word = ("good", "No fault found") if healthy else (str(finding.severity), finding.severity.word)
     return FindingBlock(finding, level, word, tuple(facts))
 
@@ -108,7 +109,7 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
     found = [
         ("Workload", f"{run.sweep.workload}, version {run.workload_version}"),
         ("Parameters", _pairs(_shared(run))),
-        ("Cluster", " ".join(rows.cluster_lines(run.sweep, run.trials)).removeprefix("Cluster: ")),
+        ("Cluster", " ".join(cluster_lines(run.sweep, run.trials)).removeprefix("Cluster: ")),
         ("Validated", _of(facts, "cluster").get("validated", "")),
         *((f"Versions, {label}" if label else "Versions", text) for label, text in _versions(run)),
         ("Host", _host(_of(facts, "host"))),
@@ -208,8 +209,8 @@ def bars(summaries: Sequence[PointSummary]) -> list[WorkerTimeBar]:
     found = []
     for summary in summaries[:MOST_POINTS]:
         if summary.metrics is not None:
-            parts = rows.worker_time_parts(summary.metrics)
-            total = rows.seconds(sum(part.seconds for part in parts))
+            parts = worker_time.worker_time_parts(summary.metrics)
+            total = seconds(sum(part.seconds for part in parts))
             found.append(WorkerTimeBar(label(summary.point, names), total, parts))
     return found
 
@@ -248,7 +249,7 @@ def worst_text(worst: PointSummary, summaries: Sequence[PointSummary], verdict: 
 
 
 def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
-    """Why this point is looked at (`rows.worst_point`)."""
+    """Why this point is looked at (`worker_time.worst_point`)."""
     faults = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
     if any(worst.point.id in finding.points[:1] for finding in faults):
         return "the point that the verdict rests on"
@@ -260,10 +261,10 @@ def key_figures(worst: PointSummary | None) -> list[tuple[str, str, str]]:
     if worst is None or worst.metrics is None:
         return []
     metrics, point = worst.metrics, worst.point
-    wide = f"{rows.seconds(metrics.work_s / point.threads)} s with every thread always busy"
+    wide = f"{seconds(metrics.work_s / point.threads)} s with every thread always busy"
     return [
         (f"{metrics.workers_used:,} of {point.workers:,}", "workers ran a task", ""),
         (percent(worst.share(*WORKING)), "of the worker time was busy", ""),
-        (f"{rows.seconds(metrics.makespan_s)} s", "makespan", wide),
+        (f"{seconds(metrics.makespan_s)} s", "makespan", wide),
         (f"{metrics.peak_runnable:,}", "tasks could run at once, at most", f"on {plural(point.threads, 'thread')}"),
     ]

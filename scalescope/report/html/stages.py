@@ -11,8 +11,7 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Ints
 from scalescope.analysis.measure import Stage, peak
 from scalescope.diagnosis.observation import Observation
-from scalescope.model.words import plural
-from scalescope.report import rows
+from scalescope.model.words import plural, seconds
 from scalescope.report.table import ReportTable
 
 MOST_STAGES = 60
@@ -83,8 +82,8 @@ def table(seen: Observation, attempts: Attempts, groups: Groups) -> ReportTable:
                 f"{stage.tasks:,}",
                 f"{stage.workers:,}",
                 f"{peak(start, stop):,}",
-                *(rows.seconds(float(value)) for value in (p50, p99, stage.longest_s, stage.work_s)),
-                f"{rows.seconds(stage.begin_s)}–{rows.seconds(stage.end_s)}",
+                *(seconds(float(value)) for value in (p50, p99, stage.longest_s, stage.work_s)),
+                f"{seconds(stage.begin_s)}–{seconds(stage.end_s)}",
             )
         )
     heads = (

@@ -11,7 +11,7 @@ from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import CaptureError, StoreError
 from scalescope.model.trial import Trial, TrialState
-from scalescope.report import rows
+from scalescope.report import worker_time
 from scalescope.report.html import over_time, page, stages, what_if
 from scalescope.report.html.charts import Canvas
 from scalescope.report.html.over_time import TimeChart
@@ -57,7 +57,7 @@ def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> t
     if key:
         return {trial.key: trial for trial in run.trials}[key], "chosen by its key"
     recorded = [trial for trial in run.trials if trial.records and not trial.warmup]
-    worst = rows.worst_point(summaries, run.verdict)
+    worst = worker_time.worst_point(summaries, run.verdict)
     if worst is not None:
         of_point = [trial for trial in recorded if trial.counts and trial.point.id == worst.point.id and trial.metrics]
         if of_point:

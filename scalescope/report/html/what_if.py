@@ -10,9 +10,8 @@ from scalescope.analysis.replay import Replay, errors
 from scalescope.analysis.summary import PointSummary, settings
 from scalescope.analysis.work_span import critical_path, work_span
 from scalescope.model.trial import Trial
-from scalescope.model.words import percent, plural
-from scalescope.report import rows
-from scalescope.report.table import MISSING, ReportTable
+from scalescope.model.words import MISSING, percent, plural, ratio, seconds
+from scalescope.report.table import ReportTable
 
 MOST_PREFIXES = 20
 MOST_REPLAYED = 150_000
@@ -41,11 +40,11 @@ def path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
     for prefix in longest.prefixes:
         count[prefix] += 1
     cells = tuple(
-        (prefix, f"{count[prefix]:,}", rows.seconds(seconds), percent(shares[prefix]))
-        for prefix, seconds in list(longest.by_prefix.items())[:MOST_PREFIXES]
+        (prefix, f"{count[prefix]:,}", seconds(taken), percent(shares[prefix]))
+        for prefix, taken in list(longest.by_prefix.items())[:MOST_PREFIXES]
     )
     text = (
-        f"The longest path has {plural(len(longest.keys), 'task')} and takes {rows.seconds(longest.span_s)} s, "
+        f"The longest path has {plural(len(longest.keys), 'task')} and takes {seconds(longest.span_s)} s, "
         f"{percent(longest.span_s / attempts.makespan)} of the makespan: no number of workers makes this graph faster "
         f"than that. {useful}"
     )
@@ -92,9 +91,9 @@ def _threads(threads: int, here: int) -> str:
 
 
 def _row(what: str, makespan: float, reference: float, measured: float | None) -> tuple[str, ...]:
-    faster = rows.speedup(reference / makespan) if makespan > 0 else MISSING
+    faster = ratio(reference / makespan) if makespan > 0 else MISSING
     error = MISSING if measured is None else _error(makespan / measured - 1)
-    return (what, rows.seconds(makespan), faster, rows.seconds(measured), error)
+    return (what, seconds(makespan), faster, seconds(measured), error)
 
 
 def _believed(replayed: dict[int, float], measured: dict[int, float]) -> str:

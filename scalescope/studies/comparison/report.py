@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scalescope.model.study import Study
-from scalescope.model.words import number
-from scalescope.report.table import MISSING, ReportTable, Row, Tone
+from scalescope.model.words import MISSING, number
+from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import ComparisonDecision, PairedComparison, ordered
 from scalescope.studies.report import common, headline

@@ -9,7 +9,8 @@ from scalescope.analysis.summary import summarise
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.model.words import plural
-from scalescope.report import rows
+from scalescope.report import run_tables
+from scalescope.report.cluster_lines import cluster_lines
 from scalescope.store.store import SweepRun
 from scalescope.studies.report.sheet import pairs
 
@@ -44,7 +45,7 @@ def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
     counted = sum(trial.counts for trial in every)
     text = f"{counted:,} of {plural(len(every) - warmups, 'trial')} count"
     found = [("Trials", text + (f", {plural(warmups, 'warm-up')} besides" if warmups else ""))]
-    reasons = [reason for run in runs for reason in rows.reasons(summarise(run.trials))]
+    reasons = [reason for run in runs for reason in run_tables.reasons(summarise(run.trials))]
     if reasons:
         more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
         found.append(("Excluded trials", "; ".join(" ".join(reason.split()) for reason in reasons[:3]) + more))
@@ -52,7 +53,7 @@ def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
 
 
 def _cluster(question: Mapping[str, Any], runs: Sequence[SweepRun]) -> str:
-    found = dict.fromkeys(line for run in runs for line in rows.cluster_lines(run.sweep, run.trials))
+    found = dict.fromkeys(line for run in runs for line in cluster_lines(run.sweep, run.trials))
     if found:
         return " ".join(line.removeprefix("Cluster: ") for line in found)
     given = question.get("cluster") or ""

@@ -50,7 +50,7 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
     )
 
 
-def write_study(place: build.Place, study: Study, runs: Sequence[SweepRun]) -> build.Place:
+def write_study(place: build.Target, study: Study, runs: Sequence[SweepRun]) -> build.Target:
     """Write the report to a path or an address; a reader sees the old file or the whole new one."""
     return build.save(place, lambda: render_study(study, runs))
 

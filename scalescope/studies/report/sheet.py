@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalescope.report.table import MISSING, ReportTable, Tone
+from scalescope.model.words import MISSING
+from scalescope.report.table import ReportTable, Tone
 
 
 @dataclass(frozen=True)

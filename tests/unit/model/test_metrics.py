@@ -9,7 +9,7 @@ import pytest
 
 from scalescope.model.metrics import METRICS, Metric, Metrics
 from scalescope.report.html.glossary import TERMS
-from scalescope.report.rows import MEASURED
+from scalescope.report.run_tables import MEASURED
 from scalescope.studies.symptom import LARGER_IS_BETTER, NAMES
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -6,14 +6,16 @@ from hypothesis import strategies as st
 
 from scalescope.analysis.summary import MeanInterval, summarise
 from scalescope.clusters.kubernetes.counters import THROTTLED
-from scalescope.report import rows
+from scalescope.model.words import binary_size, count, seconds
+from scalescope.report import run_tables, worker_time
+from scalescope.report.cluster_lines import cluster_lines
 
 AMOUNTS = st.lists(st.floats(0, 1e12, allow_subnormal=False), min_size=1, max_size=12)
 
 
 @given(AMOUNTS, st.integers(0, 200))
 def test_apportioned_numbers_add_up_and_are_off_by_less_than_one(amounts, total):
-    result = rows.apportion(amounts, total)
+    result = worker_time.apportion(amounts, total)
     whole = sum(amounts)
     assert sum(result) == (total if whole > 0 else 0)
     for amount, number in zip(amounts, result, strict=True):
@@ -22,9 +24,9 @@ def test_apportioned_numbers_add_up_and_are_off_by_less_than_one(amounts, total)
 
 
 def test_apportion_gives_the_rest_to_the_largest_remainders():
-    assert rows.apportion([1, 1, 1], 100) == [34, 33, 33]
-    assert rows.apportion([0.7, 99.2, 0.1], 100) == [1, 99, 0]
-    assert rows.apportion([0, 0], 100) == [0, 0]
+    assert worker_time.apportion([1, 1, 1], 100) == [34, 33, 33]
+    assert worker_time.apportion([0.7, 99.2, 0.1], 100) == [1, 99, 0]
+    assert worker_time.apportion([0, 0], 100) == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -42,29 +44,29 @@ def test_apportion_gives_the_rest_to_the_largest_remainders():
     ],
 )
 def test_seconds_have_three_digits_that_count(value, text):
-    assert rows.seconds(value) == text
+    assert seconds(value) == text
 
 
 def test_estimates():
-    assert rows.estimate(MeanInterval(0.5)) == "0.50"
-    assert rows.estimate(MeanInterval(0.5, 0.5, 0.5)) == "0.50"
-    assert rows.estimate(MeanInterval(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
+    assert run_tables.estimate(MeanInterval(0.5)) == "0.50"
+    assert run_tables.estimate(MeanInterval(0.5, 0.5, 0.5)) == "0.50"
+    assert run_tables.estimate(MeanInterval(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(3, "3"), (12345, "12,345"), (1.25, "1.2"), (99.9, "99.9"), (1234.5, "1,234")]
 )
 def test_counts(value, text):
-    assert rows.count(value) == text
+    assert count(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2**41, "2 TiB")])
 def test_sizes(value, text):
-    assert rows.size(value) == text
+    assert binary_size(value) == text
 
 
 def test_the_default_columns(trial):
-    assert [column.title for column in rows.columns(summarise([trial(2, 2, 2)]))] == [
+    assert [column.title for column in run_tables.columns(summarise([trial(2, 2, 2)]))] == [
         "workers", "items", "tasks", "partitions", "workers used", "peak tasks", "time s", "best possible s",
         "efficiency",
     ]  # fmt: skip
@@ -72,7 +74,7 @@ def test_the_default_columns(trial):
 
 def test_columns_are_those_that_say_something(trial):
     def titles(*trials):
-        return [column.title for column in rows.columns(summarise(trials))]
+        return [column.title for column in run_tables.columns(summarise(trials))]
 
     assert titles(trial(1, 1, 1))[:3] == ["workers", "items", "tasks"]
     assert "valid" not in titles(trial(1, 1, 1))
@@ -84,7 +86,7 @@ def test_columns_are_those_that_say_something(trial):
 
 def test_the_percentages_of_worker_time_add_up_to_a_hundred(trial):
     metrics = trial(7, 7, 3, stretch=1.1).metrics
-    parts = rows.worker_time_parts(metrics)
+    parts = worker_time.worker_time_parts(metrics)
     assert sum(part.percent for part in parts) == 100
     assert [part.name for part in parts] == ["busy", "no_runnable_task", "not_assigned"]
 
@@ -92,21 +94,21 @@ def test_the_percentages_of_worker_time_add_up_to_a_hundred(trial):
 def test_worker_time_is_shown_where_the_first_finding_points(trial, finished):
     run = finished(trial(1, 1, 1), trial(200, 200, 2), trial(100, 100, 1))
     summaries = summarise(run.trials)
-    worst = rows.worst_point(summaries, run.verdict)
+    worst = worker_time.worst_point(summaries, run.verdict)
     assert worst.point.id == run.verdict.findings[0].points[0]
-    assert rows.worst_point(summaries, None).point.workers == 100
-    assert rows.worst_point([], run.verdict) is None
+    assert worker_time.worst_point(summaries, None).point.workers == 100
+    assert worker_time.worst_point([], run.verdict) is None
 
 
 def test_a_speedup_needs_both_sides(trial, finished):
-    comparison = rows.compare(finished(trial(4, 4, 1)), finished(trial(4, 4, 4), trial(5, 5, 5)))
+    comparison = run_tables.compare(finished(trial(4, 4, 1)), finished(trial(4, 4, 4), trial(5, 5, 5)))
     assert [pair.speedup for pair in comparison.pairs] == [4.0, None]
     assert comparison.names == ()
 
 
 def test_clusters_that_differ_have_a_line_each(trial, finished):
     run = finished(trial(1, 1, 1), trial(2, 2, 2, facts={"cluster": {"kind": "virtual"}}), trial(3, 3, 3))
-    assert rows.cluster_lines(run.sweep, run.trials) == (
+    assert cluster_lines(run.sweep, run.trials) == (
         "Cluster: simulated, virtual clock. Shows how the real scheduler divides work. "
         "Cannot show contention between processes.",
         "Cluster: virtual.",
@@ -121,7 +123,7 @@ def test_jobs_are_counted_over_all_trials(trial, finished):
 
     one, two, three = ("1", "n1", 2.0), ("2", "n1", 75.0), ("3", "n2", None)
     run = finished(trial(1, 1, 1, facts=facts(0, one, two)), trial(2, 2, 2, facts=facts(1, one, three)))
-    assert rows.cluster_lines(run.sweep, run.trials)[-1] == (
+    assert cluster_lines(run.sweep, run.trials)[-1] == (
         "Jobs: up to 2 at a time, 3 in all, on 2 nodes; the longest waited 75.0 s in the queue; "
         "replaced after losses: 1."
     )
@@ -134,7 +136,7 @@ def test_nodes_are_counted_over_all_trials(trial, finished):
 
     spot = {"node": "n1", "instance_type": "g2-standard-8", "spot": True}
     run = finished(trial(1, 1, 1, facts=facts(0.0, spot)), trial(2, 2, 2, facts=facts(1.5, spot, {"node": "n2"})))
-    assert rows.cluster_lines(run.sweep, run.trials)[-1] == (
+    assert cluster_lines(run.sweep, run.trials)[-1] == (
         "Pods: on 2 nodes, 1 g2-standard-8 spot, 1 of unknown type; their CPU limit held workers up for 1.50 s in all."
     )
 
@@ -143,6 +145,6 @@ def test_long_reasons_are_cut(trial):
     from scalescope.model.trial import TrialState
 
     long = "\n".join(f"line {i} " + "x" * 200 for i in range(50))
-    (text,) = rows.reasons(summarise([trial(1, 1, 1, state=TrialState.FAILED, reason=long)]))
+    (text,) = run_tables.reasons(summarise([trial(1, 1, 1, state=TrialState.FAILED, reason=long)]))
     assert len(text) < 700
     assert "…" in text

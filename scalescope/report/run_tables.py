@@ -1,26 +1,21 @@
-"""The contents of a report, as texts and tables that the terminal, JSON, Markdown, Prefect and the page show alike."""
+"""The tables of a run: its points, its scaling, two runs side by side. All forms of a report show them alike."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scalescope.analysis.knee import Knee, of_sweep
 from scalescope.analysis.summary import MeanInterval, PointSummary, label, order, settings, summarise, varied
-from scalescope.clusters.kubernetes.counters import THROTTLED
 from scalescope.diagnosis.evidence.graph_structure import structure_of
-from scalescope.model.finding import Severity, Verdict
-from scalescope.model.metrics import METRICS, PARTS, WORKER_TIME, WORKING, Metric, Metrics, Unit, numbers
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.finding import Verdict
+from scalescope.model.metrics import METRICS, Metric, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial
-from scalescope.model.words import percent, plural, shortened
-from scalescope.report.table import MISSING, Column, ReportTable, fitting, legend
-
-WORTH_A_WORD = 0.05
-"""Share of the worker time from which on it is said for what threads waited."""
+from scalescope.model.words import binary_size, count, seconds, shortened
+from scalescope.report.table import Column, ReportTable, fitting, legend
 
 
 class Run(Protocol):
@@ -37,6 +32,11 @@ class Run(Protocol):
     @property
     def verdict(self) -> Verdict | None:
         """The answer; None while there is none."""
+
+
+def verdict_of(run: Run) -> Verdict:
+    """The verdict of a run; of one that has not finished, what can be said so far."""
+    return run.verdict or diagnose(run.sweep, run.trials)
 
 
 def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ...]:
@@ -121,71 +121,6 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# ------------------------------------------------------------------ worker time
-
-
-@dataclass(frozen=True)
-class WorkerTimePart:
-    """One part of the worker time of a point.
-
-    Attributes:
-        name: Of `WORKER_TIME`.
-        title: As reports name it.
-        seconds: Thread-seconds.
-        percent: Whole percent; those of all parts add up to 100.
-    """
-
-    name: str
-    title: str
-    seconds: float
-    percent: int
-
-
-def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
-    """The parts that are not zero, in their fixed order."""
-    seconds = {part: metrics.worker_time_s.get(part, 0.0) for part in WORKER_TIME}
-    percents = apportion(list(seconds.values()), 100)
-    return tuple(
-        WorkerTimePart(name, PARTS[name].title, value, percent)
-        for (name, value), percent in zip(seconds.items(), percents, strict=True)
-        if value > 0
-    )
-
-
-def lost_to(summary: PointSummary) -> str:
-    """To whom worker time was lost, with shares; empty where that is not known, or not worth a word."""
-    whole = sum(summary.metrics.worker_time_s.values()) if summary.metrics else 0.0
-    shares = [
-        (text, seconds / whole) for text, seconds in summary.blamed.items() if seconds >= WORTH_A_WORD * whole > 0
-    ]
-    return "; ".join(f"{text} {percent(share)}" for text, share in shares)
-
-
-def apportion(amounts: Sequence[float], total: int) -> list[int]:
-    """Whole numbers in proportion to `amounts` that add up to `total` exactly (largest remainders, Hamilton's method).
-
-    All zeros where there is nothing to divide.
-    """
-    whole = math.fsum(amounts)
-    if not whole > 0:
-        return [0] * len(amounts)
-    exact = [amount / whole * total for amount in amounts]
-    result = [math.floor(value) for value in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda i: (result[i] - exact[i], i))
-    for i in by_remainder[: total - sum(result)]:
-        result[i] += 1
-    return result
-
-
-def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> PointSummary | None:
-    """The point of the first finding that was measured, or else the one with the least busy worker time."""
-    measured = {summary.point.id: summary for summary in summaries if summary.metrics is not None}
-    for finding in verdict.findings if verdict else ():
-        if finding.severity is not Severity.INFO and finding.points and finding.points[0] in measured:
-            return measured[finding.points[0]]
-    return min(measured.values(), key=lambda summary: summary.share(*WORKING), default=None)
-
-
 # ------------------------------------------------------------------ side by side
 
 
@@ -238,70 +173,7 @@ def compare(left: Run, right: Run) -> RunComparison:
     return RunComparison(names, tuple(sorted(found, key=lambda pair: order(pair.point))))
 
 
-# ------------------------------------------------------------------ clusters
-
-
-def cluster_lines(sweep: Sweep, trials: Iterable[Trial]) -> tuple[str, ...]:
-    """What the trials ran on, what that can show and what it cannot; a line for each that differs. Then jobs, nodes."""
-    found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
-    lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found))
-    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found), *_nodes(found))
-
-
-def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What a batch system knows of the jobs of all trials; nothing where there were none."""
-    clusters = [facts for facts in clusters if "slurm" in facts]
-    each = {job["id"]: job for facts in clusters for job in facts["slurm"]["jobs"]}
-    if not each:
-        return ()
-    most = max(len(facts["jobs"]) for facts in clusters)
-    nodes = {job["nodes"] for job in each.values() if job.get("nodes")}
-    waits = [job["queue_wait_s"] for job in each.values() if job.get("queue_wait_s") is not None]
-    text = f"Jobs: up to {most} at a time, {len(each)} in all, on {plural(len(nodes), 'node')}"
-    text += f"; the longest waited {seconds(max(waits))} s in the queue" if waits else ""
-    replaced: dict[str, int] = {}  # each cluster counts on from trial to trial
-    for facts in clusters:
-        replaced[facts["label"]] = max(facts["jobs_replaced"], replaced.get(facts["label"], 0))
-    text += f"; replaced after losses: {sum(replaced.values())}" if any(replaced.values()) else ""
-    return (f"{text}.",)
-
-
-def _nodes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Where the pods of all trials ran; nothing where there were none."""
-    nodes = {pod["node"]: pod for facts in clusters for pod in facts.get("pods", ()) if pod.get("node")}
-    if not nodes:
-        return ()
-    kinds = Counter(
-        " ".join([str(each.get("instance_type", "of unknown type"))] + ["spot"] * bool(each.get("spot")))
-        for each in nodes.values()
-    )
-    text = f"Pods: on {plural(len(nodes), 'node')}, {', '.join(f'{number} {kind}' for kind, number in kinds.items())}"
-    counted = [facts["counters"]["workers"] for facts in clusters if "counters" in facts]
-    throttled = sum(each[THROTTLED]["sum"] for each in counted if THROTTLED in each)
-    text += f"; their CPU limit held workers up for {seconds(throttled)} s in all" if throttled else ""
-    return (f"{text}.",)
-
-
-def _cluster(facts: Mapping[str, Any], sweep: Sweep) -> str:
-    parts = [f"Cluster: {facts.get('kind', sweep.cluster.kind)}"]
-    if facts.get("clock"):
-        parts[0] += f", {facts['clock']} clock"
-    for name, verb in (("shows", "Shows"), ("cannot_show", "Cannot show")):
-        if facts.get(name):
-            parts.append(f"{verb} {facts[name]}")
-    return ". ".join(str(part).rstrip(".") for part in parts) + "."
-
-
 # ------------------------------------------------------------------ text
-
-
-def seconds(value: float | None) -> str:
-    """Seconds with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`."""
-    if value is None:
-        return MISSING
-    if value == 0 or value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.{min(max(2 - math.floor(math.log10(value)), 0), 6)}f}"
 
 
 def estimate(value: MeanInterval) -> str:
@@ -309,11 +181,6 @@ def estimate(value: MeanInterval) -> str:
     if value.low is None or value.high is None or value.exact:
         return f"{value.mean:.2f}"
     return f"{value.mean:.2f} ({value.low:.2f}–{value.high:.2f})"
-
-
-def speedup(value: float | None) -> str:
-    """A ratio with three digits that count: `1.02×`, `128×`."""
-    return MISSING if value is None else f"{seconds(value)}×"
 
 
 def reasons(summaries: Sequence[PointSummary]) -> list[str]:
@@ -332,24 +199,10 @@ def warnings(summaries: Sequence[PointSummary]) -> list[str]:
     return list(dict.fromkeys(warning for summary in summaries for warning in summary.warnings))
 
 
-def count(value: float) -> str:
-    """A whole number as it is, another one with a digit after the point where that says something."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def size(value: float) -> str:
-    """Bytes with three digits that count: `12.5 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.3g} {unit}"
-        value /= 1024
-    return f"{value:,.3g} TiB"
-
-
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: seconds,
     Unit.SHARE: lambda value: f"{value:.2f}",
-    Unit.BYTES: size,
+    Unit.BYTES: binary_size,
 }
 """How numbers of a unit are written; all others are counts."""
 

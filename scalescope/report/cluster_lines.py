@@ -1,0 +1,65 @@
+"""What the trials of a run ran on: clusters, and the jobs, nodes and pods that these report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scalescope.model.sweep import Sweep
+from scalescope.model.trial import Trial
+from scalescope.model.words import plural, seconds
+
+THROTTLED = "container_cpu_cfs_throttled_seconds_total"
+"""Counter of a container's cgroup, by cAdvisor's name: seconds in which its CPU limit stopped it."""
+
+
+def cluster_lines(sweep: Sweep, trials: Iterable[Trial]) -> tuple[str, ...]:
+    """What the trials ran on, what that can show and what it cannot; a line for each that differs. Then jobs, nodes."""
+    found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
+    lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found))
+    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found), *_nodes(found))
+
+
+def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What a batch system knows of the jobs of all trials; nothing where there were none."""
+    clusters = [facts for facts in clusters if "slurm" in facts]
+    each = {job["id"]: job for facts in clusters for job in facts["slurm"]["jobs"]}
+    if not each:
+        return ()
+    most = max(len(facts["jobs"]) for facts in clusters)
+    nodes = {job["nodes"] for job in each.values() if job.get("nodes")}
+    waits = [job["queue_wait_s"] for job in each.values() if job.get("queue_wait_s") is not None]
+    text = f"Jobs: up to {most} at a time, {len(each)} in all, on {plural(len(nodes), 'node')}"
+    text += f"; the longest waited {seconds(max(waits))} s in the queue" if waits else ""
+    replaced: dict[str, int] = {}  # each cluster counts on from trial to trial
+    for facts in clusters:
+        replaced[facts["label"]] = max(facts["jobs_replaced"], replaced.get(facts["label"], 0))
+    text += f"; replaced after losses: {sum(replaced.values())}" if any(replaced.values()) else ""
+    return (f"{text}.",)
+
+
+def _nodes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Where the pods of all trials ran; nothing where there were none."""
+    nodes = {pod["node"]: pod for facts in clusters for pod in facts.get("pods", ()) if pod.get("node")}
+    if not nodes:
+        return ()
+    kinds = Counter(
+        " ".join([str(each.get("instance_type", "of unknown type"))] + ["spot"] * bool(each.get("spot")))
+        for each in nodes.values()
+    )
+    text = f"Pods: on {plural(len(nodes), 'node')}, {', '.join(f'{number} {kind}' for kind, number in kinds.items())}"
+    counted = [facts["counters"]["workers"] for facts in clusters if "counters" in facts]
+    throttled = sum(each[THROTTLED]["sum"] for each in counted if THROTTLED in each)
+    text += f"; their CPU limit held workers up for {seconds(throttled)} s in all" if throttled else ""
+    return (f"{text}.",)
+
+
+def _cluster(facts: Mapping[str, Any], sweep: Sweep) -> str:
+    parts = [f"Cluster: {facts.get('kind', sweep.cluster.kind)}"]
+    if facts.get("clock"):
+        parts[0] += f", {facts['clock']} clock"
+    for name, verb in (("shows", "Shows"), ("cannot_show", "Cannot show")):
+        if facts.get(name):
+            parts.append(f"{verb} {facts[name]}")
+    return ". ".join(str(part).rstrip(".") for part in parts) + "."

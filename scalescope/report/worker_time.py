@@ -1,0 +1,77 @@
+"""Where the worker time of a point went, as reports tell it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scalescope.analysis.summary import PointSummary
+from scalescope.model.finding import Severity, Verdict
+from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING, Metrics
+from scalescope.model.words import percent
+
+WORTH_A_WORD = 0.05
+"""Smallest share of the worker time whose cause is named."""
+
+
+@dataclass(frozen=True)
+class WorkerTimePart:
+    """One part of the worker time of a point.
+
+    Attributes:
+        name: Of `WORKER_TIME`.
+        title: As reports name it.
+        seconds: Thread-seconds.
+        percent: Whole percent; those of all parts add up to 100.
+    """
+
+    name: str
+    title: str
+    seconds: float
+    percent: int
+
+
+def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
+    """The parts that are not zero, in their fixed order."""
+    seconds = {part: metrics.worker_time_s.get(part, 0.0) for part in WORKER_TIME}
+    percents = apportion(list(seconds.values()), 100)
+    return tuple(
+        WorkerTimePart(name, PARTS[name].title, value, percent)
+        for (name, value), percent in zip(seconds.items(), percents, strict=True)
+        if value > 0
+    )
+
+
+def lost_to(summary: PointSummary) -> str:
+    """To whom worker time was lost, with shares; empty where that is not known, or not worth a word."""
+    whole = sum(summary.metrics.worker_time_s.values()) if summary.metrics else 0.0
+    shares = [
+        (text, seconds / whole) for text, seconds in summary.blamed.items() if seconds >= WORTH_A_WORD * whole > 0
+    ]
+    return "; ".join(f"{text} {percent(share)}" for text, share in shares)
+
+
+def apportion(amounts: Sequence[float], total: int) -> list[int]:
+    """Whole numbers in proportion to `amounts` that add up to `total` exactly (largest remainders, Hamilton's method).
+
+    All zeros where there is nothing to divide.
+    """
+    whole = math.fsum(amounts)
+    if not whole > 0:
+        return [0] * len(amounts)
+    exact = [amount / whole * total for amount in amounts]
+    result = [math.floor(value) for value in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: (result[i] - exact[i], i))
+    for i in by_remainder[: total - sum(result)]:
+        result[i] += 1
+    return result
+
+
+def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> PointSummary | None:
+    """The point of the first finding that was measured, or else the one with the least busy worker time."""
+    measured = {summary.point.id: summary for summary in summaries if summary.metrics is not None}
+    for finding in verdict.findings if verdict else ():
+        if finding.severity is not Severity.INFO and finding.points and finding.points[0] in measured:
+            return measured[finding.points[0]]
+    return min(measured.values(), key=lambda summary: summary.share(*WORKING), default=None)
