@@ -45,11 +45,6 @@ def test_after_another_boot_it_is_dead() -> None:
     assert (before.is_here, before.is_alive()) == (True, False)
 
 
-def test_an_owner_of_an_earlier_version_is_not_judged() -> None:
-    owner = Owner.current()
-    assert not replace(owner, host=" ".join(owner.host.split()[:2])).is_here
-
-
 def test_a_machine_without_an_id_is_known_by_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "_machine", lambda: "-")
     assert Owner.current().is_here

@@ -93,11 +93,21 @@ def test_an_interpreter_that_cannot_be_run(name: str, tmp_path: Path) -> None:
     assert caught.value.next_step
 
 
-def test_a_driver_that_dies_at_once_shows_its_last_words(fake: Fake, tmp_path: Path) -> None:
-    python = fake('import sys; print("No module named dask", file=sys.stderr); sys.exit(3)')
-    with pytest.raises(DriverError, match="ended with exit status 3") as caught:
-        start(python, tmp_path)
-    assert "No module named dask" in caught.value.cause
+@pytest.mark.parametrize(
+    ("source", "what", "cause"),
+    [
+        (
+            'print("No module named dask", file=sys.stderr); sys.exit(3)',
+            "ended with exit status 3",
+            "No module named dask",
+        ),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL", "memory"),
+    ],
+)
+def test_a_driver_that_dies_at_once_shows_why(source: str, what: str, cause: str, fake: Fake, tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match=what) as caught:
+        start(fake(f"import os, signal, sys; {source}"), tmp_path)
+    assert cause in caught.value.cause
     assert str(tmp_path / "run" / "driver.log") in caught.value.where
 
 
@@ -109,13 +119,6 @@ def test_only_the_last_words_of_this_driver_are_shown(fake: Fake, tmp_path: Path
         assert f"line {number} 999" in caught.value.cause
         assert len(caught.value.cause.splitlines()) < 30
     assert "line 1" not in caught.value.cause
-
-
-def test_a_driver_that_is_killed(fake: Fake, tmp_path: Path) -> None:
-    python = fake("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    with pytest.raises(DriverError, match="killed by SIGKILL") as caught:
-        start(python, tmp_path)
-    assert "memory" in caught.value.cause
 
 
 @pytest.mark.parametrize("line", ["Segmentation fault", '{"kind": "nonsense"}'])
@@ -233,30 +236,18 @@ def test_close_ends_a_driver_that_ignores_it(fake: Fake, tmp_path: Path, monkeyp
     assert not psutil.pid_exists(driver.pid)
 
 
-def test_the_environment_of_another_interpreter(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")
-    source = READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()"
-    with start(fake(source), tmp_path) as driver:
+def test_the_environment_of_a_driver(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")  # as within a driver that starts another
+    monkeypatch.setenv("SCALESCOPE_CLUSTER", "virtual")
+    python = fake(READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()")
+    with start(python, tmp_path) as driver:
         importable = Path(driver.facts["PYTHONPATH"].split(os.pathsep)[0])
         assert [path.name for path in importable.iterdir()] == ["scalescope"]
         assert (importable / "scalescope" / "driver" / "process.py").samefile(process.__file__)
-        assert "SCALESCOPE_CLOCK" not in driver.facts
-
-
-def test_the_environment_of_a_simulated_cluster(fake: Fake, tmp_path: Path) -> None:
-    source = READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()"
-    with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=fake(source)) as driver:
-        assert driver.facts["SCALESCOPE_CLOCK"] == "virtual"
-        assert driver.facts["PYTHONHASHSEED"] == "0"
-
-
-def test_the_driver_is_told_what_cluster_it_will_open(
-    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SCALESCOPE_CLUSTER", "virtual")  # as within a driver that starts another
-    source = READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()"
-    with start(fake(source), tmp_path) as driver:
         assert driver.facts["SCALESCOPE_CLUSTER"] == "local"
+        assert "SCALESCOPE_CLOCK" not in driver.facts
+    with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=python) as driver:
+        assert (driver.facts["SCALESCOPE_CLOCK"], driver.facts["PYTHONHASHSEED"]) == ("virtual", "0")
 
 
 def test_the_same_interpreter_keeps_its_own_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
