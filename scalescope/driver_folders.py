@@ -71,11 +71,7 @@ def processes(folder: Path) -> list[psutil.Process]:
 
 
 def remove(folder: Path) -> None:
-    """End the processes of an abandoned folder and remove it.
-
-    Raises:
-        ClusterError: A process could not be ended, or the folder could not be removed.
-    """
+    """End the processes of an abandoned folder and remove it; `ClusterError` if something resists."""
     left = processes(folder)
     # psutil spares a later process of the same number.
     for act, patience_s in ((psutil.Process.terminate, TERM_S), (psutil.Process.kill, KILL_S)):

@@ -42,8 +42,7 @@ def build(spec: ClusterSpec, seed: int = 0) -> Cluster[Any]:
     """The cluster that `spec` describes, not yet open.
 
     Raises:
-        UsageError: A package that it needs is not installed.
-        ClusterError: No implementation is known for its kind, or it cannot be imported.
+        ScalescopeError: A package that it needs is not installed, or its kind is unknown.
     """
     if spec.kind not in CLUSTERS:
         raise ClusterError(f"there is no cluster of kind {spec.kind!r}", cause=f"known: {', '.join(CLUSTERS)}")

@@ -33,7 +33,6 @@ NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType(
 """For clusters with nannies: do not end a nanny that is slow to restart its worker; serve no HTTP without proof."""
 
 S = TypeVar("S", bound="ClusterSpec")
-"""What a cluster is asked for with."""
 
 
 class Cluster(ABC, Generic[S]):
@@ -62,11 +61,7 @@ class Cluster(ABC, Generic[S]):
 
     @abstractmethod
     def open(self) -> None:
-        """Start the scheduler. Dask's configuration is already set in this process.
-
-        Raises:
-            ClusterError: It did not start.
-        """
+        """Start the scheduler; Dask's configuration is already set in this process."""
 
     def is_whole(self) -> bool:
         """Whether it can be scaled again; if not, because what ended is not replaced, it must be opened anew."""
@@ -74,11 +69,7 @@ class Cluster(ABC, Generic[S]):
 
     @abstractmethod
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly `workers` workers of exactly `threads_per_worker` threads, all registered, before returning.
-
-        Raises:
-            WorkersMissing: They did not arrive in time.
-        """
+        """Have exactly these workers with exactly these threads, all registered, or raise `WorkersMissing`."""
 
     @abstractmethod
     def client(self) -> Client:
@@ -112,11 +103,7 @@ class Cluster(ABC, Generic[S]):
         return ""
 
     def records(self) -> Mapping[str, Columns]:
-        """Rows for tables of `scalescope.model.records` that the cluster itself keeps of the last trial.
-
-        Raises:
-            ClusterError: They cannot be had; the trial is still valid.
-        """
+        """Rows that the cluster keeps of the last trial, by table of `model.records`, or `ClusterError`."""
         return {}
 
     @contextmanager

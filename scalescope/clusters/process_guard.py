@@ -67,7 +67,6 @@ def refuse_other_users() -> bool:
 
 
 def words() -> str:
-    """Who can connect, for the facts of a cluster."""
     return "other users refused" if refuse_other_users() else "open to other users of the machine"
 
 

@@ -24,8 +24,7 @@ from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import Run
 
-LOCAL = "local"
-"""Backend of drivers on this machine."""
+LOCAL = "local"  # backend of drivers on this machine
 
 _AT_ONCE = 8  # leases; each mostly waits
 
@@ -33,16 +32,11 @@ _AT_ONCE = 8  # leases; each mostly waits
 class Fate(StrEnum):
     """What was done about something that a run started."""
 
-    OWNED = "owned"
-    """Its owner lives: nothing was touched."""
-    REMOVED = "removed"
-    """Its owner is dead: all that it left was removed, and the lease or folder too."""
-    WOULD_REMOVE = "would remove"
-    """Dry run: it would have been removed."""
-    ELSEWHERE = "elsewhere"
-    """This host cannot tell whether its owner lives, or cannot reach what it left: nothing was touched."""
-    FAILED = "failed"
-    """Its owner is dead, but not everything could be removed: the lease or folder is kept for the next time."""
+    OWNED = "owned"  # its owner lives: nothing was touched
+    REMOVED = "removed"  # its owner is dead: all that it left was removed, and the lease or folder too
+    WOULD_REMOVE = "would remove"  # dry run: it would have been removed
+    ELSEWHERE = "elsewhere"  # not touched: this host cannot tell whether its owner lives, or cannot reach what it left
+    FAILED = "failed"  # its owner is dead, but something could not be removed: lease or folder stay for the next time
 
 
 @dataclass(frozen=True)
@@ -69,12 +63,7 @@ and whether this is a dry run. It leaves owners on this host alone."""
 def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
     """Remove what dead owners left; say of each lease, and of each folder of a dead driver, what became of it.
 
-    Args:
-        dry_run: Only say what would be done.
-        run: Runs Slurm's commands; by default with the SLURM_CONF of each lease.
-
-    Raises:
-        StoreError: The folder of the leases cannot be read.
+    `run` runs Slurm's commands; by default with the SLURM_CONF of each lease.
     """
     results = list(_reap_drivers(dry_run))  # first: jobs are theirs, and have no owner once these have ended
     found, broken = leases.read_all()
@@ -127,7 +116,6 @@ def _reap_others(kind: str, found: Collection[Lease], dry_run: bool) -> list[Rea
 
 
 def _module(backend: str) -> ModuleType | None:
-    """The module `reaper` in the folder of a kind of clusters, if there is one."""
     if backend not in kinds():
         return None
     name = clusters.module(kinds()[backend], "reaper")
@@ -135,7 +123,7 @@ def _module(backend: str) -> ModuleType | None:
 
 
 def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
-    """Whether a lease is owned (None: it cannot be told), and why one thinks so.
+    """Whether a lease is owned (None: it cannot be told), and why.
 
     The owner may run in a Slurm job on another host; then Slurm tells whether that job is still there.
     """
@@ -158,13 +146,13 @@ def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
 
 
 def same_cluster(lease: Lease, run: Run | None) -> bool:
-    """Whether the Slurm that answers is the one that the lease was made on; true if the lease does not say."""
+    """Whether the Slurm that answers is the one of the lease; true if the lease does not say."""
     name = lease.details.get("cluster", "")
     return not name or slurm_jobs.cluster_name(run=commands(lease, run)) == name
 
 
 def commands(lease: Lease, run: Run | None) -> Run:
-    """What runs the commands of the Slurm on which a lease was made, unless it is given."""
+    """What runs the commands of the lease's Slurm, unless it is given."""
     if run is not None:
         return run
     conf = str(lease.details.get("slurm_conf", ""))
@@ -175,14 +163,7 @@ def commands(lease: Lease, run: Run | None) -> Run:
 
 
 def removed(lease: Lease, dry_run: bool, numbers: Sequence[str], words: str) -> Reaped:
-    """All that a lease of a dead owner left is removed, or would be; then the lease is, too.
-
-    Args:
-        lease: Its owner is dead.
-        dry_run: Whether nothing was touched.
-        numbers: Of the jobs or processes.
-        words: Why the owner is known to be dead.
-    """
+    """Forget a lease when all that its dead owner left is removed, unless this is a dry run."""
     if not dry_run:
         leases.release(lease)
     fate = Fate.WOULD_REMOVE if dry_run else Fate.REMOVED
@@ -190,12 +171,10 @@ def removed(lease: Lease, dry_run: bool, numbers: Sequence[str], words: str) -> 
 
 
 def elsewhere(lease: Lease, words: str, next_step: str) -> Reaped:
-    """What a lease left cannot be judged or reached from this host."""
     return Reaped(lease.label, lease.backend, Fate.ELSEWHERE, words=words, next_step=next_step)
 
 
 def failed(label: str, backend: str, error: ScalescopeError) -> Reaped:
-    """Not everything could be removed."""
     words = ": ".join(text for text in (error.what, error.cause) if text)
     return Reaped(label, backend, Fate.FAILED, words=words, next_step=error.next_step)
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
@@ -196,10 +197,8 @@ class LocalCluster(Cluster[LocalSpec]):
             return
         for nanny in list(cluster._created):
             if nanny.pid:
-                try:
+                with suppress(psutil.NoSuchProcess):
                     self._processes[nanny.pid] = psutil.Process(nanny.pid)
-                except psutil.NoSuchProcess:
-                    continue
 
 
 def _tells_an_end(record: logging.LogRecord) -> bool:
@@ -209,11 +208,8 @@ def _tells_an_end(record: logging.LogRecord) -> bool:
 
 def _kill(processes: Iterable[psutil.Process]) -> None:
     """End processes that are still alive; psutil spares a later process of the same number."""
-    alive = []
-    for process in processes:
-        try:
+    killed = list(processes)
+    for process in killed:
+        with suppress(psutil.NoSuchProcess):
             process.kill()
-        except psutil.NoSuchProcess:
-            continue
-        alive.append(process)
-    psutil.wait_procs(alive, timeout=2)
+    psutil.wait_procs(killed, timeout=2)

@@ -126,7 +126,6 @@ class Actor:
         return self._local
 
     def pause(self) -> None:
-        """Fold the CPU seconds used since `resume` into its time."""
         self._local = self.time()
 
     def resume(self) -> None:

@@ -48,7 +48,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
         process_guard.refuse_other_users()
         roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
         self._scheduler, *self._hosts = self._stack.enter_context(_processes(roles))
-        self._scheduler.send(process.StartScheduler(self._config()))
+        self._scheduler.send(process.StartScheduler(dict(dask.config.config)))
         self._address = self._scheduler.answer(self.spec.start_timeout_s)
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
@@ -62,7 +62,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
         count = len(self._hosts)
         for number, host in enumerate(self._hosts):
             names = tuple(range(number, workers, count))
-            host.send(process.HostWorkers(self._address, names, threads_per_worker, self._config()))
+            host.send(process.HostWorkers(self._address, names, threads_per_worker, dict(dask.config.config)))
         arrived = sum(host.answer(deadline - time.monotonic()) for host in self._hosts)
         if arrived != workers:
             raise WorkersMissing(f"{arrived} of {workers} virtual workers started", where=self._address)
@@ -91,10 +91,6 @@ class VirtualCluster(Cluster[VirtualSpec]):
             "limit": self._limit.to_mapping() if self._limit else None,
             "emulation": self._limit.sentence(self._workers) if self._limit else "not measured",
         }
-
-    @staticmethod
-    def _config() -> dict[str, Any]:
-        return dict(dask.config.config)
 
     def _host_count(self) -> int:
         return self.spec.hosts or max(2, min(2 * (os.cpu_count() or 1), 8))
