@@ -20,26 +20,18 @@ from scalescope.run import orchestrator_load
 
 @dataclass
 class FakeDrivers:
-    """Stands in for the class of drivers.
+    """Stands in for the class of drivers, but for processes, pipes, clusters and recording.
 
-    What it cannot show: anything about processes, pipes, clusters or recording. Those are tested with the real driver.
-
-    Attributes:
-        script: What happens at a trial, by the number of trials begun before, over all drivers: `die`, `gone`, `fail`,
-            `invalid`, `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of
-            these. By default one second of work is measured on every worker.
-        refusals: Errors that starting a driver raises first.
-        limit: Of emulation, as the cluster says it.
-        submitted: Further facts of the cluster: a `job_script` or a `manifest`.
-        measures: Workers that a trial uses, and seconds that it takes.
-        started: All drivers.
-        begun: All trials that were asked for.
+    `script` says what happens at a trial, by the number of trials begun before, over all drivers: `die`, `gone`, `fail`,
+    `invalid`, `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of these. By
+    default one second of work is measured on every worker.
     """
 
     script: dict[int, Any] = field(default_factory=dict)
-    refusals: list[Exception] = field(default_factory=list)
-    limit: dict[str, Any] | None = None
-    submitted: dict[str, str] = field(default_factory=dict)
+    refusals: list[Exception] = field(default_factory=list)  # that starting a driver raises first
+    limit: dict[str, Any] | None = None  # of emulation, as the cluster says it
+    submitted: dict[str, str] = field(default_factory=dict)  # further facts of the cluster
+    # Workers that a trial uses, and seconds that it takes:
     measures: Callable[[PlannedTrial], tuple[int, float]] = lambda planned: (planned.point.workers, 1.0)
     started: list[FakeDriver] = field(default_factory=list)
     begun: list[PlannedTrial] = field(default_factory=list)

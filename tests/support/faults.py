@@ -60,31 +60,20 @@ HELD = ("provisioning", "scaling", "flushing", "teardown")
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a cell of the matrix.
+    """What was seen of a cell of the matrix."""
 
-    Attributes:
-        ended: How the command did.
-        error: What it said, on one line; empty where it said nothing.
-        trials: That were in the store then, in their order: how each is, and why, or why it was run twice.
-        left: Processes that were there 15 s later.
-        leaks: What was there after `scalescope reap`, in words.
-        lost: Finished trials that were not in the store afterwards, or were run again.
-        finished: Whether all trials are there, after the same command where the first did not finish.
-        again: Whether the same command was needed.
-    """
-
-    ended: str
-    error: str
-    trials: tuple[str, ...]
-    left: int
-    leaks: tuple[str, ...]
-    lost: int
-    finished: bool
-    again: bool
+    ended: str  # how the command did
+    error: str  # what it said, on one line
+    trials: tuple[str, ...]  # in the store then, in their order: how each is, and why, or why it was run twice
+    left: int  # processes that were there `GONE_WITHIN_S` later
+    leaks: tuple[str, ...]  # what was there after `scalescope reap`
+    lost: int  # finished trials that were not in the store afterwards, or were run again
+    finished: bool  # whether all trials are there, after the same command if the first did not finish
+    again: bool  # whether the same command was needed
 
 
 class Commands:
-    """Gives commands whose processes, all of them, carry a mark, and whose files are all in one folder."""
+    """Gives commands whose processes all carry a mark, and whose files are all in one folder."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None, before: Sequence[str] = ()) -> None:
         self.log = folder / "log"
@@ -290,14 +279,9 @@ def see(
     *arguments: str,
     mend: Callable[[Commands], None] = lambda commands: None,
 ) -> Seen:
-    """Begin a sweep, wait for a stage, hit it, look, reap, and give the same command again where that is needed.
+    """Begin a sweep, hit it at a stage, look, reap, and give the same command again if that is needed.
 
-    Args:
-        commands: To be given.
-        stage: Of `STAGES`.
-        hit: What happens then; told the process of the command.
-        arguments: Further ones of the command.
-        mend: Ends what was done, before the same command is given again.
+    `mend` ends what was done, before the same command is given again.
     """
     given = (*SWEEP, *TRIALS, *arguments)
     flow = commands.start(*given)
@@ -338,15 +322,7 @@ def afterwards(
     mend: Callable[[Commands], None],
     go_on: Callable[[], None],
 ) -> Seen:
-    """Look at what is left, reap, and go on where that is needed.
-
-    Args:
-        commands: That were given.
-        ended: How the run did.
-        error: What it said.
-        mend: Ends what was done.
-        go_on: Gives the same command again, and waits for its end.
-    """
+    """Look at what is left, reap, and `go_on` if that is needed."""
     deadline = time.monotonic() + GONE_WITHIN_S
     while commands.processes() and time.monotonic() < deadline:
         time.sleep(0.2)
