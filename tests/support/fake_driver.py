@@ -22,9 +22,9 @@ from scalescope.run import orchestrator_load
 class FakeDrivers:
     """Stands in for the class of drivers, but for processes, pipes, clusters and recording.
 
-    `script` says what happens at a trial, by the number of trials begun before, over all drivers: `die`, `gone`, `fail`,
-    `invalid`, `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of these. By
-    default one second of work is measured on every worker.
+    `script` says what happens at a trial, by the number of trials begun before, over all drivers: `die`, `gone`,
+    `fail`, `invalid`, `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of
+    these. By default one second of work is measured on every worker.
     """
 
     script: dict[int, Any] = field(default_factory=dict)
