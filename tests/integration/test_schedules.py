@@ -129,7 +129,7 @@ def test_a_crash_of_reap_itself_triggers_nothing(file: str) -> None:
 
 
 def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: SyncPrefectClient, killed: UUID) -> None:
-    assert site.leases()
+    assert site.driver_folders()
     wait_for(lambda: state(client, killed) == "Crashed", "the killed run was not found")
     found = client.read_flow_run(killed).state
     assert found is not None
@@ -137,7 +137,7 @@ def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: S
     site.stay(WORKER.removesuffix(" --limit 1"))
     ended = ("Completed", "Cancelled")  # of two at once, the later is cancelled: at half past, the schedule has its own
     wait_for(lambda: complete(client, "reap/reap-local", "AUTOMATION", ended), "reap was not triggered")
-    wait_for(lambda: site.leases() == [], "reap did not remove the lease")
+    wait_for(lambda: site.driver_folders() == [], "reap did not remove what the driver left")
 
 
 @pytest.mark.thorough

@@ -21,6 +21,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
+from scalescope.driver_folders import LOCK
 from scalescope.store.store import Store
 from support import prefect_home
 
@@ -59,8 +60,10 @@ class Site:
             "XDG_DATA_HOME": str(folder),
             "SCALESCOPE_STORE": str(folder / "scalescope/results.db"),
             "SCALESCOPE_LEASES": str(folder / "leases"),
+            "TMPDIR": str(folder / "tmp"),
             **environ,
         }
+        (folder / "tmp").mkdir()
         self._staying: list[psutil.Popen] = []
 
     def stay(self, command: str) -> psutil.Popen:
@@ -131,9 +134,9 @@ class Site:
         """Where the results are."""
         return Store.open(self.environ["SCALESCOPE_STORE"])
 
-    def leases(self) -> list[str]:
-        """What is left outside."""
-        return sorted(path.name for path in Path(self.environ["SCALESCOPE_LEASES"]).glob("*.json"))
+    def driver_folders(self) -> list[str]:
+        """Folders of drivers that run, or were killed."""
+        return sorted(path.parent.name for path in Path(self.environ["TMPDIR"]).glob(f"*/{LOCK}"))
 
     def close(self) -> None:
         """End all of it, the server last."""
