@@ -48,8 +48,6 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
     """
     if any(importlib.util.find_spec(name) is None for name in KubernetesSpec.packages):
         return []
-    from scalescope.clusters.kubernetes.namespace_reaper import reap_namespace
-
     places = [lease.details for lease in found if lease.backend == KubernetesSpec.kind]
     results: list[Reaped] = []
     seen: set[tuple[str, str]] = set()
@@ -58,6 +56,8 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
         if asked in seen:
             continue
         seen.add(asked)
+        from scalescope.clusters.kubernetes.namespace_reaper import reap_namespace  # only now: it loads kr8s
+
         try:
             with _connect(details) as api:
                 here = (api.server, api.namespace)
