@@ -27,7 +27,7 @@ from scalescope_flows.work_pools.slurm.configuration import job_name
 from scalescope_flows.work_pools.slurm.worker import SlurmWorker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 
 
 async def until(condition: Callable[[], Awaitable[Any]], seconds: float = PATIENCE_S) -> Any:
