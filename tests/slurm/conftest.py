@@ -59,7 +59,7 @@ def strict(slurm: Any, mini: ModuleType) -> Iterator[Any]:
 
     It is for all users of this machine.
     """
-    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o755)
         with mini.MiniSlurm(folder, nodes=4, gpus=0, **mini.STRICT) as cluster:
             yield cluster
