@@ -103,7 +103,7 @@ def users(in_strict: Any, missing: Any) -> Iterator[tuple[User, User]]:
         missing("users", "only root can act for other users")
     with tempfile.TemporaryDirectory(
         prefix="users-", dir="/tmp"
-    ) as folder:  # that of the tests is for their user alone
+    ) as folder:  # other users cannot enter ours
         os.chmod(folder, 0o777)
         both = User("games", Path(folder, "a"), in_strict), User("news", Path(folder, "b"), in_strict)
         for user in both:
