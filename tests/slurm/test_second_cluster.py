@@ -101,9 +101,7 @@ def users(in_strict: Any, missing: Any) -> Iterator[tuple[User, User]]:
     """Two ordinary users; Slurm is a third one's."""
     if os.getuid() != 0:
         missing("users", "only root can act for other users")
-    with tempfile.TemporaryDirectory(
-        prefix="users-", dir="/tmp"
-    ) as folder:  # other users cannot enter ours
+    with tempfile.TemporaryDirectory(prefix="users-", dir="/tmp") as folder:  # other users cannot enter ours
         os.chmod(folder, 0o777)
         both = User("games", Path(folder, "a"), in_strict), User("news", Path(folder, "b"), in_strict)
         for user in both:
