@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 __version__ = "0.1.0"
@@ -25,5 +25,5 @@ def diagnose(client: Any, name: str = "") -> AbstractContextManager[Any]:
     Returns:
         A context manager that gives a `scalescope.run.block.Diagnosis`.
     """
-    found: AbstractContextManager[Any] = import_module("scalescope.run.block").diagnose(client, name)
+    found: AbstractContextManager[Any] = resolve_name("scalescope.run.block:diagnose")(client, name)
     return found

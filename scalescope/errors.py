@@ -20,8 +20,8 @@ ScalescopeError
 └── WrongAnswer                     a workload computed something false
 ```
 
-Each says what happened, where, the likely cause and the next step. The command line turns them into exit statuses
-(`ExitStatus`) in one place (`scalescope.cli.main`); nothing else in the package calls `sys.exit`.
+Each says what happened, where, the likely cause and the next step. Only `scalescope.cli.main` turns them into exit
+statuses (`ExitStatus`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ _CONTROLS = {code: ascii(chr(code))[1:-1] for code in _CODES if chr(code) not in
 
 
 def printable(text: str) -> str:
-    """Text from outside; what commands a terminal (ESC, C1) or turns the order of what is read, as escapes."""
+    """Text from outside, with codes that control a terminal (ESC, C1) or reorder text as escapes."""
     return text.translate(_CONTROLS)
 
 
 class ExitStatus(IntEnum):
-    """How a command ended, for scripts; `help` says it in words, here and nowhere else."""
+    """How a command ended, for scripts."""
 
     help: str
 
     def __new__(cls, value: int, help: str) -> ExitStatus:
-        """A status and what it means."""
         status = int.__new__(cls, value)
         status._value_ = value
         status.help = help
@@ -132,14 +131,7 @@ class InvalidField(UsageError):
 
 
 class UnknownName(InvalidField):
-    """There is no such field, axis or option.
-
-    Args:
-        field: Dotted name, as the user wrote it.
-        value: What it was given.
-        allowed: The known names, and which of them may have been meant (`scalescope.model.fields.suggest`).
-        next_step: What to change, where that is not obvious.
-    """
+    """There is no such field, axis or option; `allowed` are the known names (`scalescope.model.fields.suggest`)."""
 
     @staticmethod
     def _sentence(allowed: str, shown: str) -> str:
@@ -151,17 +143,13 @@ class OthersCode(UsageError):
 
 
 class EnvironmentFailed(UsageError):
-    """There can be no environment with these requirements: its text is at fault, and will be the next time as well."""
+    """There can be no environment with these requirements: trying again does not help."""
 
 
 class InfrastructureError(ScalescopeError):
-    """The machine misbehaved; no measurement may be read from it.
+    """The machine misbehaved; what it measured does not count."""
 
-    Attributes:
-        ends_run: Whether any other trial would end the same way: the run ends before this one, and can be continued.
-    """
-
-    ends_run: bool = False
+    ends_run: bool = False  # whether other trials would fail the same way: the run ends and can be continued
 
 
 class ClusterError(InfrastructureError):
@@ -177,10 +165,9 @@ class JobsEnded(ClusterError):
 
     Args:
         what: What happened.
-        job_ids: Of these jobs, as the batch system names them; none where it refused them.
-        may_return: Whether jobs like these can be expected to start and stay: their node died, or somebody or a time
-            limit ended them. False where the next one would end the same way.
-        ends_run: Whether the system will take none of them, whatever trial they are for.
+        job_ids: Ids of these jobs in the batch system; none if it refused them.
+        may_return: Whether new jobs are likely to work: a node died, or somebody or a time limit ended these.
+        ends_run: Whether the system will take no such job, for any trial.
         told: As for all errors: `where`, `cause`, `next_step` and `category`.
     """
 
@@ -214,7 +201,7 @@ class RequestRefused(ClusterError):
 
 
 class EnvironmentUnavailable(InfrastructureError):
-    """An environment could not be built here and now: no package index, no room, no uv. Its text says nothing of it."""
+    """An environment could not be built here and now: no package index, no space, no uv."""
 
 
 class DriverError(InfrastructureError):
@@ -230,7 +217,7 @@ class StoreError(ScalescopeError):
 
 
 class BudgetSpent(ScalescopeError):
-    """A sweep has cost what it may cost: its finished trials are kept, and it can be continued."""
+    """A sweep has reached its budget; its finished trials are kept, and it can be continued."""
 
     exit_status: ClassVar[ExitStatus] = ExitStatus.BUDGET_SPENT
 

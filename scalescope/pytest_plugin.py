@@ -1,4 +1,4 @@
-"""For tests of other projects: the fixture `assert_scales`, which pytest finds where Scalescope is installed."""
+"""The fixture `assert_scales` for tests of other projects; pytest finds it where Scalescope is installed."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def assert_scales(
     cluster: str | Mapping[str, Any] = "simulated",
     params: Mapping[str, Any] | None = None,
 ) -> None:
-    """Run a workload at several sizes, and fail with the verdict where it does not scale.
+    """Run a workload at several sizes, and fail with the verdict if it does not scale.
 
-    Efficiency is that from the smallest to the largest size: of four times as many workers, 0.7 asks for 2.8 times the
-    speed. On the simulated cluster sleeps and computing take virtual time, so that it does not depend on the host.
+    An efficiency of 0.7 from 4 to 16 workers means 2.8 times the speed. On the simulated cluster, sleeps and computing
+    take virtual time, so that the result does not depend on the host.
 
     Args:
-        run: `def run(client, *, ...)`; what it returns is not looked at.
+        run: `def run(client, *, ...)`; its result is ignored.
         workers: At least two sizes.
-        efficiency: Least share of the speed-up that the workers could bring, above 0.
+        efficiency: Least share of the ideal speed-up from the smallest to the largest size.
         cluster: A kind of cluster, or a mapping with `kind` and fields.
         params: Keyword arguments of `run`.
 
     Raises:
-        AssertionError: It scales worse, or a trial is no data point.
+        AssertionError: It scales worse, or a trial is not valid.
         UsageError: The function cannot be sent to another process, or there are too few sizes.
         InfrastructureError: No cluster could be opened.
     """

@@ -1,9 +1,9 @@
 """Secrets that this process knows, and their removal from whatever is shown, sent or kept.
 
-Known are the values of environment variables that `cluster.secrets` names, and of those whose name says that nobody may
-read them, such as `PGPASSWORD` or `AWS_SECRET_ACCESS_KEY`. They are removed in three places, which everything passes:
-where an error is made (`scalescope.errors`), where a driver answers (`scalescope.driver.channel`), and where its raw
-records are written (`scalescope.model.spool`).
+Secret are the values of environment variables that `cluster.secrets` names, and of those with a name such as
+`PGPASSWORD` or `AWS_SECRET_ACCESS_KEY`. Everything passes one of three places where they are removed: where an error is
+made (`scalescope.errors`), where a driver answers (`scalescope.driver.channel`), and where its raw records are written
+(`scalescope.model.spool`).
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from urllib.parse import quote
 NAMES = re.compile(
     r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string", re.IGNORECASE
 )
-"""What the name of something holds that nobody may read."""
+"""Part of the name of a secret."""
 
 HIDDEN = "***"
 SHORTEST = 6
-"""Characters that a value must have to be looked for: shorter ones stand in texts by chance."""
+"""Fewest characters of a secret: shorter values occur in texts by chance."""
 
 _named: set[str] = set()
 
 
 def know(*variables: str) -> None:
-    """From now on the values of these environment variables are secret, and of those whose names say so now."""
+    """Make the values of these environment variables secret, and read again which names are secret."""
     _named.update(variables)
     _pattern.cache_clear()
 
 
 def hide(text: str) -> str:
-    """`text` without the secrets that are known, also as JSON, Python or an address writes them."""
+    """`text` without known secrets, also as JSON, Python or an address writes them."""
     pattern = _pattern()
     return text if pattern is None else pattern.sub(HIDDEN, text)
 
 
 def hide_all(value: Any) -> Any:
-    """A value as JSON carries it, with `hide` on every text in it, names included."""
+    """A JSON value with `hide` applied to every text in it, names included."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):
@@ -58,12 +58,12 @@ def knows_any() -> bool:
 
 @cache
 def _pattern() -> re.Pattern[str] | None:
-    """Matches every secret in every form in which it may stand in a text; None where there is none."""
+    """Matches every secret in every form; None if there are no secrets."""
     named = {name: value for name, value in os.environ.items() if name in _named or NAMES.search(name)}
-    # the path of a file that holds a secret is none
+    # the path of a file that holds a secret is no secret
     values = {value for name, value in named.items() if len(value) >= SHORTEST and not os.path.exists(value)}
     forms = values | {form for value in values for form in _forms(value)}
-    forms |= {again for form in forms for again in _forms(form)}  # an error's text within that of another
+    forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another
     return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
 

@@ -1,4 +1,4 @@
-"""Where a workload runs, as blocks: one for each kind of cluster, made of what its specification declares."""
+"""Where a workload runs, as blocks: one for each kind of cluster that was ever run, made from its specification."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from typing import Any, ClassVar, Self
 from prefect.blocks.core import Block
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
+from scalescope.clusters.custom.spec import CustomSpec
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
+from scalescope.clusters.kubernetes.spec import KubernetesSpec
+from scalescope.clusters.local.spec import LocalSpec
+from scalescope.clusters.scheduler.spec import SchedulerSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.ssh.spec import SshSpec
+from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
+from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.parameters import Declared, declared
 
 SECRETS = "secrets"
@@ -19,10 +27,10 @@ SECRETS = "secrets"
 
 
 class ClusterBlock(Block, ABC):
-    """Base of the cluster blocks; as it is abstract, Prefect leaves it out of its catalogue."""
+    """Base of the cluster blocks; Prefect's catalogue has no abstract blocks."""
 
-    # With `extra="forbid"` a block document is never mistaken for another kind's, and a misspelt field is an error.
-    # What is refused may be a secret.
+    # `extra="forbid"`: a block document fits one kind only, and a misspelt field is an error. What is refused may be
+    # a secret.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
     _block_schema_capabilities: ClassVar[list[str]] = ["cluster"]
     _spec: ClassVar[type[ClusterSpec]]
@@ -38,10 +46,11 @@ class ClusterBlock(Block, ABC):
             given[SECRETS] = {name: _variable(name) for name in given[SECRETS]}
         return cluster_spec({"kind": self._spec.kind, **given})
 
-    def provide(self) -> None:
-        """Put the secrets into the environment of this process, which drivers inherit."""
+    def value(self) -> ClusterSpec:
+        """The specification; its secrets go into the environment of this process, which drivers inherit."""
         for name, secret in getattr(self, SECRETS, {}).items():
             os.environ[_variable(name)] = secret.get_secret_value()
+        return self.spec()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -56,12 +65,11 @@ def _variable(argument: str) -> str:
     return f"SCALESCOPE_SECRET_{argument.upper().replace('.', '__')}"
 
 
-def block(spec: type[ClusterSpec]) -> type[ClusterBlock]:
+def _block(name: str, spec: type[ClusterSpec]) -> type[ClusterBlock]:
     """The block of a kind of cluster, with the fields of its specification."""
-    name = "".join(word.capitalize() for word in spec.title.split())
     slug = spec.title.lower().replace(" ", "-")
     namespace: dict[str, Any] = {
-        "__module__": __package__,  # where they are found, to be pickled
+        "__module__": __package__,  # where pickle and Prefect find it
         "__doc__": f'{spec.summary()}\n\nA flow takes it by its name, as `cluster="{slug}/NAME"`.\n',
         "__annotations__": {each.name: _type(each) for each in declared(spec)},
         "_block_type_name": spec.title,
@@ -77,10 +85,10 @@ def _type(declaration: Declared) -> Any:
 
 
 def _field(declaration: Declared) -> Any:
-    """As pydantic takes it; bounds and examples are for the form alone, for the specification's check says more."""
+    """As pydantic takes it; bounds and examples are only for the form: errors of the specification say more."""
 
     def schema(made: dict[str, Any]) -> None:
-        if declaration.optional:  # a field that can stay empty, and no choice between a number and `null`
+        if declaration.optional:  # a field that can stay empty, not a choice between a number and `null`
             del made["default"]
             made |= made.pop("anyOf")[0]
         made |= declaration.schema
@@ -93,4 +101,11 @@ def _field(declaration: Declared) -> Any:
     )
 
 
-BLOCKS = {made.__name__: made for made in (block(spec) for spec in kinds().values() if spec.proven)}
+SimulatedCluster = _block("SimulatedCluster", SimulatedSpec)
+VirtualCluster = _block("VirtualCluster", VirtualSpec)
+LocalCluster = _block("LocalCluster", LocalSpec)
+CustomCluster = _block("CustomCluster", CustomSpec)
+KubernetesCluster = _block("KubernetesCluster", KubernetesSpec)
+RunningScheduler = _block("RunningScheduler", SchedulerSpec)
+SlurmCluster = _block("SlurmCluster", SlurmSpec)
+SshCluster = _block("SshCluster", SshSpec)

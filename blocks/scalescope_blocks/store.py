@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from prefect.blocks.core import Block
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, model_validator
+from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from scalescope.errors import InvalidField
 
@@ -32,32 +32,21 @@ class ResultStore(Block):
         min_length=1,
         examples=["postgresql://scalescope@db/scalescope"],
     )
-    password: SecretStr = Field(
-        default=SecretStr(""), description="Of the database's user; empty where none is needed."
-    )
+    password: SecretStr = Field(default=SecretStr(""), description="Password of the database's user; may be empty.")
     records: str = Field(
         default="",
         title="Folder of the raw records",
         description="Any fsspec address, such as s3://bucket/records; empty: beside an SQLite file.",
     )
 
-    _exposed: bool = PrivateAttr(default=False)
-
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Refuse what no store can be; a password in the address, as older blocks have it, becomes the field."""
-        from sqlalchemy import make_url
-
         from scalescope.store.location import holds_password, locate
 
         try:
             location = locate(self.url)
         except InvalidField as error:
             raise ValueError(str(error)) from None
-        if location.url.password:
-            self._exposed = True
-            self.password = self.password or SecretStr(str(location.url.password))
-            self.url = make_url(self.url)._replace(password=None).render_as_string()
         if holds_password(self.url):
             raise ValueError("url: expected an address without a password; write that into the field `password`")
         if location.path and self.password:
@@ -65,25 +54,20 @@ class ResultStore(Block):
         return self
 
     @property
-    def exposed(self) -> bool:
-        """Whether it was made with a password in its address, which Prefect would not keep secret if it is saved so."""
-        return self._exposed
-
-    @property
     def address(self) -> str:
-        """The whole address, with the password; never to be shown."""
+        """The whole address, with the password: never show it."""
         from sqlalchemy import make_url
 
         if not (password := self.password.get_secret_value()):
             return self.url
         return make_url(self.url).set(password=password).render_as_string(hide_password=False)
 
-    def open(self) -> Store:
-        """Connect to it; the caller closes it.
+    def value(self) -> tuple[str, str]:
+        """Addresses of the database and of the raw records."""
+        return self.address, self.records
 
-        Raises:
-            StoreError: It cannot be reached.
-        """
+    def open(self) -> Store:
+        """Connect to it; the caller closes it."""
         from scalescope.store.store import Store
 
         return Store.open(self.address, self.records)

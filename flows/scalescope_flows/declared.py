@@ -27,7 +27,7 @@ from scalescope import workloads
 from scalescope.diagnosis import causes
 from scalescope.errors import InvalidField, ScalescopeError
 from scalescope.model.cluster import cluster_spec, kinds
-from scalescope.model.parameters import Declared, declared
+from scalescope.model.parameters import Declared, declared, with_signature
 from scalescope.run.functions import named
 from scalescope.run.runner import Result
 from scalescope.studies import symptom
@@ -41,16 +41,10 @@ S = TypeVar("S", bound=Result)
 
 @dataclass(frozen=True)
 class Choices:
-    """What a form offers for a parameter that names something; anything else can be typed all the same.
+    """What a form offers for a parameter that names something; anything else can be typed as well."""
 
-    Attributes:
-        title: What is offered.
-        typed: What can be typed.
-        values: Those that there are.
-    """
-
-    title: str
-    typed: str
+    title: str  # of what is offered
+    typed: str  # of what can be typed
     values: Callable[[], Iterable[str]]
 
 
@@ -70,34 +64,29 @@ CHOICES: Mapping[str, Choices] = {
     "metric": Choices("Number", "Term or number", lambda: symptom.NAMES),
     "finding": Choices("Finding", "Code", causes.by_code),
 }
-"""By what a parameter names."""
+"""By `Parameter.names`."""
 
 GENERATED = re.compile(
     "[a-z]+-[a-z]+|(Awesome|Rustic|Small|Gorgeous|Fantastic|Sleek|Intelligent|Unbranded|Refined|Licensed|Generic"
     "|Practical|Ergonomic|Handcrafted|Tasty|Handmade|Incredible)-.{1,6}"
 )
-"""Names that nobody typed: `misty-lemur`, of Prefect's server and its old UI, and `Tasty-Ajiaco`, of the new one."""
+"""Names that Prefect made: `misty-lemur` by its server and its old UI, `Tasty-Ajiaco` by the new one."""
 
 UNTOUCHED = {"__prefect_kind": "json"}
-"""What a dialog of Prefect's UI stores for an object whose editor was not touched."""
-
+"""What a dialog of Prefect's UI stores for an object that was not edited."""
 
 logger = logging.getLogger(__name__)
 
 returned: ContextVar[list[Any]] = ContextVar("scalescope_returned", default=[])  # noqa: B039 (nobody reads the default)
-"""What the flow that this process called has returned, in case that the server can no longer be told."""
+"""What the flow of this process has returned, in case that its server goes away."""
 
 
 def _keep(result: Any) -> None:
-    """Not in the function of a flow itself, which is sent to Dask workers with what it names."""
-    returned.get().append(result)
+    returned.get().append(result)  # apart from the flow's function, which is sent to Dask workers with its globals
 
 
 class LocalFlow(Flow[P, R]):
-    """A flow that brings its own Prefect server where none is configured.
-
-    An error of ours is one line, in its log and in the state in which it ends, with the traceback at debug level.
-    """
+    """A flow that starts a Prefect server where none is configured, and reports our errors in one line."""
 
     def __init__(self, fn: Callable[P, R], **options: Any) -> None:
         @functools.wraps(fn)
@@ -116,10 +105,10 @@ class LocalFlow(Flow[P, R]):
         super().__init__(fn=cast("Callable[P, R]", run), **options)  # the engine takes a state for how the run ended
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it, as `Flow` does; a workload can be a function."""
+        """Run it; a workload can be a function."""
         kwargs = named(kwargs)
         server.ready()
-        # The thread that tells a server that lives no longer than we do that we live costs a second per flow.
+        # A temporary server needs no heartbeat of ours, which costs a second per flow.
         updates = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if server.is_used() else {}
         token = returned.set([])
         try:
@@ -152,7 +141,7 @@ class CountedFlow(LocalFlow[P, R]):
 
 
 def _drop_events() -> None:
-    """Forget what the server has not been told: at its end, a process would try that for a minute each."""
+    """Drop events that were not sent: at its end, the process would spend a minute on each."""
     events = EventsWorker.instance()._queue
     with suppress(Empty):
         while True:
@@ -163,24 +152,24 @@ def _drop_events() -> None:
 def declared_flow(
     *kinds: type, name: str, flow_run_name: Callable[[Mapping[str, Any]], str]
 ) -> Callable[[Callable[[dict[str, Any]], S]], CountedFlow[..., S]]:
-    """Make a flow of a function of its parameters, which are those that classes of declared parameters have.
+    """Make a flow of a function of declared parameters; its final state says the outcome in one line.
 
-    The library checks the values, and not Prefect, whose lenience would take `true` for one worker. A run ends in a
-    state that says its outcome in one line.
+    The library checks the values, since Prefect would take `true` for one worker.
 
     Args:
         kinds: Classes of declared parameters.
         name: Of the flow.
-        flow_run_name: Names a run, from its parameters, unless the user has named it.
+        flow_run_name: Names a run by its parameters, unless the user has named it.
     """
     found = [each for kind in kinds for each in declared(kind)]
-    plain = inspect.Signature([_parameter(each, each.default) for each in found])
+    arguments = [_parameter(each, each.default) for each in found]
+    plain = inspect.Signature(arguments)
 
     def decorate(function: Callable[[dict[str, Any]], S]) -> CountedFlow[..., S]:
         def run(*args: Any, **kwargs: Any) -> State[S]:
             given = dict(plain.bind(*args, **kwargs).arguments)
             _reject_untouched(given)
-            result = function(hydrate(given))  # schedules of the new UI hold what was typed, wrapped
+            result = function(hydrate(given))  # schedules of the new UI wrap what was typed
             name, line = result.outcome
             level = logging.WARNING if name else logging.INFO
             get_run_logger().log(level, "%s", f"{name}. {line}" if name else line)
@@ -188,7 +177,7 @@ def declared_flow(
 
         run.__name__ = run.__qualname__ = function.__name__
         run.__module__, run.__doc__ = function.__module__, function.__doc__
-        run.__signature__ = plain  # type: ignore[attr-defined]
+        with_signature(run, arguments)
         flow: CountedFlow[..., S] = CountedFlow(
             fn=cast("Callable[..., S]", run),
             name=name,
@@ -196,8 +185,8 @@ def declared_flow(
             validate_parameters=False,
             persist_result=False,
         )
-        # The form: what `prefect deploy` makes it of is the signature of the flow, not that of its function.
-        flow.__signature__ = inspect.Signature([_parameter(each, _form(each), _type(each)) for each in found])  # type: ignore[attr-defined]
+        # `prefect deploy` makes the form from the signature of the flow, not from that of its function.
+        with_signature(flow, [_parameter(each, _form(each), _type(each)) for each in found])
         flow.parameters = parameter_schema(flow)
         return flow
 
@@ -233,13 +222,13 @@ def _empty(each: Declared, default: Any) -> Any:
 
 
 def _form(each: Declared) -> Any:
-    """The default with title, help, bounds and examples, as JSON Schema has them."""
+    """The default with title, help, bounds and examples, for JSON Schema."""
     default = ... if each.required else each.default
     return Field(default=default, description=each.explained, json_schema_extra={"title": each.title, **each.schema})
 
 
 def _type(each: Declared) -> Any:
-    """The type; where there are choices, these, text, and an object if it may be one, each with a title of its own."""
+    """The type; for a parameter with choices, a union of these, text, and possibly an object, each with a title."""
     choices = CHOICES.get(each.about.names)
     if choices is None:
         return each.type

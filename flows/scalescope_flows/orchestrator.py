@@ -14,7 +14,6 @@ from scalescope.studies import STUDIES
 if TYPE_CHECKING:
     from prefect import Flow
 
-    from scalescope.model.cluster import ClusterSpec
     from scalescope.run.progress import Listener
 
 FLOWS = {
@@ -29,7 +28,7 @@ _URL, _PROFILES = "PREFECT_API_URL", "PREFECT_PROFILES_PATH"
 
 
 class PrefectOrchestrator:
-    """What `scalescope.run.orchestrator.Orchestrator` says; Prefect itself is imported when something is to run."""
+    """Prefect as `scalescope.run.orchestrator.Orchestrator`; it imports Prefect only to run or load something."""
 
     def is_configured(self) -> bool:
         """Whether a Prefect API is configured: in the environment, the project's files, or the active profile."""
@@ -44,35 +43,29 @@ class PrefectOrchestrator:
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
         """Load Prefect and have a server, at least a temporary one."""
         if not verbose:
-            # Its log still goes to its server; what went wrong is said once, by us.
+            # Its log still goes to its server; we report errors once.
             os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
         from scalescope_flows import server
 
         if server.is_needed():
             says(server.STARTS)
         server.begin()
-        import scalescope_flows.sweep  # noqa: F401 (takes seconds as well, so meanwhile)
+        import scalescope_flows.sweep  # noqa: F401 (takes seconds, while the server starts)
 
         server.ready()
 
     def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
-        """Run a flow in this process; return what it returns."""
+        """Run a flow in this process; return its result."""
         from scalescope_flows.runner import listening
 
         with listening(listener):
             return load(flow)(**given)
 
-    def cluster(self, reference: str) -> ClusterSpec:
-        """The specification that a saved block (`simulated-cluster/prod`) builds."""
-        from scalescope_blocks import cluster
+    def saved(self, parameter: str, reference: str) -> Any:
+        """The value of a saved block, such as the specification of `simulated-cluster/prod`."""
+        from scalescope_blocks import saved
 
-        return cluster(reference)
-
-    def store(self, reference: str) -> tuple[str, str]:
-        """Address of a saved store (`result-store/team`), and of its raw records."""
-        from scalescope_blocks import store
-
-        return store(reference)
+        return saved(parameter, reference)
 
     def schedules(self) -> str:
         """Whether schedules fire, here and on the configured server."""
@@ -85,13 +78,13 @@ PREFECT = PrefectOrchestrator()
 
 
 def load(name: str) -> Flow[..., Any]:
-    """A flow by its name; Prefect tells its makers nothing of it, unless the environment allows that."""
+    """A flow by its name, with Prefect's telemetry off unless the environment turns it on."""
     os.environ.setdefault("DO_NOT_TRACK", "1")
     flow: Flow[..., Any] = resolve_name(FLOWS[name])
     return flow
 
 
-# ------------------------------------------------------------------ where Prefect's documentation says settings may be
+# ------------------------------------------------------------------ where Prefect looks for settings
 
 
 def _dotenv() -> dict[str, str]:
@@ -113,12 +106,12 @@ def _profile(path: str | None) -> Any:
 def _toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):  # Prefect itself says what is wrong with it
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):  # Prefect itself reports the problem
         return {}
 
 
 def _at(found: Any, *keys: str) -> Any:
-    """What a table holds under these keys, one within the other; None where there is no such thing."""
+    """The value under these nested keys; None if there is none."""
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found

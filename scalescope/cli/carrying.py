@@ -30,18 +30,18 @@ def carry_out(
     given: Mapping[str, Any],
     directly: Callable[[Mapping[str, Any], Runner], R],
     *,
-    check: Callable[[Mapping[str, Any]], object],
+    check: Callable[[Mapping[str, Any]], object] = lambda given: None,
     prefect: bool | None = None,
     verbose: bool = False,
 ) -> R:
-    """Carry out a sweep, a study or an isolation, with its progress shown.
+    """Carry out a sweep, a study or an isolation, and show its progress.
 
     Args:
         flow: Name of the flow that does it.
         given: Its parameters.
         directly: Does it in this process.
-        check: Refuses wrong parameters before anything is started.
-        prefect: Whether it is to be a flow; None where that depends on whether a Prefect API is configured.
+        check: Refuses wrong parameters before Prefect is started, where that was not done before.
+        prefect: Whether it is to be a flow; None: if a Prefect API is configured.
         verbose: Whether the log is shown.
     """
     try:
@@ -81,11 +81,11 @@ def _carried_out(
 
 @contextmanager
 def interrupted() -> Iterator[None]:
-    """Say what is kept when the block is stopped by Ctrl-C or SIGTERM, and end with its status.
+    """When Ctrl-C or SIGTERM stops the block, say what is kept and end with the status of the signal.
 
-    Also where the interrupt met code that makes an error of its own of it, as pydantic's serializers do.
+    An interrupt also counts where other code turned it into an error, as pydantic's serializers do.
     """
-    # Ctrl-C is ignored in what a script starts in the background: that stays so.
+    # A background process of a script ignores Ctrl-C: that stays so.
     numbers = [signal.SIGTERM, *([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])]
     with noted(*numbers) as received:
         try:
@@ -103,7 +103,7 @@ def start_prefect(*, verbose: bool = False) -> None:
 
 
 def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An address with a password goes into the environment: Prefect keeps, and shows, what a flow was called with."""
+    """Move an address with a password into the environment: Prefect stores and shows the parameters of flows."""
     from scalescope.store.location import VARIABLE, holds_password
 
     store = str(given.get("store", ""))
@@ -114,15 +114,11 @@ def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_store(address: str) -> Store:
-    """The store that an option names, to be read: none is made where there is none; the caller closes it.
-
-    Raises:
-        StoreError: There is none.
-    """
+    """The store that an option names, which must exist; the caller closes it."""
     path = None if names_store(address) else locate(address).path
     if path is not None and not path.exists():
         raise StoreError(
-            "There is no store", where=str(path), next_step="`scalescope sweep` makes one; or name another store."
+            "There is no store", where=str(path), next_step="`scalescope sweep` creates one; or name another store."
         )
     return open_store(address)
 
@@ -134,4 +130,4 @@ def open_store(address: str) -> Store:
     if not names_store(address):
         return Store.open(address)
     start_prefect()
-    return Store.open(*orchestrator.needed().store(address))
+    return Store.open(*orchestrator.needed().saved("store", address))

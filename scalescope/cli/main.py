@@ -4,83 +4,94 @@ from __future__ import annotations
 
 import io
 import os
+import pkgutil
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
 import typer
 
 from scalescope import __version__
-from scalescope.cli.commands import (
-    demo,
-    doctor,
-    environments,
-    isolate,
-    job_script,
-    leases,
-    nightly,
-    prune,
-    report,
-    serve,
-    show,
-    studies,
-    sweep,
-    trace,
-    watch,
-    workloads,
-)
-from scalescope.cli.commands import run as script
-from scalescope.cli.output import OF_SOME, epilog, say_error
+from scalescope.cli.commands import environments
+from scalescope.cli.commands.studies import study_command
+from scalescope.cli.output import FINDING_OR_END, exit_statuses, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
 from scalescope.run.signals import noted
 from scalescope.studies import STUDIES
 
-FINDING, BUDGET_SPENT, FAILED = OF_SOME
+FINDING, BUDGET_SPENT, FAILED = FINDING_OR_END
+PLAIN = exit_statuses()
+
+COMMANDS: Sequence[tuple[str, str | Callable[..., None], str]] = (
+    (
+        "sweep",
+        "scalescope.cli.commands.sweep:sweep",
+        exit_statuses(*FINDING_OR_END, finding=f"{FINDING.help}, or a --require is not met"),
+    ),
+    (
+        "show",
+        "scalescope.cli.commands.show:show",
+        exit_statuses(
+            FINDING, FAILED, finding="a critical finding, a --require is not met, or a study with bad news or no answer"
+        ),
+    ),
+    ("report", "scalescope.cli.commands.report:report", PLAIN),
+    ("serve", "scalescope.cli.commands.serve:serve", PLAIN),
+    ("trace", "scalescope.cli.commands.trace:trace", PLAIN),
+    (
+        "isolate",
+        "scalescope.cli.commands.isolate:isolate",
+        exit_statuses(FINDING, ok="the script shows the symptom", finding="no script shows the symptom"),
+    ),
+    *(
+        (study.command, study_command(kind), exit_statuses(FINDING, ok=study.exit_ok, finding=study.exit_finding))
+        for kind, study in STUDIES.items()
+        if study.plan
+    ),
+    (
+        "nightly",
+        "scalescope.cli.commands.nightly:nightly",
+        exit_statuses(FINDING, ok="no regression", finding="a confirmed regression"),
+    ),
+    ("alerts", "scalescope.cli.commands.nightly:alerts", PLAIN),
+    ("workloads", "scalescope.cli.commands.workloads:workloads", PLAIN),
+    (
+        "watch",
+        "scalescope.cli.commands.watch:watch",
+        exit_statuses(
+            FINDING, ok="work moved", finding="nothing moved at the end, or with --record a critical finding"
+        ),
+    ),
+    (
+        "run",
+        "scalescope.cli.commands.run:run",
+        exit_statuses(FINDING, ok="the script's own", finding="the script's own, or a --require is not met"),
+    ),
+    ("doctor", "scalescope.cli.commands.doctor:doctor", PLAIN),
+    ("demo", "scalescope.cli.commands.demo:demo", PLAIN),
+    ("calibrate", "scalescope.cli.commands.doctor:calibrate", PLAIN),
+    ("job-script", "scalescope.cli.commands.job_script:job_script", PLAIN),
+    ("leases", "scalescope.cli.commands.leases:leases", PLAIN),
+    ("reap", "scalescope.cli.commands.leases:reap", PLAIN),
+    ("prune", "scalescope.cli.commands.prune:prune", PLAIN),
+)
+"""Commands, their functions, and what their exit statuses mean; `scalescope environments` has commands of its own."""
+SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+"""Context of `run`: what follows the script belongs to it."""
 
 app: typer.Typer = typer.Typer(
     name="scalescope",
     help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
-    epilog=epilog(*OF_SOME),
+    epilog=exit_statuses(*FINDING_OR_END),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
 )
-
-app.command(epilog=epilog(*OF_SOME, finding=f"{FINDING.help}, or a --require is not met"))(sweep.sweep)
-app.command(
-    epilog=epilog(
-        FINDING, FAILED, finding="a critical finding, a --require is not met, or a study with bad news or no answer"
-    )
-)(show.show)
-app.command(epilog=epilog())(report.report)
-app.command(epilog=epilog())(serve.serve)
-app.command(epilog=epilog())(trace.trace)
-app.command(epilog=epilog(FINDING, ok="a script was seen to show the symptom", finding="there is none"))(
-    isolate.isolate
-)
-for kind, study in STUDIES.items():
-    if study.plan:
-        ended = epilog(FINDING, ok=study.exit_ok, finding=study.exit_finding)
-        app.command(study.command, epilog=ended)(studies.study_command(kind))
-app.command(epilog=epilog(FINDING, ok="no regression", finding="a confirmed regression"))(nightly.nightly)
-app.command(epilog=epilog())(nightly.alerts)
-app.command(epilog=epilog())(workloads.workloads)
-app.command(
-    epilog=epilog(FINDING, ok="work moved", finding="nothing moved at the end, or with --record a critical finding")
-)(watch.watch)
-app.command(
-    epilog=epilog(FINDING, ok="the script's own", finding="the script's own, or a --require is not met"),
-    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
-)(script.run)
-app.command(epilog=epilog())(doctor.doctor)
-app.command(epilog=epilog())(demo.demo)
-app.command(epilog=epilog())(doctor.calibrate)
-app.command("job-script", epilog=epilog())(job_script.job_script)
-app.command(epilog=epilog())(leases.leases)
-app.command(epilog=epilog())(leases.reap)
-app.command(epilog=epilog())(prune.prune)
+for _name, _target, _statuses in COMMANDS:
+    _function = pkgutil.resolve_name(_target) if isinstance(_target, str) else _target
+    app.command(_name, epilog=_statuses, context_settings=SCRIPT if _name == "run" else None)(_function)
 environments.app.rich_markup_mode = app.rich_markup_mode
 app.add_typer(environments.app, name="environments")
 
@@ -88,7 +99,7 @@ app.add_typer(environments.app, name="environments")
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command line, and end the process with its exit status."""
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.ignore_environment:
-        os.environ["PYTHONUTF8"] = "1"  # LC_ALL=C, say: neither names of files nor our own words could be written
+        os.environ["PYTHONUTF8"] = "1"  # with LC_ALL=C, neither names of files nor our own words could be written
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -98,14 +109,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; return its exit status. The one place where errors become statuses."""
-    own = [*argv[:1]] if argv[:1] == ["run"] else [*argv]  # after a script all is the script's
-    debug = "--debug" in own  # wherever it stands
+    own = [*argv[:1]] if argv[:1] == ["run"] else [*argv]  # what follows a script belongs to it
+    debug = "--debug" in own  # at any position
     with noted(signal.SIGTERM) as received:
         try:
             typer.main.get_command(app).main(
                 [text for text in own if text != "--debug"] + [*argv[len(own) :]], prog_name="scalescope"
             )
-        except SystemExit as end:  # Typer makes one of an interrupt, too
+        except SystemExit as end:  # Typer turns an interrupt into one, too
             return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
         except ScalescopeError as error:
             _explain(error, debug=debug)

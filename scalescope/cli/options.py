@@ -3,7 +3,7 @@
 A command is a function of `GivenOptions` and of options of its own; `options(...)` makes the former from classes of
 declared parameters. How a parameter is written on a command line is its `syntax`:
 
-- "": one option of the parameter's type; a flag where that is `bool`
+- "": one option of the parameter's type; a flag for `bool`
 - "axes": `NAME=VALUES` with ranges, several times
 - "values": `NAME=VALUE`, several times
 - "names", "environments": the option several times
@@ -24,8 +24,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from scalescope.model import parameters
-from scalescope.model.parameters import Declared
-from scalescope.model.sweep import ENVIRONMENT, SweepParameters
+from scalescope.model.parameters import Declared, with_signature
+from scalescope.model.sweep import ENVIRONMENT, Sweep
 from scalescope.run import syntax
 
 AXES = "As workers=1,2,4 or workers=1..8 or items=50..300:50. Can be given several times."
@@ -37,7 +37,7 @@ Prefect = Annotated[
     bool | None,
     typer.Option(
         "--prefect/--no-prefect",
-        help="Run as a Prefect flow, or not. Default: where a Prefect API is configured.",
+        help="Run as a Prefect flow, or not. Default: as a flow if a Prefect API is configured.",
         show_default=False,
     ),
 ]
@@ -47,45 +47,36 @@ Require = Annotated[
     typer.Option(
         "--require",
         metavar="CONDITION",
-        help="What must hold, such as 'efficiency >= 0.6 at workers=16', or without `at` at every point. The exit "
-        "status then goes by this alone, and not by findings. Can be given several times.",
+        help="What must hold, such as 'efficiency >= 0.6 at workers=16'; without `at`, at every point. The exit status "
+        "then depends on this alone, not on findings. Can be given several times.",
         show_default=False,
     ),
 ]
 SweepFile = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[FILE.yaml]", help="A sweep as YAML; options add to it and win over it.", show_default=False
+        metavar="[FILE.yaml]", help="A sweep as YAML; options add to it and override it.", show_default=False
     ),
 ]
 RunOrStudy = Annotated[
     str,
     typer.Argument(
         metavar="[RUN | STUDY]",
-        help="A run: its id, the beginning of it, or latest. Or a study: likewise; threshold, release or comparison "
-        "is the newest of these.",
+        help="Run or study: an id, the start of an id, or `latest`. `threshold`, `release`, `comparison`: the newest "
+        "study of that kind.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class GivenOptions:
-    """What the options of declared parameters were given.
+    """The options of declared parameters that were given."""
 
-    Attributes:
-        given: Only what was given, by name of the parameter.
-        cluster_options: Fields of the cluster.
-    """
-
-    given: Mapping[str, Any]
-    cluster_options: Mapping[str, Any]
+    given: Mapping[str, Any]  # by name of the parameter
+    cluster_options: Mapping[str, Any]  # fields of the cluster
 
     def over(self, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Parameters by name: what options give, over what a file gives; sections are merged.
-
-        Raises:
-            InvalidField: A section of the file is no mapping, or fields are given for a saved cluster.
-        """
+        """Parameters by name: options override what a file gives; sections are merged."""
         merged = dict(data or {})
         for name, value in self.given.items():
             if name == ENVIRONMENT and isinstance(value, list):
@@ -101,16 +92,16 @@ class GivenOptions:
 def options(
     *kinds: type, without: Sequence[str] = (), of_sweep: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options that declared parameters stand for; it is called with what was asked, and its own.
+    """Give a command the options of declared parameters; it is called with `GivenOptions` and its own options.
 
     Args:
         kinds: Classes of declared parameters.
         without: Parameters that the command does not take.
-        of_sweep: Parameters of a sweep that the command takes besides, to run it first.
+        of_sweep: Parameters of a sweep that the command can run first.
     """
     found = {each.name: each for kind in kinds for each in parameters.declared(kind) if each.name not in without}
     written = [_Option(each) for each in found.values() if each.about.syntax not in ("file", "sweep")]
-    written += [_Option(each, SWEEP_FIRST) for each in parameters.declared(SweepParameters) if each.name in of_sweep]
+    written += [_Option(each, SWEEP_FIRST) for each in parameters.declared(Sweep) if each.name in of_sweep]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(command, include_extras=True)
@@ -128,9 +119,7 @@ def options(
             command(GivenOptions(given, cluster_options), **{each.name: values[each.name] for each in own})
 
         del run.__dict__["__wrapped__"]
-        run.__signature__ = inspect.Signature([*theirs, *own])  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in (*theirs, *own)}
-        return run
+        return with_signature(run, [*theirs, *own])
 
     return decorate
 

@@ -19,23 +19,20 @@ from scalescope.report.screen import Screen, stderr
 if TYPE_CHECKING:
     from scalescope.run.progress import Listener, Progress
 
-OF_SOME = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
-EVERY = tuple(status for status in ExitStatus if status not in OF_SOME)
-"""Exit statuses that every command may have; the others are named by the commands that have them."""
-DONE = "done"
-"""What 0 means where a command judges nothing."""
+FINDING_OR_END = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
+"""Exit statuses that only some commands have."""
 
 
-def epilog(*used: ExitStatus, ok: str = "", finding: str = "") -> str:
+def exit_statuses(*some: ExitStatus, ok: str = "", finding: str = "") -> str:
     """The exit statuses of a command, for its help.
 
     Args:
-        used: Those besides the ones that every command may have.
-        ok: What 0 means where it is not the usual.
-        finding: What 1 means where it is not the usual.
+        some: Those of `FINDING_OR_END` that it has.
+        ok: What 0 means; by default `done` for a command that judges nothing.
+        finding: What 1 means, if not a critical finding.
     """
-    words = {ExitStatus.OK: ok or ("" if ExitStatus.FINDING in used else DONE), ExitStatus.FINDING: finding}
-    shown = sorted({*EVERY, *used})
+    words = {ExitStatus.OK: ok or ("" if ExitStatus.FINDING in some else "done"), ExitStatus.FINDING: finding}
+    shown = sorted({*ExitStatus} - {*FINDING_OR_END} | {*some})
     return "Exit status: " + "; ".join(f"{int(status)} {words.get(status) or status.help}" for status in shown) + "."
 
 
@@ -48,12 +45,12 @@ def stdout() -> Screen:
 
 
 def print_json(data: object) -> None:
-    """Data for programs."""
+    """Print data for programs."""
     print(json.dumps(data, indent=2, allow_nan=False))
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:
-    """Print a table; the last column wraps first where the terminal is narrow, those in `whole` never do."""
+    """Print a table; on a narrow terminal the last column wraps first, and those in `whole` never do."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for number, title in enumerate(titles):
         width = max([len(title), *(len(row[number]) for row in rows)])
@@ -68,18 +65,18 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: 
 
 
 def say(text: str, style: str = "") -> None:
-    """A line for the person who waits."""
+    """Print a line to standard error."""
     stderr().print(Text(text, style=style))
 
 
 def say_error(text: str) -> None:
-    """What went wrong."""
+    """Print an error."""
     stderr().print(Text.assemble(("error: ", "bold red"), text))
 
 
 @contextmanager
 def progress(*, verbose: bool = False) -> Iterator[Listener]:
-    """Show how far a run is: a bar on a terminal, else a line per trial; with `verbose` the log as well."""
+    """Show how far a run is: with a bar on a terminal, else with a line for each trial; with `verbose` the log too."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     console = stderr()

@@ -7,14 +7,13 @@ unknown kind or field, a missing field or a value of the wrong type means that t
 
 from __future__ import annotations
 
-import collections.abc
 import json
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar
 
-from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
+from scalescope.errors import DriverError, InfrastructureError, InvalidField, ScalescopeError
+from scalescope.model.mapping import from_mapping
 
 
 @dataclass(frozen=True)
@@ -179,34 +178,12 @@ def _decode(line: bytes | str, known: Mapping[str, type[Message]]) -> Message:
     if not isinstance(kind, str) or kind not in known:
         raise _corrupt(f"has the kind {kind!r}; known are {', '.join(known)}", line)
     message = known[kind]
-    hints = get_type_hints(message)
-    names = {item.name for item in fields(message)}
-    for name, value in data.items():
-        if name not in names:
-            raise _corrupt(f"has the unknown field {name!r}", line)
-        if not _fits(value, hints[name]):
-            raise _corrupt(f"has the wrong type of value in field {name!r}", line)
-        if get_origin(hints[name]) is tuple:
-            data[name] = tuple(value)
+    if unknown := sorted(set(data) - {item.name for item in fields(message)}):
+        raise _corrupt(f"has the unknown field {unknown[0]!r}", line)
     try:
-        return message(**data)
-    except TypeError as error:
-        raise _corrupt(f"lacks a field ({error})", line) from error
-
-
-def _fits(value: object, hint: Any) -> bool:
-    origin = get_origin(hint)
-    if hint is Any:
-        return True
-    if origin is types.UnionType:
-        return any(_fits(value, option) for option in get_args(hint))
-    if origin is collections.abc.Mapping:
-        return isinstance(value, dict)
-    if origin is tuple:
-        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
-    if hint in (int, float):
-        return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
-    return isinstance(value, hint)
+        return from_mapping(message, data)
+    except InvalidField as error:
+        raise _corrupt(f"is no {kind!r} message: {error}", line) from error
 
 
 def _reject_constant(name: str) -> Any:

@@ -46,7 +46,7 @@ class Setting:
         """The sweep that has this trial alone."""
         return Sweep(
             self.workload.name,
-            self.cluster,
+            cluster=self.cluster,
             points=(self.point.values,),
             seed=self.seed,
             trial_timeout_s=self.trial_timeout_s,

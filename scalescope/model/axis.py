@@ -28,28 +28,12 @@ def value(text: str) -> Scalar:
 
 
 def read(where: str, text: str) -> list[Scalar]:
-    """Read `1,2,4`, `1..8` and `50..300:50`, mixed with commas; a range includes its end.
-
-    Args:
-        where: How the user wrote the name.
-        text: What was written.
-
-    Raises:
-        InvalidField: Not of that form.
-    """
+    """Read `1,2,4`, `1..8` and `50..300:50`, mixed with commas; a range includes its end."""
     return [each for part in text.split(",") for each in _part(where, text, part.strip())]
 
 
 def values(where: str, given: object) -> list[Scalar]:
-    """The values of an axis, checked; texts in a list can be ranges and are otherwise taken as they are.
-
-    Args:
-        where: Name of the axis in errors.
-        given: A list, one value, or text as `read` takes it.
-
-    Raises:
-        InvalidField: It is none of these, or a value is not allowed.
-    """
+    """The values of an axis: a list, one value, or text for `read`; texts in a list are ranges or values."""
     if isinstance(given, str):
         return read(where, given)
     if not isinstance(given, list | tuple):

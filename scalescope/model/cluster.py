@@ -1,12 +1,7 @@
-"""Where a workload runs: what the specifications of all clusters share, and the registry of their kinds.
-
-Each kind is a folder of `scalescope.clusters` whose module `spec` names its specifications in `SPECS`. They are found
-by listing the folders, so that nothing else holds a list of kinds, and a driver in another environment finds them too.
-"""
+"""Where a workload runs: what the specifications of all clusters share, and the table of their kinds."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import pkgutil
@@ -22,64 +17,60 @@ from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields
 from scalescope.model.parameters import Declared, Parameter, check_fields, declared
 
-CLUSTERS = "scalescope.clusters"
-"""Package whose folders are kinds of clusters."""
+KINDS = {
+    "simulated": "scalescope.clusters.simulated.spec:SimulatedSpec",
+    "virtual": "scalescope.clusters.virtual.spec:VirtualSpec",
+    "local": "scalescope.clusters.local.spec:LocalSpec",
+    "custom": "scalescope.clusters.custom.spec:CustomSpec",
+    "kubernetes": "scalescope.clusters.kubernetes.spec:KubernetesSpec",
+    "scheduler": "scalescope.clusters.scheduler.spec:SchedulerSpec",
+    "slurm": "scalescope.clusters.jobqueue.slurm_spec:SlurmSpec",
+    "ssh": "scalescope.clusters.ssh.spec:SshSpec",
+    "htcondor": "scalescope.clusters.jobqueue.systems:HtcondorSpec",
+    "lsf": "scalescope.clusters.jobqueue.systems:LsfSpec",
+    "moab": "scalescope.clusters.jobqueue.systems:MoabSpec",
+    "oar": "scalescope.clusters.jobqueue.systems:OarSpec",
+    "pbs": "scalescope.clusters.jobqueue.systems:PbsSpec",
+    "sge": "scalescope.clusters.jobqueue.systems:SgeSpec",
+}
+"""Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first."""
 
 OPEN_LIMIT_S = 120.0
-"""Seconds in which a scheduler on this machine has started, however busy that is."""
+"""Seconds within which a scheduler on this machine starts, however busy the machine is."""
 
 _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs", "maximum_jobs"})
-"""What Dask's adaptive scaling is asked for with."""
+"""Options with which people ask for Dask's adaptive scaling."""
 
 
 @dataclass(frozen=True)
 class Text(Parameter):
-    """A parameter that is text of a certain form, or several such texts.
+    """A parameter that is text of a certain form, or several such texts."""
 
-    Attributes:
-        accepts: Whether a text that is not empty is allowed, such as the `fullmatch` of a compiled pattern.
-        allowed: The form in words that follow "expected".
-        separator: What separates several texts that are given as one.
-    """
-
-    accepts: Callable[[str], object] = bool
-    allowed: str = "text"
-    separator: str = "\n"
+    accepts: Callable[[str], object] = bool  # whether a text that is not empty is allowed
+    allowed: str = "text"  # the form, in words that follow "expected"
+    separator: str = "\n"  # between several texts that are given as one
 
 
 START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.", minimum=1)
 MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means none.", title="Memory limit per worker, MiB", minimum=0)
 WORD = partial(Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without blanks and quotes")
-"""A text that goes over a command line, such as a path or a name."""
+"""A text that becomes part of a command line, such as a path or a name."""
 
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """Base of all specifications: a frozen dataclass whose fields are declared parameters.
+    """Base of all specifications: a frozen dataclass whose fields are declared parameters."""
 
-    Attributes:
-        kind: Its name, in sweeps and on the command line.
-        title: Its name in forms, and of its Prefect block.
-        example: Fields of an example, in docs.
-        extra: Extra of this package that installs what it needs; empty where nothing is.
-        packages: Modules that it needs besides distributed.
-        max_workers: Most workers that a point may ask for.
-        real_time: Whether trials take real time; else the clock is virtual.
-        here: Whether all workers are on this machine, so that they cost nothing but time.
-        proven: Whether it was ever run on a real system; one that was not has no block.
-        hold_s: Most seconds for which workers that have come wait for others.
-    """
-
-    kind: ClassVar[str] = ""
-    title: ClassVar[str] = ""
-    example: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    extra: ClassVar[str] = ""
-    packages: ClassVar[tuple[str, ...]] = ()
-    max_workers: ClassVar[int] = 100_000
-    real_time: ClassVar[bool] = True
-    here: ClassVar[bool] = False
-    proven: ClassVar[bool] = True
-    hold_s: ClassVar[float] = 0.0
+    kind: ClassVar[str] = ""  # its name, in sweeps and on the command line
+    title: ClassVar[str] = ""  # its name in forms, and of its Prefect block
+    example: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of an example, in docs
+    extra: ClassVar[str] = ""  # extra of this package that installs what it needs; may be empty
+    packages: ClassVar[tuple[str, ...]] = ()  # modules that it needs besides distributed
+    max_workers: ClassVar[int] = 100_000  # most workers that a point may ask for
+    real_time: ClassVar[bool] = True  # whether trials take real time; else the clock is virtual
+    here: ClassVar[bool] = False  # whether all workers are on this machine, so that they cost nothing but time
+    proven: ClassVar[bool] = True  # whether it was ever run on a real system; only then it has a block
+    hold_s: ClassVar[float] = 0.0  # most seconds for which workers that have arrived wait for others
 
     def __post_init__(self) -> None:
         for each in declared(type(self)):
@@ -94,13 +85,13 @@ class ClusterSpec:
 
     @property
     def arrival_limit_s(self) -> float | None:
-        """Seconds after which the cluster itself gives up waiting for workers; None where it has no such limit."""
+        """Seconds after which the cluster itself stops waiting for workers; None: it has no such limit."""
         limit: float | None = getattr(self, "start_timeout_s", None)
         return limit
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Kinds of `scalescope.model.fault` that can be had on it."""
+        """Kinds of faults (`scalescope.model.fault`) that it can have."""
         return ()
 
     @property
@@ -113,21 +104,21 @@ class ClusterSpec:
         return threads
 
     def held_worker_s(self, workers: int) -> float:
-        """Most seconds of workers that come before the last, added up, for which they wait for it."""
+        """Most worker-seconds that workers which came early spend waiting for the last."""
         return (workers - 1) * self.hold_s
 
     def priced_as(self) -> tuple[str, ...]:
-        """Names under which a price table may have it; the dearest counts."""
+        """Names under which a price table may list it; the highest price counts."""
         return (self.kind,)
 
     @property
     def open_limit_s(self) -> float:
-        """Seconds that opening may take, before any point asks for workers."""
+        """Seconds that opening may take, before a point asks for workers."""
         return max(OPEN_LIMIT_S, getattr(self, "start_timeout_s", 0.0))
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those of `packages` that it needs with these fields."""
+        """The `packages` that it needs with these fields."""
         return self.packages
 
     def require(self) -> None:
@@ -147,25 +138,18 @@ class ClusterSpec:
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """Worker groups of which a point can have some of its workers, besides the main one, which has no name."""
+        """Worker groups besides the main one, which has no name; a point can have some of its workers in each."""
         return ()
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:
-        """Refuse a point that this cluster can never have.
-
-        Raises:
-            InvalidField: It cannot.
-        """
+        """Refuse, with `InvalidField`, a point that this cluster can never have."""
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """Refuse what the system has no room for, even when nobody else is there, as far as it can be asked.
+        """Refuse, with `ClusterError`, what the system has no room for even when it is empty, as far as it tells.
 
         Args:
-            sizes: Workers and threads of each, of all points.
+            sizes: Workers and threads of each worker, of all points.
             says: Told what is waited for.
-
-        Raises:
-            ClusterError: It has none for one of them, and for how many it has; or it cannot be asked.
         """
 
     def to_mapping(self) -> dict[str, Any]:
@@ -176,13 +160,8 @@ class ClusterSpec:
 
 @cache
 def kinds() -> Mapping[str, type[ClusterSpec]]:
-    """All kinds of clusters: those on this machine first, the one that can have the most workers before the others."""
-    package = importlib.import_module(CLUSTERS)
-    folders = [f"{CLUSTERS}.{each.name}.spec" for each in pkgutil.iter_modules(package.__path__) if each.ispkg]
-    modules = [importlib.import_module(name) for name in folders if importlib.util.find_spec(name)]
-    specs: list[type[ClusterSpec]] = [spec for module in modules for spec in module.SPECS]
-    specs.sort(key=lambda spec: (not spec.here, -spec.max_workers if spec.here else 0, not spec.proven, spec.kind))
-    return MappingProxyType({spec.kind: spec for spec in specs})
+    """The specifications of all kinds, which imports them."""
+    return MappingProxyType({kind: pkgutil.resolve_name(name) for kind, name in KINDS.items()})
 
 
 def cluster_spec(data: object) -> ClusterSpec:
@@ -195,9 +174,9 @@ def cluster_spec(data: object) -> ClusterSpec:
         return data
     given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)
     kind = given.pop("kind", None)
-    if not isinstance(kind, str) or kind not in kinds():
-        raise InvalidField("cluster.kind", kind, fields.suggest(str(kind or ""), kinds()))
-    spec = kinds()[kind]
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidField("cluster.kind", kind, fields.suggest(str(kind or ""), KINDS))
+    spec: type[ClusterSpec] = pkgutil.resolve_name(KINDS[kind])
     known = {each.name: each for each in declared(spec)}
     for name in given:
         if name in _ADAPTIVE and name not in known:
@@ -227,11 +206,7 @@ def json_mapping(where: str, value: object) -> dict[str, Any]:
 
 
 def _texts(declaration: Declared, about: Text, value: object) -> object:
-    """The value of a text field, or of one that holds several texts, in the type of that field.
-
-    Raises:
-        InvalidField: A text is not of the form that is declared; or there is none, and one is required.
-    """
+    """The value of a field that holds one text or several, in the type of that field."""
     field = f"cluster.{declaration.name}"
     if not value and declaration.required:
         raise InvalidField(field, value, about.allowed)

@@ -1,4 +1,4 @@
-"""The software that a trial runs with, and the text that names it."""
+"""The software that a trial runs with, and its text form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from scalescope.errors import InvalidField
 
 PRESENT = "present"
-"""Text of the environment that Scalescope itself runs in; empty text means the same."""
+"""Text of the environment that Scalescope itself runs in; empty text means this one, too."""
 
 OLDEST_PYTHON = (3, 11)
 """The oldest Python that a driver runs on."""
@@ -46,17 +46,17 @@ class Environment:
 
     @property
     def label(self) -> str:
-        """It in a few words, for tables: its name, or else its requirements or path."""
+        """For tables: its name, or else its requirements or path."""
         return self.name or self.text or PRESENT
 
     @classmethod
     def parse(cls, text: str, where: str = "environment") -> Environment:
-        """Read the text form. No file is looked at; a relative path is taken from the working folder.
+        """Read the text form, without access to files.
 
         Args:
-            text: Empty or `present`; the path of an interpreter (it has a `/`; with blanks in it, it must begin with
-                `/`, `~` or `.`); or requirements separated by blanks, among which `python==3.11` chooses the version of
-                Python. `NAME =` may stand in front.
+            text: Empty or `present`; the path of an interpreter (with a `/`; a path with blanks must begin with `/`,
+                `~` or `.`); or requirements separated by blanks, where `python==3.11` chooses the version of Python.
+                `NAME =` may stand in front.
             where: Name of the field in errors.
 
         Raises:
@@ -103,9 +103,8 @@ def _python_version(text: str, token: str, where: str) -> str:
 
 
 def _requirement(text: str, token: str, where: str) -> str:
-    """One requirement in its normal form."""
     match = _REQUIREMENT.match(token)
-    if match and re.search(r"[A-Za-z]", match[1]):  # foo=1 would make a requirement of the 1
+    if match and re.search(r"[A-Za-z]", match[1]):  # else `foo=1` would make a requirement of the 1
         extras = sorted({normalise(extra) for extra in (match[2] or "").split(",") if extra})
         clauses = ",".join(sorted((match[3] or "").split(","))) if match[3] else ""
         return normalise(match[1]) + (f"[{','.join(extras)}]" if extras else "") + clauses

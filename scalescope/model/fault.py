@@ -11,7 +11,7 @@ from scalescope.errors import InvalidField
 NONE = "none"
 """The value of the axis at which nothing is broken."""
 AFTER_S, LASTS_S = 1.0, 3.0
-"""Seconds after the begin of the workload's call, unless the value says so; seconds that what passes lasts."""
+"""Default seconds from the start of the workload's call to the fault; seconds for which temporary faults last."""
 
 KINDS = ("kill-worker", "pause-worker", "steal-cpu")
 NOT_POSSIBLE = {
@@ -19,35 +19,27 @@ NOT_POSSIBLE = {
     "fill-disk": "the disk is not the trial's alone",
     "kill-scheduler": "Dask's scheduler keeps nothing: there is no recovery to measure, and the trial ends",
 }
-"""What people ask for as well, and why it cannot be had."""
+"""Faults that people ask for, and why there is none."""
 
 _FORM = re.compile(r"([a-z-]+)(?:@(\d+(?:\.\d+)?))?")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is broken, and when.
+    """What is broken, and when."""
 
-    Attributes:
-        kind: One of `KINDS`.
-        after_s: Seconds after the begin of the workload's call.
-    """
-
-    kind: str
-    after_s: float = AFTER_S
+    kind: str  # one of `KINDS`
+    after_s: float = AFTER_S  # seconds after the start of the workload's call
 
 
 def parse(where: str, value: object, allowed: Collection[str], cluster: str) -> Fault | None:
-    """Read a value of the axis, such as `kill-worker` or `kill-worker@2.5`; None is `none`.
+    """Read a value of the axis, such as `kill-worker` or `kill-worker@2.5`; None for `none`.
 
     Args:
         where: Name of the field in errors.
         value: As it was given.
-        allowed: Kinds that the cluster can have.
-        cluster: Its kind, for errors.
-
-    Raises:
-        InvalidField: There is no such fault, or not on this cluster.
+        allowed: Kinds of faults that the cluster can have.
+        cluster: Kind of the cluster, for errors.
     """
     match = _FORM.fullmatch(value) if isinstance(value, str) else None
     kind = match[1] if match else ""

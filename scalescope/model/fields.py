@@ -1,8 +1,9 @@
-"""Checks of single fields of user input: a failure is one `InvalidField` naming field, value and what is allowed."""
+"""Checks of single values that people give: a failure is one `InvalidField` with field, value and what is allowed."""
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -51,27 +52,20 @@ def boolean(field: str, value: object) -> bool:
     return value
 
 
-def integer(field: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
+def integer(field: str, value: object, *, minimum: float | None = None, maximum: float | None = None) -> int:
     """A whole number within bounds; booleans are not numbers."""
-    allowed = "a whole number" + bounds(minimum, maximum)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidField(field, value, allowed)
-    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
-        raise InvalidField(field, value, allowed)
-    return value
+    if isinstance(value, int) and not isinstance(value, bool) and _is_within(value, minimum, maximum):
+        return value
+    raise InvalidField(field, value, f"a whole number{bounds(minimum, maximum)}")
 
 
 def number(field: str, value: object, *, minimum: float | None = None, maximum: float | None = None) -> float:
     """A finite number within bounds; booleans are not numbers."""
-    allowed = "a finite number" + bounds(minimum, maximum)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidField(field, value, allowed)
-    result = float(value)
-    if result != result or result in (float("inf"), float("-inf")):
-        raise InvalidField(field, value, allowed)
-    if (minimum is not None and result < minimum) or (maximum is not None and result > maximum):
-        raise InvalidField(field, value, allowed)
-    return result
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        result = float(value)
+        if math.isfinite(result) and _is_within(result, minimum, maximum):
+            return result
+    raise InvalidField(field, value, f"a finite number{bounds(minimum, maximum)}")
 
 
 def choice(field: str, value: object, options: Iterable[T]) -> T:
@@ -98,6 +92,8 @@ def bounds(minimum: float | None, maximum: float | None) -> str:
         return f" from {minimum} to {maximum}"
     if minimum is not None:
         return f", at least {minimum}"
-    if maximum is not None:
-        return f", at most {maximum}"
-    return ""
+    return "" if maximum is None else f", at most {maximum}"
+
+
+def _is_within(value: float, minimum: float | None, maximum: float | None) -> bool:
+    return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)

@@ -1,18 +1,19 @@
-"""Dataclasses as mappings that JSON carries, and back; what is read may be older or newer than the class."""
+"""Dataclasses as mappings that JSON carries, and back: the one place where a value is read by its type."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from scalescope.errors import InvalidField
+from scalescope.model.fields import choice
 
 T = TypeVar("T")
-WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
+EXPECTED = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
 
 class Mapped:
@@ -24,7 +25,7 @@ class Mapped:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_mapping`, by `from_mapping`."""
+        """The inverse of `to_mapping`."""
         return from_mapping(cls, data)
 
 
@@ -34,29 +35,40 @@ def to_mapping(instance: Any) -> dict[str, Any]:
 
 
 def from_mapping(cls: type[T], data: object, where: str = "") -> T:
-    """A dataclass from what `to_mapping` made of it, or of an older or newer version of it.
-
-    Unknown keys are left out, and missing ones take the default of their field.
+    """A dataclass from what `to_mapping` made of it, also where the class had other fields then.
 
     Args:
         cls: Its fields may hold dataclasses, enumerations, tuples and mappings of such, and what JSON carries.
-        data: A mapping.
+        data: A mapping; unknown keys are ignored, missing ones take their default.
         where: In front of the names of fields in errors.
 
     Raises:
-        InvalidField: A key that has no default is missing, or a value has another type.
+        InvalidField: A key without a default is missing, or a value has another type.
     """
     if not isinstance(data, Mapping):
         raise InvalidField(where or cls.__name__, data, "a mapping of names to values")
     found: dict[str, Any] = {}
-    known: Any = cls
-    for each, hint in _fields(known):
+    kind: Any = cls
+    for each, hint in _fields(kind):
         name = f"{where}.{each.name}" if where else each.name
         if each.name in data:
-            found[each.name] = _read(hint, data[each.name], name)
-        elif each.default is MISSING and each.default_factory is MISSING:
+            found[each.name] = read(hint, data[each.name], name)
+        elif is_required(each):
             raise InvalidField(name, None, "a value")
     return cls(**found)
+
+
+def differing(instance: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not as by default: what its identity depends on."""
+    kind: Any = type(instance)
+    defaults = _defaults(kind)
+    values = {each.name: getattr(instance, each.name) for each in fields(instance)}
+    return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+
+
+def is_required(each: Field[Any]) -> bool:
+    """Whether a field of a dataclass has no default."""
+    return each.default is MISSING and each.default_factory is MISSING
 
 
 @cache
@@ -67,26 +79,38 @@ def _fields(cls: Any) -> tuple[tuple[Field[Any], Any], ...]:
 
 
 @cache
+def _defaults(cls: Any) -> dict[str, Any]:
+    optional = (each for each in fields(cls) if not is_required(each))
+    return {each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in optional}
+
+
+@cache
 def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """What a type is made of, such as a mapping, and of which types."""
     return get_origin(hint), get_args(hint)
 
 
-def _read(hint: Any, value: Any, where: str) -> Any:
-    """A value as a field of this type holds it."""
+def read(hint: Any, value: Any, where: str) -> Any:
+    """A value as a field of this type holds it.
+
+    Raises:
+        InvalidField: It has another type.
+    """
     if hint is Any or type(value) is hint:
         return value
     origin, inner = _parts(hint)
     if origin in (Union, types.UnionType):
-        return _first(inner, value, where)
-    if origin is tuple:
+        return _read_union(inner, value, where)
+    if origin is Literal:
+        return choice(where, value, inner)
+    if origin in (list, tuple):
         if not isinstance(value, list | tuple):
             raise InvalidField(where, value, "a list")
-        return tuple(_read(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        return origin(read(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is not None:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise InvalidField(where, value, "a mapping of names to values")
-        return {key: _read(inner[1], item, f"{where}.{key}") for key, item in value.items()}
+        return {key: read(inner[1], item, f"{where}.{key}") for key, item in value.items()}
     if is_dataclass(hint):
         return from_mapping(hint, value, where)  # type: ignore[arg-type]  # a class, no instance
     if issubclass(hint, Enum):
@@ -95,18 +119,18 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         return hint(value)
     kinds = (int, float) if hint is float else hint
     if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
-        raise InvalidField(where, value, WORDS[hint])
+        raise InvalidField(where, value, EXPECTED[hint])
     return value
 
 
-def _first(hints: Sequence[Any], value: Any, where: str) -> Any:
-    """A value as the first of several types takes it; what that expected is said where none does."""
+def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    """Try each member; if none accepts the value, raise the first error."""
     if type(value) in hints:
         return value
     problems = []
     for hint in hints:
         try:
-            return _read(hint, value, where)
+            return read(hint, value, where)
         except InvalidField as problem:
             problems.append(problem)
     raise problems[0]

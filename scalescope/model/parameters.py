@@ -8,15 +8,16 @@ class Budget:
     repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
 ```
 
-From it come the check (`check`), the options of the command line (`scalescope.cli`), the parameters of the Prefect
-flows and the fields of the blocks with their forms, and the tables in docs/.
+The check (`check`), the options of the command line (`scalescope.cli`), the parameters of the Prefect flows, the fields
+of the blocks, and the tables in docs/ are made from it.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -24,8 +25,10 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
+from scalescope.model.mapping import is_required, read
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 UNITS = {"s": "s", "us": "µs", "mb": "MiB"}
 """Units by the last word of a name, as in `start_timeout_s`."""
@@ -33,54 +36,40 @@ UNITS = {"s": "s", "us": "µs", "mb": "MiB"}
 
 @dataclass(frozen=True)
 class Parameter:
-    """What is said of a parameter besides its name, type and default.
+    """What is said of a parameter besides its name, type and default."""
 
-    Attributes:
-        help: One or two sentences; units in words.
-        title: Heading in a form, with its unit; by default the name in words.
-        minimum: Smallest number allowed.
-        maximum: Largest number allowed.
-        examples: Values to show in a form.
-        names: What a value can name, such as `workload`, so that a form can offer those that there are.
-        schema: What JSON Schema says of a value besides its type and bounds, so that a form can refuse what is wrong.
-        option: Names on the command line, such as `--axis` and `-a`; by default `--` and the name with dashes.
-        metavar: How its value is shown in help, such as `NAME=VALUES`.
-        syntax: How the command line writes it; the names are those of `scalescope.cli.options`. Empty: as the type is.
-    """
-
-    help: str
-    title: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
-    examples: tuple[Any, ...] = ()
-    names: str = ""
+    help: str  # one or two sentences; units in words
+    title: str = ""  # heading in a form, with its unit; by default the name in words
+    minimum: float | None = None  # smallest number allowed
+    maximum: float | None = None  # largest number allowed
+    examples: tuple[Any, ...] = ()  # values to show in a form
+    names: str = ""  # what a value can name, such as `workload`, so that a form can offer those that there are
+    # what JSON Schema says of a value besides its type and bounds, so that a form can refuse what is wrong
     schema: Mapping[str, Any] = field(default_factory=dict)
-    option: tuple[str, ...] = ()
-    metavar: str = ""
-    syntax: str = ""
+    option: tuple[str, ...] = ()  # names on the command line, such as `-a`; by default `--` and the name with dashes
+    metavar: str = ""  # how help shows its value, such as `NAME=VALUES`
+    syntax: str = ""  # how the command line writes it: a name of `scalescope.cli.options`; empty: as the type is
+    written: Any = None  # its type as people write it, where the field holds another
+    default: Any = None  # its default as people write it, where the field holds another
+    # checks what people wrote and makes what the field holds, called with the name for errors; by default by the type
+    reads: Callable[[str, Any], Any] | None = None
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A parameter with all that is known of it.
+    """A parameter with all that is known of it."""
 
-    Attributes:
-        name: As Python and YAML spell it.
-        type: Without its annotations, such as `int` or `float | None`.
-        default: The value where none is given; a new one each time where it can be changed.
-        required: Whether one must be given.
-        about: What is said of it.
-    """
-
-    name: str
-    type: Any
-    required: bool
+    name: str  # as Python and YAML spell it
+    type: Any  # as people write it, such as `int` or `float | None`
+    required: bool  # whether one must be given
     about: Parameter
     _field: Field[Any]
 
     @property
     def default(self) -> Any:
-        """The value where none is given; None where one must be."""
+        """The value where none is given, a new one each time; None where one must be."""
+        if self.about.default is not None:
+            return self.about.default
         if self._field.default_factory is not MISSING:
             return self._field.default_factory()
         return None if self.required else self._field.default
@@ -125,40 +114,27 @@ class Declared:
         return tuple(get_origin(each) or each for each in (get_args(self.type) if union else (self.type,)))
 
     def check(self, value: object, where: str = "") -> Any:
-        """The value as the field takes it.
-
-        Args:
-            value: As it was given.
-            where: How the user wrote the name; by default the name.
+        """What the field holds for a value as people write it; `where` is how they wrote the name.
 
         Raises:
             InvalidField: It is not allowed.
         """
-        where, kinds = where or self.name, self.types
+        where, kinds, low, high = where or self.name, self.types, self.about.minimum, self.about.maximum
+        if self.about.reads:
+            return self.about.reads(where, value)
         if value is None and self.optional:
             return None
-        if self.choices:
-            return fields.choice(where, value, self.choices)
-        if bool in kinds:
-            return fields.boolean(where, value)
-        low, high = self.about.minimum, self.about.maximum
         if float in kinds:
             return fields.number(where, value, minimum=low, maximum=high)
         if int in kinds:
-            return fields.integer(where, value, minimum=_whole(low), maximum=_whole(high))
-        if isinstance(value, str) and str in kinds:
-            return value
-        if Mapping in kinds or dict in kinds:
-            return fields.mapping(where, value)
-        if (list in kinds or tuple in kinds) and isinstance(value, list | tuple):
-            return value
-        if str in kinds:
-            raise InvalidField(where, value, "text")
-        raise InvalidField(where, value, "a list")
+            return fields.integer(where, value, minimum=low, maximum=high)
+        return read(self.type, value, where)
 
 
-def _whole(bound: float | None) -> int | None:
-    return None if bound is None else int(bound)
+def declared(cls: type) -> tuple[Declared, ...]:
+    """The parameters that the fields of a dataclass declare, in their order; fields without annotation are left out."""
+    found: tuple[Declared, ...] = _declared(cls)
+    return found
 
 
 @cache
@@ -167,18 +143,17 @@ def _declared(cls: Any) -> tuple[Declared, ...]:
     found = []
     for each in dataclass_fields(cls):
         hint = hints[each.name]
-        about = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Parameter)]
-        if get_origin(hint) is Annotated and about:
-            required = each.default is MISSING and each.default_factory is MISSING
-            found.append(Declared(each.name, get_args(hint)[0], required, about[0], each))
+        for note in getattr(hint, "__metadata__", ()):
+            if get_origin(hint) is Annotated and isinstance(note, Parameter):
+                found.append(Declared(each.name, note.written or get_args(hint)[0], is_required(each), note, each))
     return tuple(found)
 
 
 def check(cls: type[T], given: Mapping[str, object], section: str = "") -> T:
-    """An instance from values as they were given, each checked as it is declared.
+    """An instance of a dataclass of declared parameters, from values as people write them.
 
     Args:
-        cls: A dataclass of declared parameters.
+        cls: The dataclass.
         given: Values by name.
         section: In front of names in errors, such as `cluster`.
 
@@ -190,19 +165,8 @@ def check(cls: type[T], given: Mapping[str, object], section: str = "") -> T:
     prefix = f"{section}." if section else ""
     for each in known.values():
         if each.required and given.get(each.name) is None:
-            raise InvalidField(f"{prefix}{each.name}", None, f"a value ({each.about.help.rstrip(chr(46))})")
+            raise InvalidField(f"{prefix}{each.name}", None, f"a value ({each.about.help.rstrip('.')})")
     return cls(**{name: known[name].check(value, f"{prefix}{name}") for name, value in given.items()})
-
-
-def declared(cls: type) -> tuple[Declared, ...]:
-    """The parameters that the fields of a dataclass declare, in their order; fields without annotation are left out."""
-    found: tuple[Declared, ...] = _declared(cls)
-    return found
-
-
-def default(cls: type, name: str) -> Any:
-    """The default of a parameter."""
-    return next(each for each in declared(cls) if each.name == name).default
 
 
 def check_fields(instance: object, section: str = "") -> None:
@@ -214,6 +178,16 @@ def check_fields(instance: object, section: str = "") -> None:
     prefix = f"{section}." if section else ""
     for each in declared(type(instance)):
         each.check(getattr(instance, each.name), f"{prefix}{each.name}")
+
+
+def with_signature(function: F, arguments: Sequence[inspect.Parameter]) -> F:
+    """Give a function of any arguments those that follow from declarations.
+
+    Typer and Prefect read options and forms off the signature, and nowhere else.
+    """
+    function.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]
+    function.__annotations__ = {each.name: each.annotation for each in arguments}
+    return function
 
 
 def part(cls: type, given: Mapping[str, object]) -> dict[str, Any]:

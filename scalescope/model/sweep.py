@@ -1,63 +1,57 @@
-"""A sweep: which points of which axes are measured, how often, and in which order."""
+"""A sweep: the points that are measured, how often, and in which order."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
+import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import axis, fault, fields, parameters
-from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
+from scalescope.model.cluster import KINDS, ClusterSpec, cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.mapping import from_mapping
+from scalescope.model.mapping import differing, from_mapping
 from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
 CLUSTER, ENVIRONMENT, GROUPS, FAULT = "cluster", "environment", "groups", "fault"
 ZERO_LENGTH = "scalescope.zero-length-tasks"
-"""Dask configuration key of simulated clusters: tasks give their results and take no time."""
+"""Dask configuration key of simulated clusters: tasks return their results and take no time."""
 OF_GROUP = f"{WORKERS}@"
-"""In front of the name of a worker group: an axis."""
-MAX_TRIALS = 100_000
+"""Prefix of the axis of a worker group."""
+OWN_AXES = (WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT)
+"""Axes that every sweep can have."""
+MAX_TRIALS, MAX_THREADS = 100_000, 1024
+"""Most trials of one sweep, so that a typing error does not plan for hours; most threads of a worker."""
 DEFAULT_CLUSTER = "simulated"
 
 
 def digest(data: object) -> str:
-    """Twelve hexadecimal digits that stand for `data` (anything JSON can carry)."""
+    """Twelve hexadecimal digits that identify `data` (anything that JSON carries)."""
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of axis values.
-
-    Attributes:
-        workers: Workers that the cluster must have.
-        threads_per_worker: Threads of each.
-        params: Every parameter of the workload, bound.
-        dask_config: Dask configuration keys that differ from the defaults.
-        environment: Software to run with, as `Environment.parse` reads it; empty, like `present`, is the present one.
-        cluster: Kind of cluster; empty is the sweep's.
-        groups: How many of the workers are in which of the cluster's further worker groups.
-        fault: What is broken on purpose (`scalescope.model.fault`); empty is nothing.
-    """
+    """One combination of axis values."""
 
     workers: int
-    threads_per_worker: int = 1
-    params: Mapping[str, Scalar] = field(default_factory=dict)
-    dask_config: Mapping[str, Scalar] = field(default_factory=dict)
-    environment: str = ""
-    cluster: str = ""
-    groups: Mapping[str, int] = field(default_factory=dict)
-    fault: str = ""
+    threads_per_worker: int = 1  # of each worker
+    params: Mapping[str, Scalar] = field(default_factory=dict)  # every parameter of the workload
+    dask_config: Mapping[str, Scalar] = field(default_factory=dict)  # Dask configuration keys to be set
+    environment: str = ""  # software to run with, as `Environment.parse` reads it; empty: the present one
+    cluster: str = ""  # kind of cluster; empty: that of the sweep
+    groups: Mapping[str, int] = field(default_factory=dict)  # workers of the cluster's worker groups, of all workers
+    fault: str = ""  # what is broken on purpose (`scalescope.model.fault`); empty: nothing
 
     @property
     def threads(self) -> int:
@@ -66,7 +60,7 @@ class Point:
 
     @property
     def has_zero_length_tasks(self) -> bool:
-        """Whether its tasks take no time: an experiment, whose time is that of client and scheduler."""
+        """Whether its tasks take no time: an experiment, which measures client and scheduler alone."""
         return bool(self.dask_config.get(ZERO_LENGTH))
 
     @property
@@ -77,13 +71,11 @@ class Point:
 
     @property
     def id(self) -> str:
-        """Stable identity: the same combination has the same id in every sweep, however its environment is called."""
-        data = self.to_mapping()
-        if self.environment:
-            data[ENVIRONMENT] = Environment.parse(self.environment).text
-        if groups := data.pop(GROUPS, {}):  # none of a group is the same as not to name it
-            data |= {f"{OF_GROUP}{name}": number for name, number in groups.items() if number}
-        return digest({name: value for name, value in data.items() if value or name != ENVIRONMENT})
+        """Stable identity: the same combination has the same id in every sweep, whatever its environment is called."""
+        data = differing(self)
+        data[ENVIRONMENT] = Environment.parse(self.environment).text
+        data[GROUPS] = {name: number for name, number in self.groups.items() if number}
+        return digest({name: value for name, value in data.items() if value})
 
     @property
     def values(self) -> dict[str, Scalar]:
@@ -100,19 +92,8 @@ class Point:
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it."""
-        place = {
-            CLUSTER: self.cluster,
-            ENVIRONMENT: self.environment,
-            GROUPS: dict(self.groups),
-            FAULT: self.fault,
-        }
-        return {
-            "workers": self.workers,
-            "threads_per_worker": self.threads_per_worker,
-            "params": dict(self.params),
-            "dask_config": dict(self.dask_config),
-            **{name: value for name, value in place.items() if value},
-        }
+        always = {"params": dict(self.params), "dask_config": dict(self.dask_config)}
+        return {name: value for name, value in vars(self).items() if value} | always
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Point:
@@ -122,19 +103,12 @@ class Point:
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """A place in the order of a sweep.
+    """One trial in the order of a sweep."""
 
-    Attributes:
-        index: Position in the whole order, from 0.
-        point: What to run.
-        repeat: From 0; warm-ups of a point count from 0 too.
-        warmup: Run and recorded, never a data point.
-    """
-
-    index: int
-    point: Point
-    repeat: int
-    warmup: bool = False
+    index: int  # position in the order, from 0
+    point: Point  # what to run
+    repeat: int  # from 0; warm-ups of a point count from 0 too
+    warmup: bool = False  # run and recorded, but not a data point
 
     @property
     def key(self) -> str:
@@ -162,8 +136,35 @@ AXES_SCHEMA = {
 }
 """JSON Schema of values for each axis."""
 
+
+def _read_points(where: str, given: object) -> tuple[dict[str, Scalar], ...]:
+    if not isinstance(given, list | tuple):
+        raise InvalidField(where, given, "a list")
+    return tuple(_read_scalars(f"{where}[{i}]", point) for i, point in enumerate(given))
+
+
+def _read_scalars(where: str, given: object) -> dict[str, Scalar]:
+    return {name: fields.scalar(f"{where}.{name}", value) for name, value in fields.mapping(where, given).items()}
+
+
+def _read_axes(where: str, given: object) -> dict[str, tuple[Scalar, ...]]:
+    return {name: axis_values(name, values) for name, values in fields.mapping(where, given).items()}
+
+
+def _read_cluster(where: str, given: object) -> ClusterSpec:
+    return cluster_spec(given)
+
+
+def _read_environment(where: str, text: object) -> str:
+    if not isinstance(text, str):
+        raise InvalidField(where, text, "text: requirements such as dask==2024.8.0, or the path of an interpreter")
+    if text:
+        Environment.parse(text, where)
+    return text
+
+
 WorkloadParams = Annotated[
-    Mapping[str, Any],
+    Mapping[str, Scalar],
     Parameter(
         "Workload parameters that hold for all trials.",
         title="Workload parameters",
@@ -172,6 +173,8 @@ WorkloadParams = Annotated[
         syntax="values",
         examples=({"seconds": 1},),
         schema={"additionalProperties": {"type": _SINGLE}},
+        written=Mapping[str, Any],
+        reads=_read_scalars,
     ),
 ]
 Seed = Annotated[
@@ -191,9 +194,9 @@ TrialTimeout = Annotated[
 TRIAL_TIMEOUT_S = 600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepParameters:
-    """A sweep as people write it, in YAML, Python, a form or options; nothing but types and bounds is checked yet."""
+@dataclass(frozen=True)
+class Sweep:
+    """Axes and repeats over one workload on one cluster."""
 
     workload: Annotated[
         str,
@@ -204,10 +207,11 @@ class SweepParameters:
             names="workload",
             option=("--workload", "-w"),
             metavar="NAME",
+            reads=fields.text,
         ),
     ]
     axes: Annotated[
-        Mapping[str, Any],
+        Mapping[str, tuple[Scalar, ...]],
         Parameter(
             "Values per axis: a list, or a range such as 1..8 or 50..300:50. All combinations are run. Axes are "
             "workers, workers@NAME (how many of them are in a cluster's worker group), threads_per_worker, items, "
@@ -217,21 +221,25 @@ class SweepParameters:
             schema=AXES_SCHEMA,
             option=("--axis", "-a"),
             syntax="axes",
+            written=Mapping[str, Any],
+            reads=_read_axes,
         ),
     ] = field(default_factory=dict)
     points: Annotated[
-        list[Any],
+        tuple[Mapping[str, Scalar], ...],
         Parameter(
             "Further combinations, each a mapping of axis names to values, run as they are.",
             title="Further points",
             syntax="file",
             examples=([{"workers": 32, "items": 1000}],),
             schema={"items": {"type": "object", **POINT_SCHEMA}},
+            written=list[Any],
+            reads=_read_points,
         ),
-    ] = field(default_factory=list)
+    ] = ()
     params: WorkloadParams = field(default_factory=dict)
     cluster: Annotated[
-        str | Mapping[str, Any],
+        ClusterSpec,
         Parameter(
             "Where to run it: a kind of cluster, a saved block such as simulated-cluster/prod, or a mapping with kind "
             "and fields.",
@@ -240,8 +248,11 @@ class SweepParameters:
             option=("--cluster", "-c"),
             metavar="KIND",
             syntax="cluster",
+            written=str | Mapping[str, Any],
+            default=DEFAULT_CLUSTER,
+            reads=_read_cluster,
         ),
-    ] = DEFAULT_CLUSTER
+    ] = field(default_factory=partial(cluster_spec, DEFAULT_CLUSTER))
     environment: Annotated[
         str,
         Parameter(
@@ -250,6 +261,7 @@ class SweepParameters:
             option=("--environment", "-e"),
             metavar="REQUIREMENTS",
             syntax="environments",
+            reads=_read_environment,
         ),
     ] = ""
     repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
@@ -260,94 +272,43 @@ class SweepParameters:
     seed: Seed = 0
     trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S
 
-
-@dataclass(frozen=True)
-class Sweep:
-    """Axes and repeats over one workload on one cluster: the fields of `SweepParameters`, checked."""
-
-    workload: str
-    cluster: ClusterSpec = field(default_factory=lambda: cluster_spec("simulated"))
-    axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
-    points: tuple[Mapping[str, Scalar], ...] = ()
-    params: Mapping[str, Scalar] = field(default_factory=dict)
-    repeats: int = parameters.default(SweepParameters, "repeats")
-    warmups: int = parameters.default(SweepParameters, "warmups")
-    seed: int = parameters.default(SweepParameters, "seed")
-    trial_timeout_s: float = parameters.default(SweepParameters, "trial_timeout_s")
-    environment: str = ""
-
     @classmethod
     def from_mapping(cls, data: object) -> Sweep:
-        """Build a sweep from what JSON or YAML carries.
+        """Build a sweep from what JSON, YAML, options or a form hold.
 
         Raises:
             InvalidField: Names the field, its value and what is allowed.
         """
         given = fields.mapping("sweep", data)
         if not given.get("workload"):
-            fields.reject_unknown("", given, [each.name for each in parameters.declared(SweepParameters)])
+            fields.reject_unknown("", given, [each.name for each in parameters.declared(cls)])
             raise InvalidField(
                 "workload", None, "the name of a workload", next_step="`scalescope workloads` lists them"
             )
-        cluster = cluster_spec(given.pop("cluster", DEFAULT_CLUSTER))
-        asked = parameters.check(SweepParameters, given)
-        points = tuple(
-            {
-                name: fields.scalar(f"points[{i}].{name}", value)
-                for name, value in fields.mapping(f"points[{i}]", point).items()
-            }
-            for i, point in enumerate(asked.points)
-        )
-        return cls(
-            workload=fields.text("workload", asked.workload),
-            cluster=cluster,
-            axes={name: axis_values(name, values) for name, values in asked.axes.items()},
-            points=points,
-            params={name: fields.scalar(f"params.{name}", value) for name, value in asked.params.items()},
-            repeats=asked.repeats,
-            warmups=asked.warmups,
-            seed=asked.seed,
-            trial_timeout_s=asked.trial_timeout_s,
-            environment=_environment(ENVIRONMENT, asked.environment),
-        )
+        return parameters.check(cls, given)
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON carries it; `from_mapping` reads it back."""
-        return {
-            "workload": self.workload,
-            "cluster": self.cluster.to_mapping(),
-            "axes": {name: list(values) for name, values in self.axes.items()},
-            "points": [dict(point) for point in self.points],
-            "params": dict(self.params),
-            "repeats": self.repeats,
-            "warmups": self.warmups,
-            "seed": self.seed,
-            "trial_timeout_s": self.trial_timeout_s,
-            **({ENVIRONMENT: self.environment} if self.environment else {}),
-        }
+        lists = {"axes": {name: list(values) for name, values in self.axes.items()}, "points": list(self.points)}
+        return {**vars(self), "cluster": self.cluster.to_mapping(), **lists}
 
     @property
     def id(self) -> str:
-        """Stable identity of the question."""
-        return digest(self.to_mapping())
+        """Stable identity of the question: what has its default is no part of it."""
+        cluster = {"kind": self.cluster.kind, **differing(self.cluster)}
+        return digest({**differing(self), "cluster": cluster})
 
     def expand(self, workload: Workload) -> tuple[Point, ...]:
         """All points, checked against the workload, each once, in the order of the axes.
 
         Raises:
-            InvalidField: An axis, a parameter or a value is not allowed, or there is no point at all.
+            InvalidField: An axis, a parameter or a value is not allowed, or there is no point.
         """
-        combinations: list[tuple[str, dict[str, Scalar]]] = []
-        if self.axes:
-            count = 1
-            for values in self.axes.values():
-                count *= len(values)
-            if count * (self.repeats + self.warmups) > MAX_TRIALS:
-                raise InvalidField("axes", f"{count} combinations", f"at most {MAX_TRIALS} trials in one sweep")
-            names = list(self.axes)
-            combinations = [
-                ("axes", dict(zip(names, values, strict=True))) for values in itertools.product(*self.axes.values())
-            ]
+        count = math.prod(map(len, self.axes.values()))
+        if count * (self.repeats + self.warmups) > MAX_TRIALS:
+            raise InvalidField("axes", f"{count} combinations", f"at most {MAX_TRIALS} trials in one sweep")
+        products = itertools.product(*self.axes.values()) if self.axes else ()
+        combinations = [("axes", dict(zip(self.axes, values, strict=True))) for values in products]
         combinations += [(f"points[{i}]", dict(point)) for i, point in enumerate(self.points)]
         if not combinations:
             raise InvalidField("axes", dict(self.axes), "at least one axis, such as workers: [1, 2, 4]")
@@ -357,8 +318,8 @@ class Sweep:
     def plan(self, workload: Workload) -> tuple[PlannedTrial, ...]:
         """All trials in the order in which they run.
 
-        Warm-ups come first; then each repeat visits every point once, in an order of its own drawn from the seed, so
-        that slow drift of the machine does not look like an effect of an axis.
+        Warm-ups come first; then each repeat visits every point once, in a random order, so that slow drift of the
+        machine does not look like an effect of an axis.
         """
         points = self.expand(workload)
         rng = random.Random(self.seed)
@@ -379,103 +340,82 @@ class Sweep:
         return tuple({spec.kind: spec for spec in map(self.cluster_of, points)}.values())
 
     def point(self, values: Mapping[str, Scalar], workload: Workload) -> Point:
-        """A further point of this sweep.
-
-        Args:
-            values: Of its axes, by name.
-            workload: What the sweep runs.
-
-        Raises:
-            InvalidField: A name or a value is not allowed.
-        """
+        """A further point of this sweep, from values of axes."""
         return self._point("point", values, workload)
 
     def _point(self, where: str, values: Mapping[str, Scalar], workload: Workload) -> Point:
-        params: dict[str, object] = dict(self.params)
-        config: dict[str, Scalar] = {}
-        groups: dict[str, int] = {}
-        cluster = _cluster(f"{where}.{CLUSTER}", values.get(CLUSTER, ""))
-        environment = _environment(f"{where}.{ENVIRONMENT}", values.get(ENVIRONMENT, self.environment))
-        known = [WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT, *(parameter.name for parameter in workload.parameters)]
-        if workload.parameter(ITEMS):
-            known.append(ITEMS_PER_WORKER)
+        cluster = _kind(f"{where}.{CLUSTER}", values.get(CLUSTER, ""))
         spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)
-        known += [f"{OF_GROUP}{name}" for name in spec.group_names]
-        for name, value in values.items():
-            if name.startswith(OF_GROUP) and not spec.group_names:
-                raise InvalidField(f"{where}.{name}", value, f"no worker groups: this {spec.kind} cluster has none")
-            if name in (WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT, ITEMS_PER_WORKER):
-                if name not in known:
-                    raise InvalidField(
-                        f"{where}.{name}",
-                        value,
-                        f"an axis of this workload ({workload.name!r} has no parameter 'items')",
-                    )
-                continue
-            if name.startswith(OF_GROUP) and name in known:
-                groups[name.removeprefix(OF_GROUP)] = fields.integer(f"{where}.{name}", value, minimum=0)
-            elif "." in name:
-                config[name] = value
-            elif name in known:
-                params[name] = value
-            else:
-                raise UnknownName(
-                    f"{where}.{name}", value, fields.suggest(name, known) + ", or a Dask configuration key (with a dot)"
-                )
+        params, config, groups = _sorted_values(where, values, workload, spec)
         workers = fields.integer(f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=spec.max_workers)
-        threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=1024)
+        threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=MAX_THREADS)
         spec.check_size(workers, threads)
         if fields.boolean(f"{where}.{ZERO_LENGTH}", config.get(ZERO_LENGTH, False)) and spec.real_time:
             raise InvalidField(
                 f"{where}.{ZERO_LENGTH}", True, f"a simulated cluster: on a {spec.kind} cluster tasks take real time"
             )
-        broken = str(values.get(FAULT, fault.NONE))
-        nothing = fault.parse(f"{where}.{FAULT}", broken, spec.faults, spec.kind) is None
         if sum(groups.values()) > workers:
             raise InvalidField(f"{where}.{WORKERS}", workers, f"at least {sum(groups.values())}, those of all groups")
+        broken = str(values.get(FAULT, fault.NONE))
+        works = fault.parse(f"{where}.{FAULT}", broken, spec.faults, spec.kind) is None
         if ITEMS_PER_WORKER in values:
-            if ITEMS in values or ITEMS in self.params:
-                raise InvalidField(
-                    f"{where}.{ITEMS_PER_WORKER}", values[ITEMS_PER_WORKER], "only one of items and items_per_worker"
-                )
-            per_worker = fields.number(f"{where}.{ITEMS_PER_WORKER}", values[ITEMS_PER_WORKER], minimum=0)
-            params[ITEMS] = round(per_worker * workers)
-        section = "params" if where == "axes" else where
-        for name in values:
-            if name in params and name not in self.params:
-                section = where
+            params[ITEMS] = self._items(f"{where}.{ITEMS_PER_WORKER}", values, workers)
+        of_sweep = where == "axes" and not set(params) - set(self.params)
         return Point(
             workers,
             threads,
-            workload.bind(params, section=section),
+            workload.bind({**self.params, **params}, section="params" if of_sweep else where),
             config,
-            environment,
+            _read_environment(f"{where}.{ENVIRONMENT}", values.get(ENVIRONMENT, self.environment)),
             cluster,
             groups,
-            "" if nothing else broken,
+            "" if works else broken,
         )
 
+    def _items(self, where: str, values: Mapping[str, Scalar], workers: int) -> int:
+        per_worker = values[ITEMS_PER_WORKER]
+        if ITEMS in values or ITEMS in self.params:
+            raise InvalidField(where, per_worker, "only one of items and items_per_worker")
+        return round(fields.number(where, per_worker, minimum=0) * workers)
 
-def _cluster(where: str, kind: object) -> str:
-    if kind and not (isinstance(kind, str) and kind in kinds()):
-        raise InvalidField(where, kind, fields.suggest(str(kind), kinds()))
+
+def _sorted_values(
+    where: str, values: Mapping[str, Scalar], workload: Workload, spec: ClusterSpec
+) -> tuple[dict[str, Scalar], dict[str, Scalar], dict[str, int]]:
+    """The values of a point that are parameters of the workload, keys of Dask's configuration, and worker groups."""
+    params: dict[str, Scalar] = {}
+    config: dict[str, Scalar] = {}
+    groups: dict[str, int] = {}
+    of_workload = {parameter.name for parameter in workload.parameters}
+    known = {*OWN_AXES, *of_workload, *(f"{OF_GROUP}{name}" for name in spec.group_names)}
+    known |= {ITEMS_PER_WORKER} if ITEMS in of_workload else set()
+    for name, value in values.items():
+        field = f"{where}.{name}"
+        if name == ITEMS_PER_WORKER and name not in known:
+            raise InvalidField(field, value, f"an axis of this workload ({workload.name!r} has no parameter 'items')")
+        if name.startswith(OF_GROUP) and not spec.group_names:
+            raise InvalidField(field, value, f"no worker groups: this {spec.kind} cluster has none")
+        if name in (*OWN_AXES, ITEMS_PER_WORKER):
+            continue
+        if "." in name:
+            config[name] = value
+        elif name not in known:
+            raise UnknownName(field, value, fields.suggest(name, known) + ", or a Dask configuration key (with a dot)")
+        elif name.startswith(OF_GROUP):
+            groups[name.removeprefix(OF_GROUP)] = fields.integer(field, value, minimum=0)
+        else:
+            params[name] = value
+    return params, config, groups
+
+
+def _kind(where: str, kind: object) -> str:
+    if kind and not (isinstance(kind, str) and kind in KINDS):
+        raise InvalidField(where, kind, fields.suggest(str(kind), KINDS))
     return str(kind)
 
 
-def _environment(where: str, text: object) -> str:
-    if not isinstance(text, str):
-        raise InvalidField(where, text, "text: requirements such as dask==2024.8.0, or the path of an interpreter")
-    if text:
-        Environment.parse(text, where)
-    return text
-
-
 def axis_values(name: str, given: object) -> tuple[Scalar, ...]:
-    """The values of an axis: a list, one value, or text such as `1..8,16`; the text of an environment is one value.
-
-    Raises:
-        InvalidField: There is none, one is not allowed, or one is there twice.
-    """
+    """The values of an axis: a list, one value, or text such as `1..8,16`; the text of an environment is one value."""
     where = f"axes.{name}"
     if not given and isinstance(given, list | tuple):
         raise InvalidField(where, given, "at least one value")

@@ -13,60 +13,41 @@ from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
 
 BLAMED = "blamed"
-"""The fact for what the threads waited most: thread-seconds by text."""
+"""Fact: what the threads waited for most, thread-seconds by text."""
 
 STOOD_STILL = "stood_still"
-"""The fact that says which process of a trial stood still, where that is why it is invalid."""
+"""Fact: the process whose standstill made the trial invalid."""
 
 
 class TrialState(StrEnum):
-    """What a trial is worth.
+    """What a trial is worth."""
 
-    `valid`: a data point. `failed`: the workload raised, or its answer was wrong. `invalid`: the machine misbehaved
-    (workers missing or lost, capture incomplete, host overloaded, timed out); kept and shown, never a data point.
-    """
-
-    VALID = "valid"
-    FAILED = "failed"
+    VALID = "valid"  # a data point
+    FAILED = "failed"  # the workload raised, or its answer was wrong
+    # the machine misbehaved (workers missing or lost, capture incomplete, host overloaded, timed out): no data point
     INVALID = "invalid"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One measured run of a point.
+    """One measured run of a point."""
 
-    Attributes:
-        key: Identity within its sweep (`PlannedTrial.key`).
-        point: What was run.
-        repeat: From 0.
-        warmup: Never a data point, whatever its state.
-        state: What it is worth.
-        reason: Why it is not valid; empty when it is.
-        metrics: None unless tasks were recorded.
-        started_at: Wall clock in UTC, ISO 8601.
-        real_s: Real seconds that the trial took.
-        facts: What the driver knows of it: cluster, clock, costs charged, emulation limit, host, packages.
-        warnings: About the quality of the capture, in sentences.
-        findings: What its records alone show to be wrong; worst first.
-        records: Address of its raw records (a folder of Parquet files); empty when nothing was recorded.
-    """
-
-    key: str
+    key: str  # identity within its sweep (`PlannedTrial.key`)
     point: Point
-    repeat: int
-    warmup: bool
+    repeat: int  # from 0
+    warmup: bool  # a warm-up is never a data point
     state: TrialState
-    reason: str = ""
-    metrics: Metrics | None = None
-    started_at: str = ""
-    real_s: float = 0.0
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    records: str = ""
+    reason: str = ""  # why it is not valid
+    metrics: Metrics | None = None  # None: no tasks were recorded
+    started_at: str = ""  # wall clock in UTC, ISO 8601
+    real_s: float = 0.0  # real seconds that it took
+    facts: Mapping[str, Any] = field(default_factory=dict)  # about cluster, clock, costs, host, packages
+    warnings: tuple[str, ...] = ()  # about the quality of the capture, in sentences
+    findings: tuple[Finding, ...] = ()  # what its records alone show to be wrong, worst first
+    records: str = ""  # address of its raw records, a folder of Parquet files; empty: nothing was recorded
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", printable(self.reason))  # it holds the text of errors
+        object.__setattr__(self, "reason", printable(self.reason))  # it quotes errors
 
     @property
     def counts(self) -> bool:

@@ -1,4 +1,4 @@
-"""What is run: a function `run(client, **params)` and what is known of it."""
+"""A workload: a function `run(client, **params)` and what is known of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def module_of(distribution: str) -> str:
 
 @dataclass(frozen=True)
 class WorkloadParameter:
-    """One parameter of a workload, as it is read off the signature of its function."""
+    """One parameter of a workload, read off the signature of its function."""
 
     name: str  # as the function spells it
     default: Scalar = None  # used when a sweep does not give it
@@ -34,7 +34,7 @@ class WorkloadParameter:
     required: bool = False  # whether a sweep must give it (there is no default)
 
     def check(self, value: object, *, section: str = "params") -> Scalar:
-        """Return `value` as this parameter takes it, or raise `InvalidField`."""
+        """The value, or `InvalidField`."""
         where = f"{section}.{self.name}"
         if value is None and self.optional:
             return None
@@ -53,9 +53,8 @@ class WorkloadParameter:
     def _whole_number(self, where: str, value: object) -> Scalar:
         if isinstance(value, str) and value in self.choices:
             return value
-        low, high = (None if bound is None else int(bound) for bound in (self.minimum, self.maximum))
         try:
-            return fields.integer(where, value, minimum=low, maximum=high)
+            return fields.integer(where, value, minimum=self.minimum, maximum=self.maximum)
         except InvalidField as error:
             if not self.choices:
                 raise
@@ -75,10 +74,10 @@ class Simpler:
 
 @dataclass(frozen=True)
 class OptionalPackage:
-    """A distribution that a workload uses where it is installed, what for, and the extra that installs it."""
+    """A distribution that a workload uses if it is installed."""
 
     name: str
-    extra: str
+    extra: str  # installs it
     purpose: str
 
 
@@ -100,12 +99,11 @@ class Workload:
     folder: str = ""  # of its file, where what it imports may lie as well; empty where it is a module
     # digest of its file and of what that imports from its own folder; empty where the list of packages says what it is
     code: str = field(default="", compare=False)
-    # Its tasks sleep for the time they stand for, so that on the simulated cluster only that sleep is charged and a
-    # trial is reproducible to the last bit.
+    # its tasks only sleep, so that a trial on the simulated cluster is reproducible to the last bit
     modelled: bool = False
     kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty where it can on all
-    changes_workers: bool = False  # it adds, retires or kills workers: a trial in which they change is none the worse
-    # Cheaper workloads that may stand in for it while a symptom is isolated; the closest one first.
+    changes_workers: bool = False  # it adds, retires or kills workers, which is no fault of a trial
+    # cheaper workloads that may replace it while a symptom is isolated; the closest one first
     simpler: tuple[Simpler, ...] = ()
 
     def parameter(self, name: str) -> WorkloadParameter | None:
@@ -113,11 +111,7 @@ class Workload:
         return next((parameter for parameter in self.parameters if parameter.name == name), None)
 
     def bind(self, given: Mapping[str, object], *, section: str = "params") -> dict[str, Scalar]:
-        """Complete `given` with defaults and check every value.
-
-        Raises:
-            InvalidField: A name is unknown, a value is not allowed, or a required one is missing.
-        """
+        """Complete `given` with defaults and check every value."""
         fields.reject_unknown(section, given, [parameter.name for parameter in self.parameters])
         bound: dict[str, Scalar] = {}
         for parameter in self.parameters:

@@ -53,7 +53,7 @@ _recorded: set[str] = set()
 
 @dataclass(frozen=True)
 class _Found:
-    """What is known once the block has been left."""
+    """What is known once the block has ended."""
 
     run: SweepRun
     tables: Mapping[str, Any]
@@ -64,7 +64,7 @@ class _Found:
 
 
 class Diagnosis(Shown):
-    """What a block did, and why it was not faster; to be asked for when the block has been left."""
+    """What a block did, and why it was not faster; known once the block has ended."""
 
     def __init__(self) -> None:
         self._found: _Found | None = None
@@ -80,7 +80,7 @@ class Diagnosis(Shown):
 
     @property
     def is_over(self) -> bool:
-        """Whether the block has been left, and what it did is known."""
+        """Whether the block has ended, and its diagnosis is known."""
         return self._found is not None
 
     @property
@@ -90,39 +90,26 @@ class Diagnosis(Shown):
 
     @property
     def metrics(self) -> Metrics | None:
-        """What was measured; None where no task was recorded, or the block raised."""
+        """What was measured; None if no task was recorded, or the block raised."""
         return self._known.trial.metrics
 
     @property
     def trial(self) -> Trial:
-        """The block as a trial: its state, the reason where it is not valid, metrics, facts, warnings."""
+        """The block as a trial: state, reason where it is not valid, metrics, facts, warnings."""
         return self._known.trial
 
     @property
     def tasks(self) -> pandas.DataFrame:
-        """A row for each attempt at a task; columns and units are those of the table `tasks` (docs/metrics.md).
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
+        """A row for each attempt at a task, with the columns of the table `tasks` (docs/metrics.md); needs pandas."""
         return table({name: list(values) for name, values in self._known.tables.get("tasks", {}).items()})
 
     def report(self, path: str) -> str:
-        """Write an HTML file that needs nothing else; returns its path.
-
-        Raises:
-            UsageError: The extra for reports is not installed.
-            StoreError: The file cannot be written.
-        """
+        """Write a self-contained HTML file; returns its path."""
         found = self._known
         return page.write(path, found.run, lambda trial: found.tables)
 
     def save(self, store: str = "") -> str:
-        """Keep it in a store (empty: the default one); returns the id by which `scalescope show` and `report` know it.
-
-        Raises:
-            StoreError: The store refuses.
-        """
+        """Keep it in a store (empty: the default one); returns its id for `scalescope show` and `report`."""
         found, trial = self._known, self._known.trial
         with Store.open(store) as kept:
             plan = [PlannedTrial(0, trial.point, 0)]
@@ -147,14 +134,13 @@ class Diagnosis(Shown):
 
 @contextmanager
 def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
-    """Record what a cluster does while the body runs, and say what is wrong, and why.
+    """Record what a cluster does while the body runs, and print what is wrong, and why.
 
-    It installs a recorder on the scheduler and its workers, by a client of its own, and removes it at the end; nothing
-    else is changed. Any deployment will do. An exception of the body goes on, after what was recorded is judged. The
-    verdict is printed.
+    A client of its own installs a recorder on the scheduler and its workers, and removes it at the end; nothing else is
+    changed. An exception of the body is re-raised after the diagnosis.
 
     Args:
-        client: Connected to the cluster, whose scheduler must run distributed 2023.5 or later.
+        client: Connected to a cluster of any kind, whose scheduler must run distributed 2023.5 or later.
         name: What the block is called; by default the line where it begins.
 
     Raises:
@@ -162,8 +148,7 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
         CaptureError: The recorder could not be installed.
     """
     caller = sys._getframe(2)
-    own = SimpleNamespace(__code__=caller.f_code)
-    watch = ClientWatch(own)  # type: ignore[arg-type]  # its code is all that is used
+    watch = ClientWatch(SimpleNamespace(__code__=caller.f_code))  # type: ignore[arg-type]  # only its code is used
     if client.status == "running" and not client.asynchronous and not client.nthreads():
         raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     found, called = None, name or line_of_user(caller) or "a block"
@@ -179,17 +164,13 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
 def observed(
     client: distributed.Client, name: str, watch: ClientWatch | None = None, asked: Sequence[PartitionCall] = ()
 ) -> Iterator[Diagnosis]:
-    """As `diagnose`, but for what it prints.
+    """Like `diagnose`, without printing.
 
     Args:
         client: Connected to the cluster; workers may come later.
         name: What the block is called.
-        watch: Of the thread that uses the client; None where that is in another process.
-        asked: Calls that decide partitions, as they are noted.
-
-    Raises:
-        UsageError: As for `diagnose`.
-        CaptureError: Likewise.
+        watch: Of the thread that uses the client; None if that is in another process.
+        asked: Calls that decide partitions, which are noted meanwhile.
     """
     address, kind, is_here = _checked(client), _kind(client), _is_here(client)
     found, attempt = Diagnosis(), Attempt()
@@ -242,11 +223,7 @@ def observed(
 
 
 def _checked(client: distributed.Client) -> str:
-    """The address of its scheduler.
-
-    Raises:
-        UsageError: A block cannot be recorded there.
-    """
+    """The address of its scheduler; raises `UsageError` if a block cannot be recorded there."""
     if client.asynchronous:
         raise UsageError(
             "A block cannot be recorded through an asynchronous client",
@@ -289,14 +266,14 @@ def _judged(
     trial, tables = judged(trial, spools, attempt.elapsed_s)
     trial = replace(trial, records="in memory")
     cluster = cluster_spec({"kind": "scheduler", "address": _plain(address)})
-    sweep = Sweep(name, cluster, points=({"workers": point.workers},))
+    sweep = Sweep(name, cluster=cluster, points=({"workers": point.workers},))
     facts = {"packages": attempt.facts["packages"]}
     run = SweepRun("block", sweep, 1, RunState.COMPLETE, 1, (trial,), verdict.diagnose(sweep, [trial]), facts=facts)
     return _Found(run, tables)
 
 
 def _plain(address: str) -> str:
-    """An address as the specification of a running scheduler takes it; one in this process has none for others."""
+    """An address as `SchedulerSpec` takes it; a scheduler in this process has none for others."""
     return "inproc:0" if address.startswith("inproc") else address
 
 
@@ -305,5 +282,5 @@ def _kind(client: distributed.Client) -> str:
 
 
 def _is_here(client: distributed.Client) -> bool:
-    """Whether all workers are of this process, or children of it: what the host does besides is done by others."""
+    """Whether all workers belong to this process, so that the rest of the host's load is of others."""
     return isinstance(client.cluster, distributed.LocalCluster)

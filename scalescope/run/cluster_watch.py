@@ -1,4 +1,4 @@
-"""Looks at a running cluster every few seconds, says what its threads do and, when nothing moves, where it hangs."""
+"""Looks at a running cluster every few seconds: what its threads do and, when nothing moves, where it hangs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
 from scalescope.model.standstill import STILL_S
 
-INTERVAL_S = 2.0
-"""Seconds between two looks; more where a look takes the scheduler more than `SHARE` of that."""
-SHARE = 0.005
+INTERVAL_S, SHARE = 2.0, 0.005
+"""Seconds between two looks; more where a look would take the scheduler more than this share of the time."""
 CALL_S = 10.0
-"""Seconds in which the scheduler must answer."""
+"""Seconds within which the scheduler must answer."""
 RATE_S = 30.0
-"""Seconds over which the speed of a group is taken."""
+"""Seconds over which the speed of a group is measured."""
 OLDEST = (2024, 8)
+"""Oldest release of distributed that can be watched."""
 
 WAITS = {
     "not_started": "runnable but not started",
@@ -40,7 +40,7 @@ DOES |= {reason: f"idle, {words}" for reason, words in WAITS.items()}
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks in progress that belong together."""
+    """A task group in progress."""
 
     name: str
     done: int
@@ -66,36 +66,26 @@ class Look:
 
     @property
     def threads(self) -> dict[str, int]:
-        """What they do: the keys of `DOES`."""
+        """Threads by what they do: the keys of `DOES`."""
         return {"standing" if self.stands else "working": self.seen["working"], **self.seen["idle"]}
 
     @property
     def stands(self) -> bool:
-        """Whether nothing moves, and no worker computes either."""
+        """Whether nothing moves, and no worker computes."""
         return self.standstill is not None and not self.standstill.computing
 
 
 @dataclass
 class ClusterWatch:
-    """Watches a cluster, and keeps what was seen; nothing is installed.
-
-    Attributes:
-        looks: How many were taken.
-        watched_s: From the first to the last, in seconds.
-        thread_seconds: What the threads did: the keys of `DOES`.
-        ended: Tasks that ended meanwhile.
-        memory_peak: Bytes of all workers.
-        busy_s: What the looks took of the scheduler's time.
-        last: The last one.
-    """
+    """Watches a cluster and keeps what was seen; nothing is installed on it."""
 
     asker: DirectCalls
     looks: int = 0
-    watched_s: float = 0.0
-    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))
-    ended: int = 0
-    memory_peak: int = 0
-    busy_s: float = 0.0
+    watched_s: float = 0.0  # from the first look to the last
+    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # by what threads did
+    ended: int = 0  # tasks that ended meanwhile
+    memory_peak: int = 0  # bytes of all workers
+    busy_s: float = 0.0  # scheduler time that the looks took
     last: Look | None = None
     _left: dict[str, None] = field(default_factory=dict)
     _moved: tuple[tuple[int, int], float] = ((-1, -1), 0.0)  # counters, and since when they are unchanged
@@ -103,11 +93,7 @@ class ClusterWatch:
     _done: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
 
     def look(self) -> Look:
-        """Look once.
-
-        Raises:
-            ClusterError: The scheduler does not answer, or its release is too old.
-        """
+        """Look once; raises `ClusterError` if the scheduler does not answer or is too old."""
         seen = self._ask(Shipment(snapshot, "snapshot"))
         if not self.looks:
             check_release(seen["version"], self.asker.address)
@@ -135,11 +121,7 @@ class ClusterWatch:
         return self.last
 
     def follow(self, seconds: float, show: Callable[[Look], object]) -> None:
-        """Look and show until the time is over, in seconds (0: without end), or Ctrl-C.
-
-        Raises:
-            ClusterError: The scheduler does not answer, or its release is too old.
-        """
+        """Look and show for so many seconds (0: without end), or until Ctrl-C."""
         until = time.monotonic() + seconds
         try:
             while True:
@@ -202,7 +184,7 @@ class ClusterWatch:
         def remaining(name: str, done: int, total: int) -> float | None:
             then, earlier = now, done
             for when, known in reversed(self._done):
-                if known.get(name, earlier + 1) > earlier:  # it was not there, or another of that name was
+                if known.get(name, earlier + 1) > earlier:  # it was new then, or replaced one of the same name
                     break
                 then, earlier = when, known[name]
             return (total - done) * (now - then) / (done - earlier) if done > earlier else None
@@ -228,11 +210,7 @@ class ClusterWatch:
 
 
 def check_release(version: str, address: str) -> None:
-    """Refuse a scheduler of too old a release of distributed.
-
-    Raises:
-        ClusterError: It is.
-    """
+    """Refuse, with `ClusterError`, a scheduler of too old a release of distributed."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if numbers < OLDEST:
         raise ClusterError(

@@ -25,13 +25,12 @@ from scalescope.store.failures import explained
 from scalescope.store.store import Store
 
 MAX_DRIVERS = 4
-"""Drivers of one run that are kept open, each with its cluster: a sweep over two environments changes between them
-with every trial."""
+"""Drivers of one run that stay open, each with its cluster: a sweep over two environments alternates between them."""
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A driver, and the folder where it leaves its records."""
+    """A driver, and the folder for its records."""
 
     driver: Driver
     folder: tempfile.TemporaryDirectory[str]
@@ -46,15 +45,12 @@ class _Opened:
 class Drivers:
     """Drivers with their clusters, one for each cluster and environment, and the store where trials are saved.
 
-    Attributes:
-        spending: What trials of the run have cost, as far as a budget has asked.
-
     Args:
         request: The sweep.
         run_id: Run of the sweep in the store.
         store: The caller closes it.
         says: Told in a sentence whenever a driver begins something.
-        cores: To which drivers are pinned; none means that they are not.
+        cores: To which drivers are pinned; none: they are not.
     """
 
     def __init__(
@@ -69,12 +65,15 @@ class Drivers:
         self.request = request
         self.run_id = run_id
         self.store = store
-        self.stopped = False
-        self.spending = Spending()
+        self.spending = Spending()  # what trials of the run have cost, as far as a budget has asked
         self._says = says
         self._cores = list(cores)
         self._opened: dict[tuple[str, str], _Opened] = {}  # the last used last
-        self._changes = threading.Lock()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` has ended the run."""
+        return self.run_id in _stopped
 
     @property
     def pids(self) -> list[int]:
@@ -87,7 +86,7 @@ class Drivers:
         return opened.driver if opened is not None and opened.driver.alive else None
 
     def open(self, point: Point) -> Driver:
-        """Start a driver and its cluster, for a point and those like it; the one that was not used for longest may go.
+        """Start a driver and its cluster, for a point and those like it; the least recently used one may be closed.
 
         Raises:
             InfrastructureError: They could not be started.
@@ -118,11 +117,11 @@ class Drivers:
             folder.cleanup()
             raise
         opened = _Opened(driver, folder)
-        with self._changes:
+        with _changes:
             if not self.stopped:
                 self._opened[place] = opened
                 return driver
-        opened.close()  # whoever stopped the run meanwhile did not see it
+        opened.close()  # `stop`, called meanwhile, did not see it
         raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:
@@ -133,16 +132,6 @@ class Drivers:
     def close(self) -> None:
         """End all drivers with their clusters, side by side; may be called again."""
         _together([partial(self._close, place) for place in list(self._opened)])
-
-    def stop(self) -> None:
-        """End the drivers, from any thread, for good: the trial that this interrupts is not recorded.
-
-        The folders are left to the thread that runs the trials, which may be reading them.
-        """
-        with self._changes:
-            self.stopped = True
-            opened = list(self._opened.values())
-        _together([partial(each.driver.close, timeout_s=CLOSE_TIMEOUT_S) for each in opened])
 
     def _place(self, point: Point) -> tuple[str, str]:
         """What a driver is for: cluster and environment."""
@@ -156,11 +145,11 @@ class Drivers:
 
 _running: dict[str, list[Drivers]] = {}
 _stopped: set[str] = set()
-_changes = threading.Lock()
+_changes = threading.Lock()  # of these two, and of which drivers are open
 
 
 def _together(ends: Sequence[Callable[[], None]]) -> None:
-    """Call all at the same time, for each may wait for one that is stuck; the first error is raised in the end."""
+    """Call all at the same time, since each may wait for one that hangs; the first error is raised in the end."""
     if ends:
         with ThreadPoolExecutor(len(ends), thread_name_prefix="scalescope-close") as pool:
             futures = [pool.submit(end) for end in ends]
@@ -169,19 +158,28 @@ def _together(ends: Sequence[Callable[[], None]]) -> None:
 
 
 def stop(run_id: str) -> None:
-    """End all drivers of a run in this process, those that other threads are busy with too, and let none start."""
+    """End all drivers of a run in this process, also those that other threads use, and let none start.
+
+    The trials that this interrupts are not recorded. Folders are left to the threads that run trials, which may be
+    reading them.
+    """
     with _changes:
         _stopped.add(run_id)
-        found = list(_running.get(run_id, ()))
+        opened = [each for drivers in _running.get(run_id, ()) for each in drivers._opened.values()]
     with shielded():
-        _together([drivers.stop for drivers in found])
+        _together([partial(each.driver.close, timeout_s=CLOSE_TIMEOUT_S) for each in opened])
+
+
+def may_start(run_id: str) -> None:
+    """Undo `stop`: the run is begun again."""
+    with _changes:
+        _stopped.discard(run_id)
 
 
 @contextmanager
 def registered(drivers: Drivers) -> Iterator[None]:
     """Have `stop` find drivers."""
     with _changes:
-        drivers.stopped = drivers.run_id in _stopped
         _running.setdefault(drivers.run_id, []).append(drivers)
     try:
         yield
@@ -192,12 +190,6 @@ def registered(drivers: Drivers) -> Iterator[None]:
                 del _running[drivers.run_id]
 
 
-def may_start(run_id: str) -> None:
-    """Take back what `stop` said: the run is begun again."""
-    with _changes:
-        _stopped.discard(run_id)
-
-
 CLOSE_TIMEOUT_S = 4.0
-"""Seconds for a polite end. With what follows it (SIGTERM, SIGKILL) the whole stays below ten: whoever cancels a flow
-run kills its process 30 s later, and Prefect wants some of that."""
+"""Seconds for a polite end. With SIGTERM and SIGKILL after it, closing takes less than 10 s: a flow run that is
+cancelled is killed 30 s later, and Prefect needs some of that."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MOST_BYTES = 10_000_000
-"""Of a function with what it refers to: data belongs into files, or is made by the function."""
+"""Largest function with what it refers to; data belongs in files, or is made by the function."""
 
 _FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""
 
@@ -39,8 +39,8 @@ def named(given: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of a run, with the name of a workload in place of a function.
 
     A function at the top of a module is imported from there: `path.py:function`, or `package.module:function`. Any
-    other, of a notebook or of the script that runs now, is written with what it refers to into a file in a folder that
-    only this user can write: whoever could write it could have this user run anything.
+    other one, of a notebook or of the running script, is written with what it refers to into a file. Only this user can
+    write into its folder, since its code runs as this user.
 
     Raises:
         UsageError: The function cannot be sent.
@@ -53,11 +53,11 @@ def named(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(function: Callable[..., Any]) -> str:
-    """How another process finds a function; empty where it cannot."""
+    """The name by which another process can import a function; empty if there is none."""
     function = inspect.unwrap(function)
     name, module = getattr(function, "__name__", ""), sys.modules.get(getattr(function, "__module__", "") or "")
     if module is None or module.__name__ == "__main__" or getattr(module, name, None) is not function:
-        return ""  # to import a script that is running would run it once more
+        return ""  # importing the running script would run it again
     file = Path(inspect.getsourcefile(function) or "").resolve()
     if file.suffix != ".py" or not file.is_file():
         return ""
@@ -119,7 +119,7 @@ def _private_folder() -> Path:
 
 @contextmanager
 def _whole(module: ModuleType | None) -> Iterator[None]:
-    """What the function's module defines is sent as well: the other process may not find the module."""
+    """Send what the function's module defines as well: the other process may not find the module."""
     import cloudpickle
 
     if module is None or module.__name__ == "__main__":

@@ -1,8 +1,4 @@
-"""The orchestrator that is installed beside the library, if any: Prefect, which registers itself by an entry point.
-
-So the library needs none, and knows of none by name: whoever offers flows names an object that does what `Orchestrator`
-says in the entry point group `scalescope.orchestrators`.
-"""
+"""The installed orchestrator, which the library knows only by the entry point group `scalescope.orchestrators`."""
 
 from __future__ import annotations
 
@@ -15,40 +11,28 @@ from scalescope.errors import UsageError
 from scalescope.run.syntax import names_block, names_store
 
 if TYPE_CHECKING:
-    from scalescope.model.cluster import ClusterSpec
     from scalescope.run.progress import Listener
 
 GROUP = "scalescope.orchestrators"
 
 
 class Orchestrator(Protocol):
-    """Runs what the library offers as flows, and keeps saved clusters and stores."""
+    """Runs flows, and keeps saved clusters and stores; raises `InfrastructureError` where its server fails."""
 
     def is_configured(self) -> bool:
-        """Whether the user has set one up, so that runs belong there. Must be quick, and import nothing large."""
+        """Whether the user has set one up, so that runs belong there. Must be quick and import nothing large."""
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
-        """Make it ready; a temporary one, where none is configured.
-
-        Raises:
-            InfrastructureError: It did not start.
-        """
+        """Make it ready; a temporary one, where none is configured."""
 
     def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
-        """Run a flow in this process, with its progress told to `listener`; return what it returns."""
+        """Run a flow in this process, tell `listener` its progress, and return its result."""
 
-    def cluster(self, reference: str) -> ClusterSpec:
-        """The specification of a saved cluster, named as TYPE/NAME."""
-
-    def store(self, reference: str) -> tuple[str, str]:
-        """Address of a saved store, and of its raw records."""
+    def saved(self, parameter: str, reference: str) -> Any:
+        """The value of what is saved as TYPE/NAME for a parameter of a run."""
 
     def schedules(self) -> str:
-        """Whether its schedules fire, in words.
-
-        Raises:
-            InfrastructureError: They do not, or it cannot be told.
-        """
+        """Says that schedules fire; raises `InfrastructureError` if they do not."""
 
 
 @cache
@@ -61,11 +45,7 @@ def installed() -> Orchestrator | None:
 
 
 def needed() -> Orchestrator:
-    """The same, where nothing goes without.
-
-    Raises:
-        UsageError: None is installed.
-    """
+    """The installed orchestrator; raises `UsageError` if there is none."""
     if found := installed():
         return found
     raise UsageError(
@@ -76,20 +56,10 @@ def needed() -> Orchestrator:
 
 
 def saved_cluster(given: object) -> object:
-    """What was given for a cluster; the specification, where that names a saved one.
-
-    Raises:
-        InvalidField: Nothing is saved under that name.
-        UsageError: No orchestrator is installed.
-    """
-    return needed().cluster(str(given)) if names_block(given) else given
+    """What was given for a cluster, or the specification that is saved under this name."""
+    return needed().saved("cluster", str(given)) if names_block(given) else given
 
 
 def saved_store(given: Any) -> tuple[Any, str]:
-    """What was given for a store, and the address of its raw records, which is empty where it names no saved one.
-
-    Raises:
-        InvalidField: Nothing is saved under that name.
-        UsageError: No orchestrator is installed.
-    """
-    return needed().store(str(given)) if names_store(given) else (given, "")
+    """What was given for a store with empty text, or the addresses of a saved store and of its raw records."""
+    return needed().saved("store", str(given)) if names_store(given) else (given, "")

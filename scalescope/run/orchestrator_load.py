@@ -11,28 +11,23 @@ from dataclasses import dataclass
 import psutil
 
 WINDOW_S = 0.2
-"""Length of one look, in seconds."""
+"""Seconds over which CPU use is measured."""
 QUIET_SHARE = 0.05
-"""CPU seconds per second below which the orchestrator counts as quiet: half a per cent of the makespan on ten cores."""
+"""CPU seconds per second below which the orchestrator counts as quiet: 0.5 % of ten cores."""
 PATIENCE_S = 10.0
-"""Longest wait for quiet, in seconds: a Prefect server can work on a backlog of events for longer than that."""
+"""Longest wait for quiet, in seconds; a Prefect server with a backlog of events can take longer."""
 
 
 @dataclass
 class Load:
-    """What the orchestrator did around one trial.
+    """What the orchestrator did around one trial."""
 
-    Attributes:
-        waited_s: Seconds waited for it to become quiet.
-        cpu_s: CPU seconds that it used while the trial ran.
-    """
-
-    waited_s: float = 0.0
-    cpu_s: float = 0.0
+    waited_s: float = 0.0  # until it was quiet
+    cpu_s: float = 0.0  # its CPU seconds while the trial ran
 
 
 def orchestrator(drivers: Iterable[int] = ()) -> list[psutil.Process]:
-    """This process and its descendants, such as a temporary Prefect server, but no driver and nothing below one."""
+    """This process and its descendants, such as a temporary Prefect server, without drivers and their descendants."""
     drivers = set(drivers)
     found: list[psutil.Process] = []
     waiting = [psutil.Process()]
@@ -49,7 +44,7 @@ def orchestrator(drivers: Iterable[int] = ()) -> list[psutil.Process]:
 
 
 def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[int, float]:
-    """User and system CPU seconds of each process that still exists, by process id."""
+    """User and system CPU seconds by process id; processes that have ended are left out."""
     used: dict[int, float] = {}
     for process in processes:
         try:
@@ -66,7 +61,7 @@ def wait_until_quiet(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Wait until `processes` used next to no CPU for one window, at most `PATIENCE_S`; return the seconds waited."""
+    """Wait until `processes` are quiet for one window, at most `PATIENCE_S`; return the seconds waited."""
     began = clock()
     while True:
         before, start = cpu_seconds(processes), clock()
@@ -78,11 +73,11 @@ def wait_until_quiet(
 
 @contextmanager
 def quiet(drivers: Iterable[int], *, enabled: bool) -> Iterator[Load]:
-    """Hold for the length of one trial; the load is complete when the block has ended.
+    """Wait for a quiet orchestrator, then count what it uses during the block.
 
     Args:
         drivers: Process ids whose trees do the measuring.
-        enabled: False for a virtual clock, to which it makes no difference who else uses the cores.
+        enabled: False for a virtual clock, which other load does not disturb.
     """
     load = Load()
     if not enabled:
@@ -98,14 +93,14 @@ def quiet(drivers: Iterable[int], *, enabled: bool) -> Iterator[Load]:
 
 
 def cores() -> list[int]:
-    """Cores that this process may use; empty where the system cannot say (macOS)."""
+    """Cores that this process may use; empty where the system does not tell (macOS)."""
     affinity = getattr(os, "sched_getaffinity", None)
     return sorted(affinity(0)) if affinity else []
 
 
 @contextmanager
 def pinned(chosen: list[int]) -> Iterator[None]:
-    """Pin the calling thread, and so every process that it starts meanwhile, to these cores; none means no change."""
+    """Pin the calling thread, and every process that it starts meanwhile, to these cores; none: no change."""
     if not chosen:
         yield
         return

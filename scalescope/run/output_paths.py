@@ -1,4 +1,4 @@
-"""Where the files go that a run is asked to write, and where a browser finds them."""
+"""Paths of the files that a run is asked to write, and their links for a browser."""
 
 from __future__ import annotations
 
@@ -26,25 +26,20 @@ VARIABLE = "SCALESCOPE_FILES_URL"
 class OutputPath:
     """Where a file or a folder goes.
 
-    A relative name is one in the working folder. Where that does not outlive the run, it is one in the folder that the
-    run or study has among the raw records.
-
-    Attributes:
-        name: As it was asked for.
-        store: Of the run.
-        among_records: Whether it goes to the raw records.
+    A relative name is in the working folder or, where that does not outlive the run, in the folder of the run or study
+    among the raw records.
     """
 
-    name: str
+    name: str  # as it was asked for
     store: Store
-    among_records: bool
+    among_records: bool  # whether it goes to the raw records
 
     @classmethod
     def of(cls, parameter: str, name: str, store: Store, runner: Runner) -> OutputPath:
-        """Where something goes that a parameter names; refused, before anything is measured, where it cannot.
+        """The path that a parameter names; checked before anything is measured.
 
         Raises:
-            InvalidField: It would leave the folder of its run; or `SCALESCOPE_FILES_URL` is no address of the web.
+            InvalidField: It would leave the folder of its run; or `SCALESCOPE_FILES_URL` is not a web address.
             StoreError: Nothing can be written among the raw records.
         """
         _base()
@@ -64,10 +59,10 @@ class OutputPath:
 
     @classmethod
     def of_report(cls, name: str, store: Store, runner: Runner) -> OutputPath | None:
-        """Where a report goes that a parameter names, likewise; None where none is asked for.
+        """The path of a report; None where none is asked for.
 
         Raises:
-            UsageError: What it needs is not installed, or it cannot be there.
+            UsageError: A package for reports is not installed, or there can be no file.
             StoreError: It cannot be written.
         """
         if not name:
@@ -79,11 +74,7 @@ class OutputPath:
         return place
 
     def write(self, reference: str, runner: Runner, write: Callable[[str], object]) -> WrittenFile:
-        """Have the report of the run or study with this id written, and say where it is.
-
-        Raises:
-            StoreError: It cannot be written.
-        """
+        """Have the report of the run or study with this id written, and say where it is."""
         address = self.made(reference)
         write(address)
         written = WrittenFile.at(address, self.store)
@@ -91,11 +82,7 @@ class OutputPath:
         return written
 
     def made(self, reference: str) -> str:
-        """Its address for the run or study with this id; a folder to hold it is made among the raw records.
-
-        Raises:
-            StoreError: That cannot be made.
-        """
+        """Its address for the run or study with this id; makes the folder among the raw records."""
         if not self.among_records:
             return files.absolute(self.name)
         address = f"{self.store.folder(reference)}/{posixpath.normpath(self.name)}"
@@ -105,19 +92,14 @@ class OutputPath:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file that was written.
+    """A file that was written."""
 
-    Attributes:
-        address: Path from the root, or address.
-        link: For a browser; empty where nobody said how one reaches it.
-    """
-
-    address: str
-    link: str = ""
+    address: str  # absolute path, or address
+    link: str = ""  # for a browser; empty where `SCALESCOPE_FILES_URL` does not reach it
 
     @classmethod
     def at(cls, address: str, store: Store) -> WrittenFile:
-        """The file at an address, reached by the web where it lies among the raw records."""
+        """The file at an address, with a link if it is among the raw records."""
         base, root = _base(), f"{files.absolute(store.records)}/"
         found = base and files.absolute(address).startswith(root)
         return cls(address, f"{base}/{quote(files.absolute(address).removeprefix(root))}" if found else "")
@@ -126,18 +108,14 @@ class WrittenFile:
         return self.link or self.address
 
     def markdown(self) -> str:
-        """A link, or else where it is."""
+        """A link, or else its path."""
         name = markdown_text(posixpath.basename(self.address))
         here = "" if files.is_address(self.address) else f" on {socket.gethostname()}"
         return f"[{name}]({self.link})" if self.link else markdown_text(f"{self.address}{here}")
 
 
 def _base() -> str:
-    """What `SCALESCOPE_FILES_URL` says, or nothing.
-
-    Raises:
-        InvalidField: It is no address of the web, or holds a password.
-    """
+    """The value of `SCALESCOPE_FILES_URL`, which may be empty."""
     given = os.environ.get(VARIABLE, "").rstrip("/")
     if given and not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w.~%/+=-]*)?", given, re.ASCII):
         raise InvalidField(

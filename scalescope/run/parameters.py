@@ -1,4 +1,4 @@
-"""Parameters of a run besides the sweep itself: how it is carried out, and where its results go."""
+"""Parameters of a run besides the sweep itself: execution, cost, and where results go."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.sweep import SweepParameters
+from scalescope.model.sweep import Sweep
 
 MAX_REFINED = 1000
 
 BUDGET = Parameter(
-    "What the run may cost: any of core_hours, hours (of measuring), and money, which needs a price table (the "
-    "environment variable SCALESCOPE_PRICES names it). No trial begins that would exceed it; what has finished is "
-    "judged, and the same sweep with a larger budget continues.",
+    "What the run may cost: core_hours, hours (of measuring), or money, which needs a price table (the environment "
+    "variable SCALESCOPE_PRICES names its file). No trial begins that would exceed it. The finished trials are judged, "
+    "and the same sweep with a larger budget continues.",
     examples=({"core_hours": 20},),
     schema={"additionalProperties": {"type": "number", "minimum": 0}},
     syntax="values",
@@ -28,13 +28,13 @@ class Execution:
     parallel_clusters: Annotated[
         int,
         Parameter(
-            "Simulated clusters that share the trials and run at the same time, each on cores of its own.", minimum=1
+            "Simulated clusters that share the trials and run at the same time, each on its own cores.", minimum=1
         ),
     ] = 1
     refine: Annotated[
         int,
         Parameter(
-            "Points that may be added, between those asked for, until it is known where throughput stops growing.",
+            "Most points to add between the given ones, until it is known where throughput stops growing.",
             minimum=0,
             maximum=MAX_REFINED,
         ),
@@ -42,16 +42,16 @@ class Execution:
     verify: Annotated[
         bool,
         Parameter(
-            "Run what findings advise, too, where that is a parameter, threads or a setting, and say what it brought.",
+            "Also apply each suggested fix that is a parameter or a setting, and report the measured effect.",
             title="Verify remedies",
         ),
     ] = False
     explain: Annotated[
         bool,
         Parameter(
-            "Run experiments beside the worst point, too, each of which rules something out: half of the workers, and "
-            "one; twice the partitions; the simulated cluster, which has no transfers, memory limits or interpreter "
-            "lock; tasks of no length there.",
+            "Also run control experiments at the worst point, each of which rules out a cause: half the workers, one "
+            "worker, twice the partitions, the simulated cluster (no transfers, memory limits or interpreter lock), "
+            "zero-length tasks.",
             title="Explain by experiments",
         ),
     ] = False
@@ -60,29 +60,29 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """Where results are kept, and whether earlier ones are continued."""
+    """Where results are kept, and whether an earlier run continues."""
 
     store: Annotated[
         str,
         Parameter(
             "Where results are kept: a path, a database URL, or a saved block such as result-store/team. Empty: the "
-            "environment variable SCALESCOPE_STORE, or else a file in the user's data folder. An address with a "
-            "password belongs in that variable or in a block, since Prefect shows what a flow was called with.",
+            "environment variable SCALESCOPE_STORE, or else a file in the user's data folder. Put an address with a "
+            "password in that variable or in a block: Prefect shows the parameters of flows.",
             metavar="ADDRESS",
         ),
     ] = ""
-    fresh: Annotated[bool, Parameter("Begin anew, even where a run can be continued.", title="Fresh run")] = False
+    fresh: Annotated[bool, Parameter("Begin a new run, even where one can be continued.", title="Fresh run")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported(Storage):
-    """The same, with a report."""
+    """Where results and a report go."""
 
     report: Annotated[
         str,
         Parameter(
-            "Where to write the result as one HTML file as well: a path, or an address like s3://bucket/report.html. "
-            "Empty: nowhere. In a deployment a relative path is one beside the records of the run.",
+            "Also write the result as one HTML file: a path, or an address such as s3://bucket/report.html. Empty: "
+            "no file. In a deployment, a relative path is in the folder of the run's records.",
             title="Report file",
             metavar="FILE",
         ),
@@ -90,5 +90,5 @@ class Reported(Storage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunParameters(Reported, Execution, SweepParameters):
+class RunParameters(Reported, Execution, Sweep):
     """All parameters of a run of a sweep."""

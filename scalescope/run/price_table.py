@@ -5,7 +5,7 @@ worker_hour:
   gpu: 2.40        # by partition
   kubernetes: 0.10 # by kind of cluster
   default: 0.05    # all others
-node_hour:         # of a whole node of Kubernetes, by instance type: goes before worker_hour
+node_hour:         # a whole node of Kubernetes, by instance type: takes precedence over worker_hour
   g2-standard-8: 0.85
 spot_node_hour:
   g2-standard-8: 0.35
@@ -25,11 +25,7 @@ VARIABLE = "SCALESCOPE_PRICES"
 
 
 def load() -> Prices:
-    """The table, or an empty one where the variable is not set.
-
-    Raises:
-        InvalidField: The file cannot be read, or is no price table.
-    """
+    """The table, or an empty one where the variable is not set."""
     name = os.environ.get(VARIABLE, "")
     if not name:
         return Prices()

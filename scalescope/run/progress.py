@@ -14,32 +14,22 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import duration, plural
 
 AGAIN_S = 300.0
-"""Seconds until a wait that goes on, for jobs in a queue say, is worth another line in the log."""
-
+"""Seconds after which a wait that goes on, such as for jobs in a queue, gets another line in the log."""
 
 WORTH_WAITING_S = 30.0
-"""Seconds that a run still takes, from which on it is said."""
+"""Shortest remaining time, in seconds, that is shown."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """How far a run is."""
 
-    Attributes:
-        done: Trials finished, those of earlier attempts included.
-        total: Trials planned; 0 before that is known.
-        text: The trial that has just finished, in a few words, or else what happens now.
-        trial: The one that has just finished, if one has.
-        notable: Whether its text deserves a line of its own, without a trial.
-        left_s: Seconds that the others take, each as long as those before took on average; 0 where none has ended.
-    """
-
-    done: int
-    total: int
-    text: str
-    trial: Trial | None = None
-    notable: bool = False
-    left_s: float = 0.0
+    done: int  # trials finished, in earlier attempts too
+    total: int  # trials planned; 0 before that is known
+    text: str  # the trial that has just finished, in a few words, or else what happens now
+    trial: Trial | None = None  # the one that has just finished, if one has
+    notable: bool = False  # whether the text deserves a line of the log, without a trial
+    left_s: float = 0.0  # seconds for the remaining trials, at the average speed so far; 0: unknown
 
     @property
     def left(self) -> str:
@@ -58,17 +48,7 @@ Listener = Callable[[Progress], None]
 
 
 class Meter:
-    """Counts the trials of a run and tells how far it is.
-
-    Attributes:
-        titles: Trials in a few words (`200 workers, 199 items · 2/3`), by key.
-
-    Args:
-        sweep: The question.
-        plan: All trials that are known so far.
-        done: How many of them have finished.
-        tell: Who wants to know.
-    """
+    """Counts the trials of a run and tells a listener how far it is."""
 
     def __init__(self, sweep: Sweep, plan: Sequence[PlannedTrial], *, done: int, tell: Listener) -> None:
         self._sweep = sweep
@@ -80,7 +60,7 @@ class Meter:
         self._noted_at = 0.0
         self._began, self._before = time.monotonic(), done
         self._ends = 0.0
-        self.titles: dict[str, str] = {}
+        self.titles: dict[str, str] = {}  # `200 workers, 199 items · 2/3` by key of a trial
         self.add(())
 
     def add(self, trials: Sequence[PlannedTrial]) -> None:
@@ -90,7 +70,7 @@ class Meter:
         self.titles = {planned.key: f"{label(planned.point, names)} · {self._turn(planned)}" for planned in self._plan}
 
     def says(self, text: str) -> None:
-        """The driver begins something, or waits; what is said again and again is a wait, and worth a line."""
+        """The driver begins something; the same text again means that it waits, which gets a line of the log."""
         again, self._said = text == self._said, text
         now = time.monotonic()
         notable = again and (text != self._noted or now - self._noted_at > AGAIN_S)
@@ -116,7 +96,7 @@ class Meter:
 
 
 current_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default=None)
-"""Of the run that is being carried out; clusters that share its trials count on it together."""
+"""Meter of the run that is being carried out, shared by all its clusters."""
 
 
 def outcome(trial: Trial) -> str:

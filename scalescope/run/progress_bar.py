@@ -1,4 +1,4 @@
-"""A bar that shows how far a run is, for whoever looks on: on a terminal, and in a notebook."""
+"""A bar that shows how far a run is, on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from scalescope.run.runner import Runner
 
 @contextmanager
 def bar(console: Screen) -> Iterator[Listener]:
-    """Draw a bar with each piece of news until the block ends, on a console that `is_watched`.
+    """Draw a bar at each progress report until the block ends, on a console that `is_watched`.
 
-    It is never drawn by a thread: while a trial is measured, nothing else should run. On a terminal it goes at the end;
-    a notebook keeps it, with the time that the run took.
+    No thread draws it: nothing else should run while a trial is measured. A terminal clears it at the end; a notebook
+    keeps it with the duration of the run.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # only where somebody looks on
     from rich.progress import Progress as Drawing
@@ -63,7 +63,7 @@ def bar(console: Screen) -> Iterator[Listener]:
 
 @contextmanager
 def shown(runner: Runner | None) -> Iterator[Runner]:
-    """The runner that was given, or else one of this process, with a bar where somebody looks on."""
+    """The given runner, or else one of this process, with a bar on a terminal or in a notebook."""
     if runner is not None:
         yield runner
     elif (console := stderr()).is_watched:

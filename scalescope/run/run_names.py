@@ -1,4 +1,4 @@
-"""Runs in a few words, from the parameters that they were given: the names that an orchestrator shows."""
+"""Names of runs for an orchestrator, made from their parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from scalescope.model.sweep import DEFAULT_CLUSTER
 
 MAX_LISTED = 3
-"""Most values of an axis that are listed where they are no numbers."""
+"""Most values of an axis that are listed; more are counted. Ranges of numbers are not listed."""
 
 
 def sweep(given: Mapping[str, Any]) -> str:
@@ -47,14 +47,14 @@ def workload(name: object) -> str:
 
 
 def axes(given: object) -> str:
-    """`: workers 1..8, items 64`; empty where there are none."""
+    """`: workers 1..8, items 64`, or nothing."""
     if not isinstance(given, Mapping) or not given:
         return ""
     return ": " + ", ".join(f"{name} {_values(values)}" for name, values in given.items())
 
 
 def _settings(given: object) -> str:
-    """`partition_size 4, stages 2`; `as it is` where there are none."""
+    """`partition_size 4, stages 2`, or `as it is`."""
     return axes(given).removeprefix(": ") or "as it is"
 
 

@@ -1,7 +1,7 @@
 """The steps of a run, and who carries them out: this process, or an orchestrator that shows and retries them.
 
-A step is a plain function with what an orchestrator may do about it, as data. `Direct` calls it; the Prefect flows have
-a runner of their own, which makes a task of each.
+A step is a plain function and, as data, what an orchestrator may do about it. `Runner` calls it here; the Prefect flows
+use `TaskRunner`, which makes a task of each.
 """
 
 from __future__ import annotations
@@ -22,58 +22,41 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 RETRIES, BACKOFF_S, JITTER = 2, 2.0, 0.5
-"""How often a step is tried again, the first pause in seconds (each further one is twice as long), and the share by
-which pauses are drawn out at random, so that several runs do not try again together."""
+"""How often a step is tried again; the first pause in seconds, which doubles each time; and the share by which pauses
+are longer at random, so that several runs do not try again together."""
 
 MAX_TITLE = 80
-"""Characters of a title that the key of a page takes."""
+"""Most characters of a title in the key of a page."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RunStep(Generic[R]):
-    """One step of a run.
+    """One step of a run. The callables take the same arguments as `call`."""
 
-    Attributes:
-        name: Of the step, such as `provision`.
-        call: Does it.
-        title: From the same arguments, what is done, in a few words; by default the name.
-        retried: Errors after which it is tried again; trying again helps with nothing else.
-        timeout_s: From the same arguments, seconds after which something is very wrong: later than every limit that
-            the step itself keeps. None where there is no such limit.
-        outcome: From the result, a name for how it ended (`Invalid`) and why; a step that returns has completed.
-    """
-
-    name: str
+    name: str  # such as `provision`
     call: Callable[..., R]
-    title: Callable[..., str] | None = None
-    retried: tuple[type[Exception], ...] = ()
-    timeout_s: Callable[..., float] | None = None
+    title: Callable[..., str] | None = None  # what is done, in a few words; by default the name
+    retried: tuple[type[Exception], ...] = ()  # errors after which trying again can help
+    timeout_s: Callable[..., float] | None = None  # seconds, more than every limit that the step itself keeps
+    # from the result, a name for how it ended (`Invalid`) and why; by default a step that returns has completed
     outcome: Callable[[R], tuple[str, str]] | None = None
 
     def is_retried(self, error: object) -> bool:
-        """Whether it is tried again after an error: not where that will last (`ends_run`)."""
+        """Whether it is tried again after an error: not if that would happen again (`ends_run`)."""
         return isinstance(error, self.retried) and not getattr(error, "ends_run", False)
 
 
 @dataclass(frozen=True)
 class Publication:
-    """A result as a page of the orchestrator.
+    """A result as a page of the orchestrator; later versions of a page have the same title and identity."""
 
-    Attributes:
-        title: What it is of, in a few words.
-        identity: Tells it from others with the same title; later versions of the same page share both.
-        line: It in one sentence.
-        markdown: All of it.
-        rows: Its table, a mapping of headings to cells for each row.
-    """
-
-    title: str
-    identity: str
-    line: str
+    title: str  # subject, in a few words
+    identity: str  # distinguishes pages with the same title
+    line: str  # the result in one sentence
     markdown: str
-    rows: Sequence[dict[str, str]] = ()
+    rows: Sequence[dict[str, str]] = ()  # of its table: cells by heading
 
     @property
     def key(self) -> str:
@@ -83,36 +66,28 @@ class Publication:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that others may act on: an orchestrator that has events sends it.
+    """Something that others may act on, for orchestrators that have events."""
 
-    Attributes:
-        name: What happened, as `scalescope.regression.confirmed`.
-        resource: What it happened to, as `scalescope.alert.a1b2c3`.
-        title: That for people.
-        identity: The same event again has the same.
-        payload: All that is needed to act, as JSON carries it.
-    """
-
-    name: str
-    resource: str
-    title: str
-    identity: str
-    payload: dict[str, Any]
+    name: str  # what happened, as `scalescope.regression.confirmed`
+    resource: str  # what it happened to, as `scalescope.alert.a1b2c3`
+    title: str  # name of the resource for people
+    identity: str  # the same event sent again has the same
+    payload: dict[str, Any]  # all that is needed to act, as JSON carries it
 
 
 class Result(Protocol):
-    """What a run returns, however it was asked for."""
+    """What every flow returns."""
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name for how it ended, empty where nothing is wrong, and its line."""
+        """A name for how it ended, empty where nothing is wrong; and the result in one line."""
 
 
 class Future(Protocol[R_co]):
-    """What will have a result: this process has futures of its own, an orchestrator others."""
+    """A step that runs: a future of this process or of an orchestrator."""
 
     def result(self) -> R_co:
-        """Wait for it; what was raised is raised here."""
+        """Wait for it; re-raises its error."""
 
 
 def results(
@@ -122,8 +97,8 @@ def results(
 
     Args:
         futures: Of the steps.
-        ended: Gives the same as they end, so that the first error counts, whichever step raises it.
-        stop: Called before the first error, or a signal, is raised here.
+        ended: Gives the futures as they end, so that the first error counts.
+        stop: Called before an error or a signal is re-raised.
     """
     try:
         for future in ended():
@@ -150,7 +125,7 @@ class Runner:
         return True
 
     def do(self, step: RunStep[R], *arguments: Any) -> R:
-        """Carry out a step; what it raises is raised here."""
+        """Carry out a step; re-raises its error."""
         for attempt in range(RETRIES):
             try:
                 return step.call(*arguments)
@@ -165,13 +140,7 @@ class Runner:
         return step.call(*arguments)
 
     def together(self, step: RunStep[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
-        """Carry out a step with several sets of arguments at the same time.
-
-        Args:
-            step: To carry out.
-            many: Its arguments.
-            stop: Ends all of them early; called before the first error, or a signal, is raised here.
-        """
+        """Carry out a step with many sets of arguments at the same time; `stop` ends all early, after an error."""
         with ThreadPoolExecutor(len(many), thread_name_prefix=f"scalescope-{step.name}") as pool:
             futures = [pool.submit(copy_context().run, self.do, step, *arguments) for arguments in many]
             return results(futures, lambda: as_completed(futures), stop)

@@ -29,24 +29,18 @@ _DASK = "distributed"
 
 @dataclass
 class ScriptOutcome:
-    """What became of a script.
+    """How a script ended, and what the clusters of its clients did."""
 
-    Attributes:
-        status: Its own exit status.
-        found: What its clients' clusters did, in the order in which they were first used.
-        problems: Why what a client did is not known.
-    """
-
-    status: int = 0
-    found: list[Diagnosis] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    status: int = 0  # its own exit status
+    found: list[Diagnosis] = field(default_factory=list)  # of each cluster, in the order of first use
+    problems: list[str] = field(default_factory=list)  # why a cluster could not be diagnosed
 
 
 def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
-    """Run a script as `python path arguments` would, in this process, which is the script's from now on.
+    """Run a script as `python path arguments` would, in this process.
 
-    From the first client of a scheduler to the end of the last one, or of the script, is one diagnosis. A script that
-    raises has its traceback on standard error, and the status that Python gives it.
+    A diagnosis lasts from the first client of a scheduler to the end of its last client, or of the script. If the
+    script raises, its traceback goes to standard error.
 
     Raises:
         InvalidField: The script cannot be read, or is no Python.
@@ -80,13 +74,13 @@ def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
 
 
 def _raised() -> BaseException | None:
-    """What is being raised where a client is closed; a script that ends itself has done its work."""
+    """The exception that closes a client; `sys.exit` is none."""
     error = sys.exc_info()[1]
     return None if isinstance(error, SystemExit) else error
 
 
 def _status(code: object) -> int:
-    """As Python ends with `sys.exit(code)`."""
+    """The exit status of `sys.exit(code)`."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)
@@ -94,7 +88,7 @@ def _status(code: object) -> int:
 
 
 def _own(trace: TracebackType | None, code: CodeType) -> TracebackType | None:
-    """A traceback from the script on."""
+    """A traceback without the frames above the script."""
     found = trace
     while found is not None and found.tb_frame.f_code is not code:
         found = found.tb_next
@@ -103,21 +97,16 @@ def _own(trace: TracebackType | None, code: CodeType) -> TracebackType | None:
 
 @dataclass
 class _Block:
-    """A scheduler that is recorded.
+    """A scheduler that is recorded."""
 
-    Attributes:
-        stack: Ends the recording.
-        clients: Ids of the clients that are open.
-    """
-
-    stack: contextlib.ExitStack
-    clients: set[str]
+    stack: contextlib.ExitStack  # ends the recording
+    clients: set[str]  # ids of its open clients
 
 
 class _Hooks:
     """While it is open, clients and clusters of this process begin and end diagnoses.
 
-    Nothing is imported before the script imports it: settings in its first lines hold.
+    It imports nothing before the script does, so that settings in the script's first lines take effect.
     """
 
     def __init__(self, code: CodeType, name: str, done: ScriptOutcome) -> None:
@@ -187,7 +176,7 @@ class _Hooks:
         return closing
 
     def _is_theirs(self) -> bool:
-        """Whether this is neither the recorder's doing nor a forked process, nor an event loop, which must not wait."""
+        """Whether the script did it: not the recorder, a forked process, or an event loop, which must not wait."""
         return not self._busy and os.getpid() == self._pid and asyncio._get_running_loop() is None
 
     # ---------------------------------------------------------------- diagnoses
@@ -216,7 +205,7 @@ class _Hooks:
                 self._watch_cluster(cluster, address)
 
     def _watch_cluster(self, cluster: Any, address: str) -> None:
-        """Have the diagnosis end before a cluster that the script closes."""
+        """End the diagnosis before the script closes the cluster."""
         original = cluster.close
 
         @functools.wraps(original)

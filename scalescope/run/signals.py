@@ -14,7 +14,7 @@ _received: list[list[int]] = []  # in each block of `noted` that is open
 
 @contextmanager
 def noted(*numbers: int) -> Iterator[list[int]]:
-    """Have these signals raise KeyboardInterrupt while the block runs; gives the list of those that came."""
+    """Have these signals raise KeyboardInterrupt while the block runs; yields the list of those received."""
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -32,13 +32,13 @@ def noted(*numbers: int) -> Iterator[list[int]]:
 
 
 def have_come() -> bool:
-    """Whether one came in a block of `noted` that is open: others' code may have made an error of its own of it."""
+    """Whether a signal came within an open `noted`: other code may have turned it into an error of its own."""
     return any(_received)
 
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Ignore SIGTERM and SIGINT: a second signal must not interrupt the teardown that the first one began."""
+    """Ignore SIGTERM and SIGINT, so that a second signal does not interrupt the teardown."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,6 @@
 """A whole run of a sweep: environments, clusters, trials, judgement, report.
 
-`run_sweep` is what the command line, Python and the Prefect flow `scale-sweep` all call; they differ in the runner that
-carries out its steps.
+The command line, Python and the Prefect flow `scale-sweep` all call `run_sweep`, with different runners for its steps.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scalescope import environments
@@ -17,7 +16,6 @@ from scalescope.analysis.cost import estimate
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
-from scalescope.model import parameters
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial
@@ -28,11 +26,11 @@ from scalescope.report.notebook import Shown
 from scalescope.run import orchestrator_load, price_table, run_names, signals
 from scalescope.run.drivers import Drivers, may_start, stop
 from scalescope.run.functions import named
+from scalescope.run.growth import grown, whole_plan
 from scalescope.run.output_paths import OutputPath, WrittenFile
-from scalescope.run.parameters import Reported
 from scalescope.run.progress import Meter, Progress, current_meter
 from scalescope.run.progress_bar import shown
-from scalescope.run.request import RunRequest, check, grown, resolve, whole_plan
+from scalescope.run.request import RunRequest, resolve
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.trials import run_trials
 from scalescope.store.row_conversion import CODE, INSTEAD_OF
@@ -40,68 +38,54 @@ from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
 EARLIER_RUNS = 10
-"""Most runs of the same sweep from which an estimate takes how long its trials take."""
+"""Most runs of the same sweep whose durations an estimate uses."""
 
 BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S = 3600.0, 600.0
-"""Seconds to build all environments that are known beforehand; and to judge a run, or to write its report."""
+"""Time limits in seconds: to build all environments of a sweep; to judge a run, or to write its report."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SweepResult(Shown):
-    """What came of a sweep; in a notebook, the verdict, the worker time and the table of points.
+    """What came of a sweep; in a notebook, the verdict, the worker time and the table of points."""
 
-    Attributes:
-        run_id: Of the run in the store; `scalescope show RUN_ID` shows it.
-        verdict: The one line.
-        severity: Of the worst finding: `high`, `medium`, `low` or `info`.
-        finding: The worst finding in three to six words.
-        valid: Trials that are data points.
-        failed: Trials whose workload raised.
-        invalid: Trials in which the machine misbehaved.
-        resumed: Trials among these that an earlier attempt had finished.
-        store: Address of the store, without password.
-        ended_early: Why a budget ended it before all trials had run; empty where it did not.
-        run: All of it, as the store has it.
-    """
-
-    run_id: str
-    verdict: str
-    severity: str
-    finding: str
-    valid: int
-    failed: int
-    invalid: int
-    resumed: int
-    store: str
-    ended_early: str = ""
-    run: SweepRun = field(kw_only=True, repr=False, compare=False)
+    run_id: str  # in the store; `scalescope show RUN_ID` shows it
+    verdict: str  # in one line
+    severity: str  # of the worst finding: `high`, `medium`, `low` or `info`
+    finding: str  # the worst one in three to six words
+    valid: int  # trials that are data points
+    failed: int  # trials whose workload raised
+    invalid: int  # trials in which the machine misbehaved
+    resumed: int  # trials among these that an earlier attempt had finished
+    store: str  # its address, without password
+    ended_early: str = ""  # why a budget ended it before all trials had run; empty where none did
+    run: SweepRun = field(kw_only=True, repr=False, compare=False)  # all of it, as the store has it
 
     def _shown(self) -> SweepRun:
         return self.run
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name for how it ended, empty where no finding is critical, and the verdict."""
+        """A name for how it ended, empty if no finding is critical; and the verdict."""
         line = f"{self.verdict} Ended early: {self.ended_early}" if self.ended_early else self.verdict
         return (f"Finding: {self.finding}" if self.severity == Severity.HIGH else ""), line
 
 
 def _title(verdict: Verdict) -> str:
-    """The worst finding in three to six words, as they stand within a sentence; its code, where no cause is known."""
+    """The worst finding in three to six words, for use within a sentence; its code if no cause is known."""
     code = verdict.findings[0].code
     words = cause.title if (cause := causes.by_code().get(code)) else code
     return words[:1].lower() + words[1:]
 
 
-def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepResult:
+def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = None) -> SweepResult:
     """Measure a workload at every point of some axes, and say where it stops scaling and why.
 
     A sweep that was stopped, even by SIGKILL, continues where it stopped when it is run again with the same parameters.
 
     Args:
-        given: Parameters of a run (`RunParameters`) by name; the workload can be a function.
+        given: Parameters of a run (`RunParameters`) by name (the workload can be a function), or a request.
         runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
 
     Raises:
@@ -109,13 +93,11 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
         InfrastructureError: No cluster could be opened, or too many were lost.
         StoreError: Results could not be kept.
     """
-    given = named(given)
-    report = parameters.check(Reported, {"report": given.get("report", "")}).report
-    request = resolve(given)
+    request = given if isinstance(given, RunRequest) else resolve(named(given))
     sweep = request.sweep
     with shown(runner) as runner, request.open_store() as store:
         runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
-        place = OutputPath.of_report(report, store, runner)
+        place = OutputPath.of_report(request.report, store, runner)
         done = carry_out(request, store, runner)
         run, written = done.run, None
         try:
@@ -143,44 +125,30 @@ def run_sweep(given: Mapping[str, Any], runner: Runner | None = None) -> SweepRe
 
 
 def prepare(request: RunRequest, says: Callable[[str], None]) -> None:
-    """Build the environments that a plan names, before anything is measured.
-
-    Raises:
-        EnvironmentFailed: There can be no such environment.
-        InfrastructureError: It could not be built here and now.
-    """
+    """Build the environments that a plan names, before anything is measured."""
     for text in dict.fromkeys(planned.point.environment for planned in request.plan):
         environments.ensure(Environment.parse(text), says=says)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a run that has a cluster of its own; can be sent to another process.
+    """A part of a run that has a cluster of its own; can be sent to another process."""
 
-    Attributes:
-        given: Parameters of the run.
-        records: Address of the raw records.
-        run_id: Of the run.
-        index: Which share, from 0.
-        count: How many there are.
-    """
-
-    given: Mapping[str, Any] = field(repr=False)
-    records: str
+    request: RunRequest = field(repr=False)
     run_id: str
-    index: int
-    count: int
+    index: int  # from 0
+    count: int  # of all shares
 
 
 def run_share(share: Share, runner: Runner) -> int:
-    """Provision, measure and tear down one share of a run; return how many trials it ran.
+    """Provision, measure and tear down one share of a run on cores of its own; return how many trials it ran.
 
-    All of it is one step because a driver belongs to the process that started it. The cores are its own.
+    It is one step because a driver belongs to the process that started it.
 
     Raises:
         ClusterError: There is no core for it.
     """
-    request = check(share.given, records=share.records)
+    request = share.request
     cores = orchestrator_load.cores()[share.index :: share.count]
     if not cores:
         raise ClusterError(
@@ -195,27 +163,19 @@ def run_share(share: Share, runner: Runner) -> int:
 
 
 def write_report(store: Store, run: SweepRun, path: str) -> None:
-    """Write the report of a run as one HTML file.
-
-    Raises:
-        StoreError: It cannot be written.
-        UsageError: What it needs is not installed.
-    """
+    """Write the report of a run as one HTML file."""
     html.write(path, run, store.tables)
 
 
 def begin(
     request: RunRequest, store: Store, *, facts: Mapping[str, Any] | None = None
 ) -> tuple[SweepRun, list[PlannedTrial]]:
-    """Begin a run, or take up the one that was stopped; return it and the trials that it still lacks.
+    """Begin a run, or continue the one that was stopped; return it and the trials that it still lacks.
 
     Args:
-        request: What is asked.
+        request: The sweep.
         store: Where it is kept.
-        facts: What else is to be kept of the run.
-
-    Raises:
-        StoreError: The store refuses.
+        facts: Further facts to keep of the run.
     """
     from scalescope.capture.host import packages
 
@@ -236,16 +196,7 @@ def begin(
 
 
 def analyse(store: Store, run_id: str, state: RunState = RunState.COMPLETE) -> Verdict:
-    """Judge a run by the trials that have finished, and record the verdict.
-
-    Args:
-        store: Where it is kept.
-        run_id: Of the run.
-        state: `STOPPED` where a budget ended it before all its trials had run.
-
-    Raises:
-        StoreError: The store refuses.
-    """
+    """Judge a run by its finished trials, and record the verdict; `STOPPED` is a run that a budget ended."""
     run = store.run(run_id)
     verdict = diagnose(run.sweep, run.trials)
     store.finish(run_id, state, verdict)
@@ -263,12 +214,7 @@ REPORT = RunStep(
 
 
 def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: Store) -> str:
-    """What trials of a sweep will cost, in a sentence; earlier runs of the same sweep tell how long they take.
-
-    Raises:
-        InvalidField: The price table is wrong.
-        StoreError: The store refuses.
-    """
+    """What trials of a sweep will cost, in a sentence; durations come from earlier runs of the same sweep."""
     earlier = store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS)
     done = [trial for run in earlier for trial in run.trials]
     table = price_table.load()
@@ -276,7 +222,7 @@ def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: St
 
 
 def abort(store: Store, run_id: str, error: BaseException) -> None:
-    """Record that a run ended before its time; it can be continued."""
+    """Record that a run was interrupted; it can be continued."""
     with signals.shielded():
         try:
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent) and not signals.have_come()
@@ -290,36 +236,23 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
 
 @dataclass(frozen=True)
 class CarriedOut:
-    """A run that has been carried out.
-
-    Attributes:
-        run: As the store has it.
-        verdict: Of it.
-        resumed: How many of its trials an earlier attempt had finished.
-        ended_early: Why a budget ended it early; empty where it did not.
-    """
+    """A run that has been carried out."""
 
     run: SweepRun
     verdict: Verdict
-    resumed: int
-    ended_early: str = ""
+    resumed: int  # trials that an earlier attempt had finished
+    ended_early: str = ""  # why a budget ended it early; empty where none did
 
 
 def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
-    """Run the trials that a run lacks and those by which it grows, and judge it.
-
-    Raises:
-        InfrastructureError: No cluster could be opened, or too many were lost.
-        StoreError: Results could not be kept.
-    """
+    """Run the trials that a run lacks and those by which it grows, and judge it."""
 
     def says(text: str) -> None:
         runner.tell(Progress(0, 0, text))
 
     def waits(text: str) -> None:
-        """It is said again and again, and worth one line."""
         runner.tell(Progress(0, 0, text, notable=text not in told))
-        told.add(text)
+        told.add(text)  # waits are reported again and again, and logged once
 
     told: set[str] = set()
     if any(planned.point.environment for planned in request.plan):
@@ -376,9 +309,8 @@ def _measure_all(
             _run(request, run.id, store, waiting, runner)
             return
         count = request.parallel_clusters
-        given = {**request.sweep.to_mapping(), "store": request.store}
-        given["budget"] = request.budget.limits if request.budget else {}
-        shares = [(Share(given, request.records, run.id, index, count), runner) for index in range(count)]
+        ungrown = replace(request, grow=None)  # it grows when all shares have ended
+        shares = [(Share(ungrown, run.id, index, count), runner) for index in range(count)]
         runner.together(SHARE, shares, stop=lambda: stop(run.id))
         if request.grow is not None:
             _run(request, run.id, store, (), runner)
@@ -406,13 +338,7 @@ def _run(
 
 
 def publication(run: SweepRun, verdict: Verdict, report: WrittenFile | None = None) -> Publication:
-    """The page of a run; that of a later run of the same sweep is its newer version.
-
-    Args:
-        run: As the store has it.
-        verdict: Of the run.
-        report: The HTML report, if one was written.
-    """
+    """The page of a run; the page of a later run of the same sweep is its newer version."""
     text = export.to_markdown(run.sweep, run.trials, verdict) + where_report(report, run.id)
     if part := links.markdown(links.of_run(run)):
         text += f"\n{part}\n"
@@ -421,7 +347,7 @@ def publication(run: SweepRun, verdict: Verdict, report: WrittenFile | None = No
 
 
 def where_report(report: WrittenFile | None, reference: str) -> str:
-    """Where an HTML report is, and how it is written again, in Markdown; nothing where there is none."""
+    """Where an HTML report is, and how to write it again, in Markdown; empty if there is none."""
     if report is None:
         return ""
     again = f"`scalescope report {reference}`"

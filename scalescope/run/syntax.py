@@ -1,4 +1,4 @@
-"""How a sweep is written: options of the command line and YAML files, both as the mapping that `Sweep` reads."""
+"""Reads options of the command line and YAML files into the mapping that `Sweep` reads."""
 
 from __future__ import annotations
 
@@ -15,21 +15,17 @@ from scalescope.model.sweep import ENVIRONMENT
 
 
 def names_block(text: object) -> bool:
-    """Whether this names a saved Prefect block, as in `simulated-cluster/prod`: neither a kind nor a URL."""
+    """Whether this names a saved Prefect block, such as `simulated-cluster/prod`."""
     return isinstance(text, str) and ":" not in text and text.count("/") == 1 and all(text.split("/"))
 
 
 def names_store(text: object) -> bool:
-    """Whether this names a saved store. Other texts of that form are paths."""
+    """Whether this names a saved store; other texts with one slash are paths."""
     return names_block(text) and str(text).startswith("result-store/")
 
 
 def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
-    """Split `name=text` of an option that can be given several times.
-
-    Raises:
-        InvalidField: There is no name or no `=`, or a name is there twice.
-    """
+    """Split each `name=text` of an option that can be given several times."""
     found: dict[str, str] = {}
     for text in given:
         name, sign, rest = text.partition("=")
@@ -43,11 +39,7 @@ def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
-    """Read `workers=1,2,4`, `workers=1..8` and `items=50..300:50`, mixed with commas.
-
-    Raises:
-        InvalidField: Not of that form.
-    """
+    """Read `workers=1,2,4`, `workers=1..8` and `items=50..300:50`, mixed with commas."""
     found = assignments("--axis", given).items()  # requirements may have commas in them
     return {name: [text] if name == ENVIRONMENT else axis.read(f"--axis {name}", text) for name, text in found}
 
@@ -58,11 +50,7 @@ def params(option: str, given: Iterable[str]) -> dict[str, Scalar]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file.
-
-    Raises:
-        InvalidField: There is no such file, it is not YAML, a key is there twice, or it holds no mapping.
-    """
+    """The mapping in a YAML file, in which each key must be unique."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -79,13 +67,13 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def merge(data: dict[str, Any], section: str, given: Mapping[str, object]) -> None:
-    """Put what options give into a section of what a file gives."""
+    """Merge options into a section of a file."""
     if given:
         data[section] = {**fields.mapping(section, data.get(section, {})), **given}
 
 
 def merge_environments(data: dict[str, Any], given: Sequence[str]) -> None:
-    """Put the environments that options give in place of a file's: one holds for all points, several are an axis."""
+    """Replace a file's environments by those of options: one is for all points, several are an axis."""
     if len(given) == 1:
         data[ENVIRONMENT] = given[0]
     elif given:
@@ -93,11 +81,7 @@ def merge_environments(data: dict[str, Any], given: Sequence[str]) -> None:
 
 
 def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, Scalar]) -> None:
-    """Put the cluster that options give in place of a file's, or their fields into that.
-
-    Raises:
-        InvalidField: Fields are given for a saved cluster.
-    """
+    """Replace a file's cluster by that of options, or its fields."""
     if kind is not None:
         data["cluster"] = kind
     if not options:
@@ -109,7 +93,7 @@ def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, 
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML would silently take the last."""
+    """Refuses a key that is there twice; YAML silently takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()

@@ -40,20 +40,19 @@ from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
 MAX_LOSSES = 3
-"""Drivers that may die one after the other, without a trial that ended well in between, before the run gives up."""
+"""Drivers that may die in a row, without a trial that ended well in between, before the run gives up."""
 
 START_TIMEOUT_S, CLEAR_UP_S = 900.0, 420.0
-"""Seconds for a driver to start, with its environment where that is new, beyond what its cluster may take to open; and
-seconds that a trial may take beyond its own limit and that of its workers' arrival, which the driver enforces, to scale
-the cluster and to take in the records. The limits of steps come after all those of the driver."""
+"""Seconds beyond the limits that the driver itself enforces, so that its own errors come first: for a driver to start,
+with a new environment if need be; and for a trial, to scale the cluster and to read the records."""
 
 STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
 
 WALLTIME_REACHED = "walltime_reached"
-"""A fact of a cluster that is true where its jobs' time limit, and nothing else, ended the trial."""
+"""Fact of a cluster: the time limit of its jobs ended the trial."""
 
 UNAVAILABLE = "environment_unavailable"
-"""A fact that is true of a trial of which the environment cannot be."""
+"""Fact: the trial's environment could not be built."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 def provision(drivers: Drivers, point: Point) -> Mapping[str, Any]:
-    """Start the driver and the cluster for a point; return what is known of the cluster.
-
-    Raises:
-        InfrastructureError: They could not be started.
-        UsageError: There can be no such environment.
-    """
+    """Start the driver and the cluster for a point; return what is known of the cluster."""
     return drivers.open(point).facts
 
 
@@ -81,13 +75,13 @@ def _provision_limit_s(drivers: Drivers, point: Point) -> float:
 
 
 def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
-    """Run one trial, compute its metrics and save it: when this returns, nothing short of a lost disk loses it.
+    """Run one trial, compute its metrics and save it: once this returns, only a lost disk loses it.
 
-    Where the time limit of its jobs ended it, or a process stood still in it, it is run once more, within the budget:
-    neither depends on what it would have measured.
+    A trial that the time limit of its jobs ended, or in which a process stood still, is run once more within the
+    budget: neither depends on what it would have measured.
 
     Raises:
-        DriverError: The driver was gone before the trial began, or the drivers was stopped.
+        DriverError: The driver ended before the trial began, or the run was stopped.
         StoreError: It could not be saved.
     """
     driver = drivers.driver(planned.point)
@@ -111,11 +105,6 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
 
 
 def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[Trial, TrialOutcome]:
-    """Run a trial once.
-
-    Raises:
-        DriverError: The driver was gone before the trial began, or the drivers was stopped.
-    """
     sweep = drivers.request.sweep
     real_time = sweep.cluster_of(planned.point).real_time
     with orchestrator_load.quiet(drivers.pids, enabled=real_time) as load:
@@ -150,7 +139,7 @@ def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[T
 
 
 def _charged(trial: Trial, first: Trial) -> Trial:
-    """The trial, with what workers cost in the attempt before it."""
+    """The trial, with the costs of the attempt before it."""
     unknown = {"waited_for_workers_s": 0.0, "held_worker_s": 0.0}
     cluster, before = ({**unknown, **each.facts["cluster"]} for each in (trial, first))
     worked_s = first.point.workers * (first.real_s - before["waited_for_workers_s"])
@@ -159,10 +148,7 @@ def _charged(trial: Trial, first: Trial) -> Trial:
 
 
 def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
-    """The trial with what its records measured and what they show to be wrong, and these.
-
-    A valid trial without a measurement becomes invalid.
-    """
+    """The trial with its metrics and findings, and its records; a valid one without a measurement becomes invalid."""
     tables: dict[str, Any] = {}
     attempts = None
     try:
@@ -177,7 +163,7 @@ def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[T
 
 
 def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float) -> Trial:
-    """The trial with its metrics; invalid where this host cannot emulate that."""
+    """The trial with its metrics; invalid where this host cannot emulate so many tasks."""
     metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
     if limit := trial.facts["cluster"].get("limit"):
@@ -186,7 +172,6 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
 
 
 def _spoilt(trial: Trial, reason: str) -> Trial:
-    """The trial, invalid if it was valid and there is a reason."""
     if not reason or trial.state is not TrialState.VALID:
         return trial
     return replace(trial, state=TrialState.INVALID, reason=reason)
@@ -229,17 +214,15 @@ def run_trials(
 ) -> None:
     """Run trials one after the other; whatever happens, nothing of the cluster is left.
 
-    A driver that dies is replaced, and the trial in which it died is invalid. When all have run, `more` is asked for
-    further ones until it has none that were not run yet. With `hold`, a cluster that did all of it stays open, and the
-    caller closes the drivers.
+    A driver that dies is replaced, and the trial in which it died is invalid.
 
     Args:
         drivers: Of the run.
         trials: To run, in this order.
         runner: Carries out the steps; by default this process.
         finished: Told of each trial that is saved.
-        more: Further trials.
-        hold: Whether the clusters stay open.
+        more: Asked for further trials when all have run, until it has no new ones.
+        hold: Whether the clusters stay open after success; then the caller closes the drivers.
 
     Raises:
         InfrastructureError: No cluster could be opened, or `MAX_LOSSES` drivers died one after the other.
@@ -255,7 +238,7 @@ def run_trials(
                 _afford(drivers, waiting[-1])
                 try:
                     trial = _run_one(drivers, waiting[-1], runner)
-                except DriverError:  # it was gone before the trial began
+                except DriverError:  # it ended before the trial began
                     if drivers.stopped or losses + 1 >= MAX_LOSSES:
                         raise
                     losses += 1
@@ -286,12 +269,6 @@ def run_trials(
 
 
 def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
-    """Go on only if a trial is within the budget.
-
-    Raises:
-        BudgetSpent: It is not.
-        StoreError: What was spent could not be read.
-    """
     if reason := _refusal(drivers, planned):
         raise BudgetSpent(
             f"the budget ends the sweep: {reason}",
@@ -301,7 +278,7 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
 
 
 def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
-    """Why a trial is not within the budget after those that are saved, and more; empty where it is."""
+    """Why a trial would exceed the budget after all saved trials and some more; empty where it would not."""
     budget = drivers.request.budget
     if budget is None:
         return ""
@@ -318,13 +295,8 @@ def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
 def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
     """Run a trial, on a new driver where there is none for it.
 
-    A trial whose environment cannot be is invalid, and says so: a study that looks for a release goes around it. Plain
-    sweeps never come to that, since their environments were built before the first trial.
-
-    Raises:
-        DriverError: The driver was gone before the trial began.
-        InfrastructureError: No cluster could be opened.
-        StoreError: The trial could not be saved.
+    A trial is invalid if there can be no such environment; a search for a release goes around it. This does not happen
+    in plain sweeps, whose environments are built before the first trial.
     """
     if drivers.driver(planned.point) is None:
         try:
@@ -338,7 +310,7 @@ def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
 
 
 def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], runner: Runner) -> None:
-    """Show what will be submitted to a batch system or Kubernetes, before it is."""
+    """Show the job script or manifest before anything is submitted."""
     sweep, is_manifest = drivers.request.sweep, "manifest" in facts
     what, language = ("manifest", "yaml") if is_manifest else ("job script", "bash")
     script = str(facts.get("manifest" if is_manifest else "job_script", ""))
@@ -355,7 +327,7 @@ def _unavailable(trial: Trial) -> bool:
 
 
 def read_records(spool_folder: Path) -> dict[str, Any]:
-    """The raw records that a trial left, as far as they are whole."""
+    """The raw records that a trial left, without incomplete ends."""
     tables: dict[str, Any] = {}
     for path in sorted(spool_folder.glob("*.spool")):
         tables.update(spool.read(path, partial=True))
@@ -364,7 +336,7 @@ def read_records(spool_folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def beating(store: Store, run_id: str) -> Iterator[None]:
-    """Say every now and then that the run is alive, from a thread, for trials can be long."""
+    """Tell the store regularly, from a thread, that the run is alive: trials can be long."""
     over = threading.Event()
 
     def beat() -> None:

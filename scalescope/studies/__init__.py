@@ -34,8 +34,8 @@ class StudyType:
     title: str  # heading of the report
     fine: tuple[str, str]  # class of the style sheet and a word, where the answer is no alarm
     alarm: tuple[str, str]
-    exit_ok: str = "it is known"  # what the exit statuses 0 and 1 mean
-    exit_finding: str = "it could not be found out"
+    exit_ok: str = "answered"  # what the exit statuses 0 and 1 mean
+    exit_finding: str = "no answer"
 
     @property
     def parameters(self) -> type[Any]:

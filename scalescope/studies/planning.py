@@ -18,7 +18,8 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import plural
 from scalescope.report.worker_time import worst_point
 from scalescope.run import request
-from scalescope.run.request import Growth, RunRequest
+from scalescope.run.growth import Growth
+from scalescope.run.request import RunRequest
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code

@@ -7,6 +7,7 @@ that importing this package needs the standard library and `distributed` alone.
 from __future__ import annotations
 
 import ast
+import copyreg
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -93,6 +94,10 @@ def load(reference: str) -> Workload:
         fields.suggest(reference, BUILTIN),
         next_step=f"`scalescope workloads` lists the built-in ones; a function of your own is {FORMS}",
     )
+
+
+# A process that is sent a workload loads it by its name: its function can be one of a file that nobody can import.
+copyreg.pickle(Workload, lambda workload: (load, (workload.name,)))
 
 
 def _suggested(path: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.run.drivers import Drivers
-from scalescope.run.request import grown
+from scalescope.run.growth import grown
 from scalescope.run.sweep import begin
 from scalescope.run.trials import run_trials
 from scalescope.studies.comparison import plan as comparison

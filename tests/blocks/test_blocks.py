@@ -13,7 +13,7 @@ import pytest
 from prefect import flow
 from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import BlockDocumentCreate, BlockSchemaCreate
+from prefect.client.schemas.actions import BlockDocumentCreate
 from prefect.utilities.dispatch import get_registry_for_type
 from pydantic import ValidationError
 
@@ -41,19 +41,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "scheduler": {"address": "tcp://10.0.0.7:8786"},
     "custom": {"cluster_class": "distributed:LocalCluster"},
 }
-OLD_STORE: dict[str, Any] = {
-    "title": "ResultStore",
-    "type": "object",
-    "properties": {
-        "url": {"title": "Url", "type": "string", "format": "password", "writeOnly": True},
-        "records": {"title": "Records", "type": "string", "default": ""},
-    },
-    "required": ["url"],
-    "block_type_slug": "result-store",
-    "secret_fields": ["url"],
-    "block_schema_references": {},
-}
-"""The schema of stores when their address was secret as a whole."""
 SYSTEMS = {"pbs", "moab", "lsf", "sge", "oar", "htcondor"}
 """Batch systems on which nothing was ever run: they have no block."""
 
@@ -176,7 +163,7 @@ def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
     needed = NEEDED.get(kind, {})
     CLUSTERS[kind](**needed).save(name)
     slug = CLUSTERS[kind].get_block_type_slug()
-    assert blocks.cluster(f"{slug}/{name}") == kinds()[kind](**needed)
+    assert blocks.saved("cluster", f"{slug}/{name}") == kinds()[kind](**needed)
     assert _pasted(CLUSTERS[kind], name).spec() == kinds()[kind](**needed)
 
 
@@ -187,54 +174,44 @@ def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(
     block = blocks.CustomCluster(cluster_class="package:Class", secrets={"token": "hunter2"})
     assert "hunter2" not in repr(block)
     block.save(name)
-    spec = blocks.cluster(f"custom-cluster/{name}")
+    spec = blocks.saved("cluster", f"custom-cluster/{name}")
     assert "hunter2" not in str(spec.to_mapping())
     assert spec.to_mapping()["secrets"] == {"token": "SCALESCOPE_SECRET_TOKEN"}
     assert os.environ["SCALESCOPE_SECRET_TOKEN"] == "hunter2"
 
 
-def test_a_saved_store_is_found_with_its_password(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_saved_store_is_found_with_its_password(name: str) -> None:
     blocks.ResultStore(url="postgresql://me@host/db", password="hunter2", records="s3://bucket").save(name)
-    assert blocks.store(f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "s3://bucket")
+    assert blocks.saved("store", f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "s3://bucket")
     assert _pasted(blocks.ResultStore, name).url == "postgresql://me@host/db"
-    assert not caplog.messages
     assert _shown(name) == {"url": "postgresql://me@host/db", "password": "********", "records": "s3://bucket"}
 
 
-@pytest.mark.parametrize("schema", ["as it was", "as it is"])
-def test_a_store_saved_with_the_password_in_its_url_works_and_is_warned_of(
-    schema: str, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Older blocks were saved so, and anybody can write it into the form."""
+def test_a_store_saved_with_the_password_in_its_url_is_refused_without_showing_it(name: str) -> None:
+    """Nothing keeps anybody from typing it into the form."""
     blocks.ResultStore(url="results.db").save(f"{name}-registers-the-type")
     with get_client(sync_client=True) as client:
-        type_id = client.read_block_type_by_slug("result-store").id
-        schema_id = blocks.ResultStore._block_schema_id
-        if schema == "as it was":
-            made = BlockSchemaCreate(fields=OLD_STORE, block_type_id=type_id, capabilities=[])
-            schema_id = client.create_block_schema(made).id
-        data = {"url": "postgresql://me:hunter2@host/db", "records": ""}
         client.create_block_document(
-            BlockDocumentCreate(name=name, data=data, block_type_id=type_id, block_schema_id=schema_id)
+            BlockDocumentCreate(
+                name=name,
+                data={"url": "postgresql://me:hunter2@host/db"},
+                block_type_id=client.read_block_type_by_slug("result-store").id,
+                block_schema_id=blocks.ResultStore._block_schema_id,
+            )
         )
-    assert blocks.store(f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "")
-    [message] = [text for text in caplog.messages if name in text]
-    assert "Save it again" in message
-    assert "hunter2" not in caplog.text
-    blocks.ResultStore.load(name).save(name, overwrite=True)
-    assert _shown(name) == {"url": "postgresql://me@host/db", "password": "********", "records": ""}
-    assert blocks.store(f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "")
-    assert len([text for text in caplog.messages if name in text]) == 1
+    with pytest.raises(InvalidField, match="an address without a password") as caught:
+        blocks.saved("store", f"result-store/{name}")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_blocks_that_are_not_there_or_of_another_type(name: str) -> None:
     blocks.LocalCluster().save(name)
     with pytest.raises(InvalidField, match=r"cluster: expected .* got .local-cluster/none."):
-        blocks.cluster("local-cluster/none")
+        blocks.saved("cluster", "local-cluster/none")
     with pytest.raises(InvalidField, match=r"cluster: expected .* got .no-such-type/none."):
-        blocks.cluster("no-such-type/none")
+        blocks.saved("cluster", "no-such-type/none")
     with pytest.raises(InvalidField, match="a block for a store; this is a LocalCluster"):
-        blocks.store(f"local-cluster/{name}")
+        blocks.saved("store", f"local-cluster/{name}")
 
 
 def test_a_flow_can_take_a_block_that_the_form_refers_to(name: str) -> None:

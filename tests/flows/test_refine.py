@@ -15,8 +15,8 @@ from scalescope.errors import ExitStatus, InvalidField
 from scalescope.model.trial import Trial
 from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers
+from scalescope.run.growth import grown
 from scalescope.run.progress import Progress
-from scalescope.run.request import grown
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.schema import RunState

@@ -11,7 +11,7 @@ import pytest
 from support.requests import asked
 
 from scalescope.model.finding import Finding, Gain, Severity, Verdict
-from scalescope.run import request
+from scalescope.run import growth
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store, SweepRun
 
@@ -82,7 +82,7 @@ def test_a_line_of_the_users_own_code_makes_more_partitions(address: str, tmp_pa
 
 
 def test_a_stopped_run_comes_to_the_same_remedy(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "diagnose", lambda sweep, trials: few(trials[0].point.id, {"npartitions": 300}))
+    monkeypatch.setattr(growth, "diagnose", lambda sweep, trials: few(trials[0].point.id, {"npartitions": 300}))
     given = {"workload": "bag-map", "axes": {"workers": [300]}, "repeats": 2, "verify": True}
     fake.script = {3: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
@@ -106,7 +106,7 @@ def test_a_remedy_that_cannot_be_run_here_is_said(
     run = swept(address, workload="futures-map", axes={"workers": [2]}, params={"items": 2})
     trial = run.trials[0]
     caplog.set_level(logging.WARNING)  # Prefect's logging, once it is set up, leaves the handler at CRITICAL
-    monkeypatch.setattr(request, "diagnose", lambda sweep, trials: few(trial.point.id, {"workers": 10**9}))
+    monkeypatch.setattr(growth, "diagnose", lambda sweep, trials: few(trial.point.id, {"workers": 10**9}))
     asked_for = asked({"workload": "futures-map", "axes": {"workers": [2]}}, store=address, verify=True)
     assert asked_for.grow is not None
     assert asked_for.grow([trial]) == []

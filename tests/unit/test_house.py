@@ -11,6 +11,7 @@ import grimp
 import pytest
 import yaml
 
+import scalescope_flows
 from scalescope import workloads
 from scalescope.diagnosis.cause import Cause
 from scalescope.diagnosis.causes import by_code
@@ -120,9 +121,8 @@ def test_a_flow_has_the_name_under_which_it_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", orchestrator.FLOWS)
 def test_a_flow_can_be_imported_from_the_package(name: str) -> None:
     function = orchestrator.FLOWS[name].partition(":")[2]
-    package = importlib.import_module("scalescope_flows")
-    assert getattr(package, function) is orchestrator.load(name)
-    assert function in package.__all__
+    assert getattr(scalescope_flows, function) is orchestrator.load(name)
+    assert function in scalescope_flows.__all__
 
 
 @pytest.mark.parametrize("file", DEPLOYMENTS, ids=lambda file: file.stem)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scalescope.cli.options import Json
-from scalescope.cli.output import epilog, print_json, print_table, say
+from scalescope.cli.output import exit_statuses, print_json, print_table, say
 
 if TYPE_CHECKING:
     from scalescope.environments import Built, Cached, Pruned
 
-app = typer.Typer(epilog=epilog())
+app = typer.Typer(epilog=exit_statuses())
 
 
 @app.callback(invoke_without_command=True)
@@ -57,7 +57,7 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     say(f"\n{counted} (files shared with uv's own cache counted), in {_where()}", "dim")
 
 
-@app.command(epilog=epilog())
+@app.command(epilog=exit_statuses())
 def build(
     texts: Annotated[
         list[str],
@@ -83,7 +83,7 @@ def build(
             print(one.python)
 
 
-@app.command(epilog=epilog())
+@app.command(epilog=exit_statuses())
 def prune(
     older_than: Annotated[
         float, typer.Option(metavar="DAYS", min=0, help="Remove environments that were not used for this many days.")

@@ -13,13 +13,13 @@ from scalescope.cli.output import print_json
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.parameters import declared
-from scalescope.model.sweep import SweepParameters
+from scalescope.model.sweep import Sweep
 from scalescope.run import orchestrator, syntax
 
-NOT_THE_CLUSTER = tuple(each.name for each in declared(SweepParameters) if each.name != "cluster")
+NOT_THE_CLUSTER = tuple(each.name for each in declared(Sweep) if each.name != "cluster")
 
 
-@options(SweepParameters, without=NOT_THE_CLUSTER)
+@options(Sweep, without=NOT_THE_CLUSTER)
 def job_script(
     asked: GivenOptions,
     workers: Annotated[int, typer.Option(min=1, help="Workers of the cluster.")] = 1,
@@ -41,10 +41,9 @@ def job_script(
 
 
 def _spec(given: object) -> ClusterSpec:
-    if not syntax.names_block(given):
-        return cluster_spec(given)
-    start_prefect()
-    return orchestrator.needed().cluster(str(given))
+    if syntax.names_block(given):
+        start_prefect()
+    return cluster_spec(orchestrator.saved_cluster(given))
 
 
 def _text(spec: ClusterSpec, workers: int, threads: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 
 def run(
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="The script, as it is.", show_default=False)],
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="The script.", show_default=False)],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="What the script is given.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Arguments of the script.", show_default=False)
     ] = None,
     report: Annotated[
         str,
         typer.Option(
             metavar="FILE",
-            help="Write the report as one HTML file; where there are several clusters, one each: FILE-2.html.",
+            help="Write the report as one HTML file; for several clusters one each: FILE-2.html.",
             show_default=False,
         ),
     ] = "",
     require: Require = None,
     as_json: Json = False,
 ) -> None:
-    """Run a script as it is, and say what is wrong, and why, on the cluster of any Dask client that it makes.
+    """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
 
-    Options stand before the script; what follows it is the script's. The verdict goes to standard error. With --json,
-    that is where the script's output goes, too.
+    Options stand before the script; what follows it belongs to the script. The verdict goes to standard error; with
+    --json, the script's output goes there, too.
     """
     from scalescope.report import html
     from scalescope.run.script import run_script
@@ -49,7 +49,7 @@ def run(
     required = [requirement.requirement(text) for text in require or ()]
     if report:
         html.check(report)
-    with _to_standard_error() if as_json else _as_it_is():
+    with _to_standard_error() if as_json else nullcontext():
         done = run_script(script, arguments or ())
         sys.stdout.flush()
     trials = [found.trial for found in done.found if found.is_over]
@@ -92,13 +92,8 @@ def _numbered(report: str, number: int) -> str:
 
 
 @contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
-
-
-@contextmanager
 def _to_standard_error() -> Iterator[None]:
-    """What this process and its children write to standard output goes to standard error."""
+    """Send the standard output of this process and its children to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:

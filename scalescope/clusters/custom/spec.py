@@ -108,6 +108,3 @@ def _place(arguments: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     if not isinstance(place, dict) or last in place:
         raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "an argument that is not in cluster.arguments")
     return place, last
-
-
-SPECS = (CustomSpec,)

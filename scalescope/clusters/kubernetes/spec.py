@@ -227,6 +227,3 @@ class KubernetesSpec(ClusterSpec):
     @property
     def open_limit_s(self) -> float:
         return self.arrival_limit_s
-
-
-SPECS = (KubernetesSpec,)

@@ -28,6 +28,3 @@ class LocalSpec(ClusterSpec):
     def faults(self) -> tuple[str, ...]:
         """All: its processes are ours."""
         return KINDS
-
-
-SPECS = (LocalSpec,)

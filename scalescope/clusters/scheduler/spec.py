@@ -51,6 +51,3 @@ class SchedulerSpec(ClusterSpec):
         given = [name for name in ("tls_ca_file", "tls_cert", "tls_key") if getattr(self, name)]
         if given and len(given) < 3:
             raise InvalidField(f"cluster.{given[0]}", getattr(self, given[0]), "all three files of TLS, or none")
-
-
-SPECS = (SchedulerSpec,)

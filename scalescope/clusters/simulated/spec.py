@@ -59,6 +59,3 @@ class SimulatedSpec(ClusterSpec):
                 fields.number(f"cluster.durations.{prefix}", seconds, minimum=0)
         elif self.durations is not None:
             raise InvalidField("cluster.durations", dict(self.durations), 'only together with task_cost = "recorded"')
-
-
-SPECS = (SimulatedSpec,)

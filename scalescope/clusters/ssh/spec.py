@@ -61,6 +61,3 @@ class SshSpec(ClusterSpec):
         str, WORD("Folder that workers spill to. If empty, the machine's folder for temporary files.")
     ] = ""
     start_timeout_s: Annotated[float, START_TIMEOUT] = 120.0
-
-
-SPECS = (SshSpec,)

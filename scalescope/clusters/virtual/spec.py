@@ -35,6 +35,3 @@ class VirtualSpec(ClusterSpec):
             title="Check what this host can emulate",
         ),
     ] = True
-
-
-SPECS = (VirtualSpec,)

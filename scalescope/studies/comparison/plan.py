@@ -13,7 +13,8 @@ from scalescope.model.fault import NONE
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import CLUSTER, ENVIRONMENT, FAULT, Point
 from scalescope.model.trial import Trial
-from scalescope.run.request import ExtraTrial, RunRequest
+from scalescope.run.growth import ExtraTrial
+from scalescope.run.request import RunRequest
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, family, further, judge, order
 from scalescope.studies.comparison.parameters import ComparisonParameters

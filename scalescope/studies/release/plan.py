@@ -14,7 +14,8 @@ from scalescope.model import fields, parameters
 from scalescope.model.environment import Environment, normalise
 from scalescope.model.sweep import ENVIRONMENT, Point
 from scalescope.model.trial import Trial
-from scalescope.run.request import ExtraTrial, RunRequest
+from scalescope.run.growth import ExtraTrial
+from scalescope.run.request import RunRequest
 from scalescope.run.trials import UNAVAILABLE
 from scalescope.store.store import SweepRun
 from scalescope.studies.planning import PlannedStudy, StudyAnswer, because, shared_settings, timed

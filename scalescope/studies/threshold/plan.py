@@ -13,7 +13,8 @@ from scalescope.model import fields, parameters
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, axis_values
 from scalescope.model.trial import Trial
-from scalescope.run.request import ExtraTrial, RunRequest
+from scalescope.run.growth import ExtraTrial
+from scalescope.run.request import RunRequest
 from scalescope.store.store import SweepRun
 from scalescope.studies.planning import (
     PlannedStudy,

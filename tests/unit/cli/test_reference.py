@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalescope.cli.output import epilog
+from scalescope.cli.output import exit_statuses
 from scalescope.errors import ExitStatus
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_a_command_that_judges_nothing_is_done():
-    assert epilog().startswith("Exit status: 0 done; 2 ")
-    assert epilog(ExitStatus.FINDING).startswith("Exit status: 0 no critical finding; 1 a critical finding; ")
+    assert exit_statuses().startswith("Exit status: 0 done; 2 ")
+    assert exit_statuses(ExitStatus.FINDING).startswith("Exit status: 0 no critical finding; 1 a critical finding; ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.worker_process import EXIT_NO_GPU
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import UsageError
-from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
+from scalescope.model.cluster import ClusterSpec, kinds
 from scalescope.model.parameters import declared
 from scalescope.slurm import failures
 from scalescope.slurm.jobs import SlurmJob
@@ -95,67 +94,3 @@ def test_exit_statuses_of_jobs_have_a_meaning() -> None:
     for status, category in ((UNREACHABLE_STATUS, "scheduler-unreachable"), (EXIT_NO_GPU, "too-few-gpus")):
         job = SlurmJob("7", "name", "FAILED", exit_code=f"{status}:0")
         assert failures.ended(job, of_workers=True).category == category
-
-
-# Sweeps that were begun are found again by these digests: they must never change.
-DIGESTS: list[tuple[Any, str]] = [
-    ("simulated", "59e7fcd23015"),
-    ({"kind": "simulated", "task_cost": "cpu", "scheduler_us": 30}, "ba1e9f12655c"),
-    ({"kind": "simulated", "task_cost": "recorded", "durations": {"b": 1, "a": 0.5}}, "19c5b5691b57"),
-    ("virtual", "04490a3766da"),
-    ({"kind": "virtual", "hosts": 3, "check_limit": False, "start_timeout_s": 60}, "13d8739b4b52"),
-    ("local", "44b7ca0d518e"),
-    ({"kind": "local", "memory_limit_mb": 512}, "762e289c485b"),
-    ("slurm", "6bc43171dc07"),
-    ({"kind": "slurm", "workers_per_job": 8, "processes": 2, "cores": 16}, "c6639dca95b5"),
-    ({"kind": "ssh", "hosts": "a,b"}, "926332ed1966"),
-    (
-        {"kind": "ssh", "hosts": ["node1"], "username": "me", "port": 2222, "key_file": "~/.ssh/id"},
-        "ccab3567ac82",
-    ),
-    ({"kind": "scheduler", "address": "tcp://10.0.0.7:8786"}, "0e8fb1fe21cc"),
-    ({"kind": "scheduler", "scheduler_file": "~/s.json", "start_timeout_s": 5}, "c80d4f53e5ef"),
-    ({"kind": "custom", "cluster_class": "a.b:C"}, "27f22eab1f3c"),
-    (
-        {
-            "kind": "custom",
-            "cluster_class": "a.b:C",
-            "arguments": '{"n":[1,{"x":null}]}',
-            "secrets": {"token": "MY_TOKEN"},
-        },
-        "3135d1a6aa00",
-    ),
-    (
-        {
-            "kind": "slurm",
-            "partition": "gpu,long",
-            "account": 4711,
-            "qos": "high",
-            "walltime": "1-02:30:00",
-            "memory_mb": 64_000,
-            "gpus": 4,
-            "gres": "gpu:h200,nvme:1",
-            "constraint": "ib&[a100*2|h100]",
-            "exclude": "n[1-3]",
-            "interface": "ib0",
-            "local_directory": "${SCRATCH}/dask",
-            "prologue": "module load a\nmodule load b",
-            "directives_add": ["--nice=100"],
-            "directives_skip": ["-n 1"],
-            "lifetime_s": 3600,
-            "lifetime_stagger_s": 600,
-            "tls": False,
-        },
-        "a4a730fb2846",
-    ),
-    ({"kind": "pbs", "memory_mb": 4096}, "bec6f06d9d24"),
-    ({"kind": "lsf", "memory_mb": 4096}, "e74ca61891c8"),
-    ({"kind": "htcondor", "memory_mb": 4096}, "6638edce1aef"),
-]
-
-
-@pytest.mark.parametrize(("given", "digest"), DIGESTS)
-def test_a_sweep_keeps_its_id(given: Any, digest: str) -> None:
-    from scalescope.model.sweep import Sweep
-
-    assert Sweep("futures-map", cluster_spec(given)).id == digest

@@ -13,7 +13,7 @@ from scalescope.diagnosis.causes import SEEN_IN_A_SWEEP, SEEN_IN_A_TRIAL, by_cod
 from scalescope.diagnosis.causes.idle_workers_cause_unknown import NEXT_EXPERIMENT
 from scalescope.diagnosis.observation import TrialCause
 from scalescope.diagnosis.sweep_case import SweepCause
-from scalescope.model.finding import RENAMED, Severity
+from scalescope.model.finding import Severity
 from scalescope.model.metrics import WORKER_TIME, WORKING
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -66,11 +66,6 @@ def test_every_part_of_lost_time_has_a_next_experiment():
 def test_what_a_cause_rules_out_exists(cause: Cause):
     assert {*cause.rules_out} <= {*by_code()}
     assert cause.code not in cause.rules_out
-
-
-def test_renamed_codes_lead_to_present_ones():
-    assert {*RENAMED.values()} <= {*by_code()}
-    assert not {*RENAMED} & {*by_code()}
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.05, Severity.LOW), (0.1, Severity.MEDIUM), (0.3, Severity.HIGH)])

@@ -12,7 +12,7 @@ from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.sweep import ZERO_LENGTH, Point, Sweep
+from scalescope.model.sweep import ZERO_LENGTH, Point, Sweep, digest
 from scalescope.model.workload import Workload, WorkloadParameter
 
 WORKLOAD = Workload(
@@ -217,7 +217,13 @@ def test_workers_of_a_group_are_some_of_all_workers() -> None:
 def test_a_point_without_groups_is_what_it_was_before_there_were_any() -> None:
     point = Point(4, 2, {"items": 10}, {"distributed.scheduler.work-stealing": False})
     assert "groups" not in point.to_mapping()
-    assert (point.id, Point(1).id) == ("b63eb55f79f8", "756ee4923afb")
+
+
+def test_what_has_its_default_is_no_part_of_an_identity() -> None:
+    local = {"kind": "local", "start_timeout_s": LocalSpec().start_timeout_s}
+    assert sweep(cluster=local, repeats=1, points=[], seed=0).id == sweep(cluster="local").id
+    assert len({each.id for each in (sweep(), sweep(cluster="local"), sweep(seed=1), sweep(params={"mode": "x"}))}) == 4
+    assert Point(1, 1, dask_config={}, environment="present").id == digest({"workers": 1})
 
 
 @pytest.mark.parametrize(

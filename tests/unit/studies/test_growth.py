@@ -20,7 +20,8 @@ from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial
 from scalescope.run import orchestrator_load
 from scalescope.run.drivers import MAX_DRIVERS, Drivers
-from scalescope.run.request import RunRequest, grown
+from scalescope.run.growth import grown
+from scalescope.run.request import RunRequest
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
 from scalescope.store.store import Store, SweepRun

@@ -1,0 +1,153 @@
+"""Trials by which a sweep grows when all planned ones have finished: points of a knee, remedies, experiments."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scalescope.analysis.knee import further
+from scalescope.analysis.summary import summarise
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.errors import InvalidField
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Finding
+from scalescope.model.partition_calls import DIVIDED, NPARTITIONS
+from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGTH, PlannedTrial, Point, Sweep
+from scalescope.model.trial import Trial
+from scalescope.model.workload import Workload
+from scalescope.run.parameters import Execution
+
+if TYPE_CHECKING:
+    from scalescope.run.request import RunRequest
+    from scalescope.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ExtraTrial:
+    """A trial by which a sweep is to grow."""
+
+    point: Point
+    repeat: int  # which trial of that point, from 0
+    warmup: bool = False
+
+
+Growth = Callable[[Sequence[Trial]], Sequence[ExtraTrial]]
+"""Says from all trials that have finished, in their order, what else to run. It must depend on nothing else: a run that
+was killed comes to the same trials when it continues."""
+
+
+@dataclass(frozen=True)
+class SweepGrowth:
+    """Growth by points where a knee is not known well enough, then by remedies and experiments."""
+
+    sweep: Sweep
+    workload: Workload
+    planned: frozenset[str]  # ids of the points that the sweep had before
+    execution: Execution
+
+    @classmethod
+    def of(
+        cls, sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], execution: Execution
+    ) -> SweepGrowth | None:
+        """The growth that was asked for; None where there is none."""
+        if not execution.refine and not execution.verify and not execution.explain:
+            return None
+        return cls(sweep, workload, frozenset(planned.point.id for planned in plan), execution)
+
+    def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
+        """The next trials."""
+        sweep, execution = self.sweep, self.execution
+        tried = {trial.point.id for trial in done}  # includes points without a valid trial: they are not run again
+        between = [point for point in further(sweep, done) if point.id not in tried] if execution.refine else []
+        points = between[: max(execution.refine - len(tried - self.planned), 0)]
+        if not points:
+            findings = diagnose(sweep, done).findings if execution.verify or execution.explain else ()
+            values = remedies(findings, done) if execution.verify else []
+            values += experiments(sweep, findings, done) if execution.explain else []
+            points = [point for point in self._points(values) if point.id not in tried]
+        rng = random.Random(f"{sweep.seed} {len(done)}")
+        return [
+            ExtraTrial(point, repeat, warmup)
+            for turns, warmup in ((sweep.warmups, True), (sweep.repeats, False))
+            for repeat in range(turns)
+            for point in rng.sample(points, len(points))
+        ]
+
+    def _points(self, found: Sequence[Mapping[str, Scalar]]) -> list[Point]:
+        """Points with these values, each once; one that cannot be run here is logged and left out."""
+        points = {}
+        for values in found:
+            try:
+                point = self.sweep.point(values, self.workload)
+            except InvalidField as problem:
+                logger.warning("this cannot be run here: %s", problem)
+            else:
+                points[point.id] = point
+        return list(points.values())
+
+
+def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
+    """The values of the points that findings speak of, changed as the findings advise."""
+    points = {trial.point.id: trial.point for trial in done}
+    gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
+    return [{**point.values, **gain.change} for point, gain in gains if gain and gain.change]
+
+
+def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
+    """The values of the point that the first finding speaks of, each time with one thing changed.
+
+    There are none for points that are experiments themselves. A single worker is tried only where the trial would keep
+    its time limit.
+    """
+    summaries = {each.point.id: each for each in summarise(done)}
+    first = next((finding for finding in findings if finding.points), None)
+    worst = summaries[first.points[0]] if first else None
+    if worst is None or worst.metrics is None or worst.point.cluster or NPARTITIONS in worst.point.dask_config:
+        return []
+    point, changes = worst.point, list[dict[str, Scalar]]()
+    if point.workers >= 4:
+        changes.append({WORKERS: point.workers // 2})
+    if point.workers >= 2 and worst.metrics.work_s / point.threads_per_worker < sweep.trial_timeout_s / 2:
+        changes.append({WORKERS: 1})
+    if isinstance(count := point.params.get("npartitions"), int):
+        changes.append({"npartitions": 2 * count})
+    elif worst.origin is not None and worst.origin.call in DIVIDED:
+        changes.append({NPARTITIONS: 2 * worst.origin.partitions})
+    if not point.environment and not point.groups:
+        simulated: dict[str, Scalar] = {CLUSTER: DEFAULT_CLUSTER} if sweep.cluster.real_time else {}
+        changes += [simulated] if simulated else []
+        changes.append({**simulated, ZERO_LENGTH: True})
+    return [{**point.values, **change} for change in changes]
+
+
+def whole_plan(request: RunRequest, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
+    """The planned trials, and those by which the sweep has grown so far.
+
+    Args:
+        request: The sweep.
+        done: Finished trials by key, as the store has them.
+    """
+    plan = list(request.plan)
+    while request.grow is not None and all(planned.key in done for planned in plan):
+        extra = request.grow([done[planned.key] for planned in plan])
+        if not extra:
+            break
+        plan += [PlannedTrial(i, each.point, each.repeat, each.warmup) for i, each in enumerate(extra, len(plan))]
+    return tuple(plan)
+
+
+def grown(request: RunRequest, store: Store, run_id: str) -> list[PlannedTrial]:
+    """Trials to run after all known ones have finished; none when there is nothing more to ask."""
+    if request.grow is None:
+        return []
+    done = store.finished(run_id)
+    plan = whole_plan(request, done)
+    waiting = [planned for planned in plan if planned.key not in done]
+    if waiting:
+        store.extend(run_id, len(plan))
+    return waiting
