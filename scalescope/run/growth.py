@@ -6,7 +6,6 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scalescope.analysis.knee import further
 from scalescope.analysis.summary import summarise
@@ -19,10 +18,6 @@ from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGT
 from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run.parameters import Execution
-
-if TYPE_CHECKING:
-    from scalescope.run.request import RunRequest
-    from scalescope.store.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -123,31 +118,3 @@ def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]
         changes += [simulated] if simulated else []
         changes.append({**simulated, ZERO_LENGTH: True})
     return [{**point.values, **change} for change in changes]
-
-
-def whole_plan(request: RunRequest, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
-    """The planned trials, and those by which the sweep has grown so far.
-
-    Args:
-        request: The sweep.
-        done: Finished trials by key, as the store has them.
-    """
-    plan = list(request.plan)
-    while request.grow is not None and all(planned.key in done for planned in plan):
-        extra = request.grow([done[planned.key] for planned in plan])
-        if not extra:
-            break
-        plan += [PlannedTrial(i, each.point, each.repeat, each.warmup) for i, each in enumerate(extra, len(plan))]
-    return tuple(plan)
-
-
-def grown(request: RunRequest, store: Store, run_id: str) -> list[PlannedTrial]:
-    """Trials to run after all known ones have finished; none when there is nothing more to ask."""
-    if request.grow is None:
-        return []
-    done = store.finished(run_id)
-    plan = whole_plan(request, done)
-    waiting = [planned for planned in plan if planned.key not in done]
-    if waiting:
-        store.extend(run_id, len(plan))
-    return waiting

@@ -11,6 +11,7 @@ from scalescope.errors import InvalidField
 from scalescope.model import parameters
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial, Sweep
+from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run import dask_keys, orchestrator, orchestrator_load, price_table
 from scalescope.run.growth import Growth, SweepGrowth
@@ -38,6 +39,27 @@ class RunRequest:
     def open_store(self) -> Store:
         """Connect to the store; the caller closes it."""
         return Store.open(self.store, self.records)
+
+    def whole_plan(self, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
+        """The planned trials, and those by which the sweep grows after these finished ones, by key."""
+        plan = list(self.plan)
+        while self.grow is not None and all(planned.key in done for planned in plan):
+            extra = self.grow([done[planned.key] for planned in plan])
+            if not extra:
+                break
+            plan += [PlannedTrial(i, each.point, each.repeat, each.warmup) for i, each in enumerate(extra, len(plan))]
+        return tuple(plan)
+
+    def grown(self, store: Store, run_id: str) -> list[PlannedTrial]:
+        """Trials to run after all known ones have finished; the store learns of them."""
+        if self.grow is None:
+            return []
+        done = store.finished(run_id)
+        plan = self.whole_plan(done)
+        waiting = [planned for planned in plan if planned.key not in done]
+        if waiting:
+            store.extend(run_id, len(plan))
+        return waiting
 
 
 def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:

@@ -26,7 +26,6 @@ from scalescope.report.notebook import Shown
 from scalescope.run import orchestrator_load, price_table, run_names, signals
 from scalescope.run.drivers import Drivers, may_start, stop
 from scalescope.run.functions import named
-from scalescope.run.growth import grown, whole_plan
 from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.progress import Meter, Progress, current_meter
 from scalescope.run.progress_bar import shown
@@ -189,7 +188,7 @@ def begin(
     )
     may_start(run.id)
     done = run.done
-    plan = whole_plan(request, done)
+    plan = request.whole_plan(done)
     if len(plan) > len(request.plan):
         store.extend(run.id, len(plan))
     return run, [planned for planned in plan if planned.key not in done]
@@ -265,7 +264,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         ]
         cluster.check_room(sizes, waits)
     run, waiting = begin(request, store)
-    plan = whole_plan(request, run.done)
+    plan = request.whole_plan(run.done)
     if waiting and (request.budget is not None or not all(cluster.here for cluster in clusters)):
         runner.tell(Progress(0, 0, f"Estimate: {expected_cost(request, waiting, store)}", notable=True))
     ended_early = ""
@@ -329,7 +328,7 @@ def _run(
     meter = current_meter.get() or Meter(request.sweep, request.plan, done=0, tell=runner.tell)
 
     def more() -> list[PlannedTrial]:
-        added = grown(request, store, run_id)
+        added = request.grown(store, run_id)
         meter.add(added)
         return added
 

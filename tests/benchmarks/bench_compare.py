@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.run.drivers import Drivers
-from scalescope.run.growth import grown
 from scalescope.run.sweep import begin
 from scalescope.run.trials import run_trials
 from scalescope.studies.comparison import plan as comparison
@@ -70,7 +69,7 @@ def compare(store: str, session: Drivers | None, seconds: float, seed: int) -> t
         run, waiting = begin(request, opened)
         session = session or Drivers(request, run.id, opened)
         session.request, session.run_id, session.store = request, run.id, opened
-        run_trials(session, waiting, more=lambda: grown(request, opened, run.id), hold=True)
+        run_trials(session, waiting, more=lambda: request.grown(opened, run.id), hold=True)
         return session, dict(inquiry.answer([opened.run(run.id)]).result)
 
 

@@ -15,7 +15,6 @@ from scalescope.errors import ExitStatus, InvalidField
 from scalescope.model.trial import Trial
 from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers
-from scalescope.run.growth import grown
 from scalescope.run.progress import Progress
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
@@ -40,7 +39,7 @@ def carry_out(address: str, *, refine: int, **given: Any) -> tuple[list[Trial], 
                 Drivers(request, run.id, store),
                 waiting,
                 finished=finished.append,
-                more=lambda: grown(request, store, run.id),
+                more=lambda: request.grown(store, run.id),
             )
         except BaseException as error:
             abort(store, run.id, error)

@@ -20,7 +20,6 @@ from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial
 from scalescope.run import orchestrator_load
 from scalescope.run.drivers import MAX_DRIVERS, Drivers
-from scalescope.run.growth import grown
 from scalescope.run.request import RunRequest
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
@@ -65,7 +64,7 @@ def carry_out(inquiry: PlannedStudy, address: str, *, most: int = 10_000) -> tup
                     raise KeyboardInterrupt
 
             def more(request: RunRequest = request, run: SweepRun = run) -> list[PlannedTrial]:
-                return grown(request, store, run.id)
+                return request.grown(store, run.id)
 
             try:
                 run_trials(Drivers(request, run.id, store), waiting, finished=finished, more=more)
