@@ -125,7 +125,6 @@ class LocalFlow(Flow[P, R]):
             returned.reset(token)
 
     def with_options(self, *args: Any, **kwargs: Any) -> LocalFlow[P, R]:
-        """A copy with other options, as `Flow` makes it."""
         changed = super().with_options(*args, **kwargs)
         changed.__class__ = type(self)
         return cast("LocalFlow[P, R]", changed)
@@ -135,7 +134,6 @@ class CountedFlow(LocalFlow[P, R]):
     """A flow that says how far it is: with a bar, where it is called on a terminal or in a notebook."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it."""
         with shown():
             return super().__call__(*args, **kwargs)
 
@@ -222,7 +220,6 @@ def _empty(each: Declared, default: Any) -> Any:
 
 
 def _form(each: Declared) -> Any:
-    """The default with title, help, bounds and examples, for JSON Schema."""
     default = ... if each.required else each.default
     return Field(default=default, description=each.explained, json_schema_extra={"title": each.title, **each.schema})
 

@@ -15,7 +15,7 @@ LOGGERS = "prefect.flow_runs", "prefect.task_runs"
 
 
 def shorten() -> None:
-    """Leave out what Prefect writes of errors that flow and step say themselves; may be called again."""
+    """Leave out what Prefect logs of errors that flow and step report themselves; may be called again."""
     for name in LOGGERS:
         logger = get_logger(name)
         if _said not in logger.filters:
@@ -24,7 +24,7 @@ def shorten() -> None:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Have Prefect write nothing to the console meanwhile; its server gets the log all the same."""
+    """Have Prefect write nothing to the console meanwhile; its server still gets the log."""
     root = logging.getLogger()
     handlers = [handler for handler in root.handlers if isinstance(handler, PrefectConsoleHandler)]
     for handler in handlers:
@@ -41,7 +41,6 @@ def _is_others(record: logging.LogRecord) -> bool:
 
 
 def _said(record: logging.LogRecord) -> bool:
-    """Whether a record says something that is not said already."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, ScalescopeError) and record.levelno > logging.DEBUG:
         return False

@@ -55,7 +55,6 @@ class PrefectOrchestrator:
         server.ready()
 
     def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
-        """Run a flow in this process; return its result."""
         from scalescope_flows.runner import listening
 
         with listening(listener):
@@ -97,7 +96,6 @@ def _dotenv() -> dict[str, str]:
 
 
 def _profile(path: str | None) -> Any:
-    """The active profile, from the file that holds all of them."""
     profiles = _toml(path or Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser() / "profiles.toml")
     active = os.environ.get("PREFECT_PROFILE") or _at(profiles, "active")
     return _at(profiles, "profiles", str(active))
@@ -111,7 +109,6 @@ def _toml(path: str | Path) -> dict[str, Any]:
 
 
 def _at(found: Any, *keys: str) -> Any:
-    """The value under these nested keys; None if there is none."""
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found

@@ -1,4 +1,4 @@
-"""The scheduled flow that removes what dead runs left outside."""
+"""The scheduled flow that removes jobs, processes and clusters of dead runs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener"
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have flows that run in this process meanwhile report their progress to `listener`, too."""
+    """Have flows of this process report their progress to `listener` meanwhile, too."""
     token = current_listener.set(listener)
     try:
         yield
@@ -82,9 +82,9 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Have a flow that is called on a terminal or in a notebook draw a bar there, in place of the lines of its log.
+    """Draw a bar for a flow that is called on a terminal or in a notebook, in place of the lines of its log.
 
-    Not where somebody listens already, and not within another flow, whose log it belongs to.
+    Flows with a listener, and flows within another flow, draw none.
     """
     console = stderr()
     if current_listener.get() is not None or FlowRunContext.get() is not None or not console.is_watched:
@@ -99,7 +99,7 @@ def shown() -> Iterator[None]:
 class TaskRunner(Runner):
     """Makes a task of each step; for one flow run.
 
-    A task that was given its step's arguments would have Prefect search all of them for futures: the tasks have none.
+    Tasks have no arguments: Prefect would search all of a step's arguments for futures.
     """
 
     def __init__(self) -> None:
@@ -111,16 +111,15 @@ class TaskRunner(Runner):
         self._showing = threading.Lock()  # clusters side by side share one artifact
 
     def __reduce__(self) -> tuple[type[TaskRunner], tuple[()]]:
-        """Without what belongs to this process: shares of a run can be sent to others."""
+        """Without what belongs to this process, since shares of a run can be sent to others."""
         return (TaskRunner, ())
 
     @property
     def keeps_folder(self) -> bool:
-        """Whether the working folder outlives the run: not that of a deployment's run, which its worker deletes."""
         return runtime.deployment.id is None
 
     def do(self, step: RunStep[R], *arguments: Any) -> R:
-        """Carry out a step as a task, or without one while the server is away; what it raises is raised here."""
+        """Carry out a step as a task, or without one while the server is away; re-raises its error."""
         if not self._answers():
             return super().do(step, *arguments)
         run, ends = uuid4(), [_cancelled()]
@@ -147,12 +146,11 @@ class TaskRunner(Runner):
         return result
 
     def together(self, step: RunStep[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
-        """Carry out a step with several sets of arguments at the same time, on the flow's task runner."""
+        """Carry out a step with many sets of arguments at the same time, on the flow's task runner."""
         futures = [self._task(step, arguments).submit() for arguments in many]
         return results(futures, lambda: as_completed(futures), stop)
 
     def tell(self, progress: Progress) -> None:
-        """Say how far the run is: to its log, its page, and whoever listens in this process."""
         trial = progress.trial
         if trial is not None or progress.notable:
             level = logging.WARNING if trial and trial.state is not TrialState.VALID else logging.INFO
@@ -164,7 +162,7 @@ class TaskRunner(Runner):
         super().tell(progress)
 
     def label(self, labels: Sequence[str]) -> None:
-        """Add tags to the flow run, and to the tasks that follow; those of the run that it is a copy of go."""
+        """Add tags to the flow run and to later tasks, in place of those of the run that it copies."""
         self._labels.update(labels)
         kinds = {label.partition(":")[0] for label in self._labels}
         others = {tag for tag in runtime.flow_run.tags if tag.partition(":")[0] not in kinds or ":" not in tag}
@@ -175,7 +173,7 @@ class TaskRunner(Runner):
             get_run_logger().warning("The run could not be tagged: %s", error)
 
     def publish(self, make: Callable[[], Publication]) -> None:
-        """Create artifacts; that it failed is only logged, since the result is in the store."""
+        """Create artifacts; a failure is only logged, since the result is in the store."""
         page: list[Publication] = []
 
         def create() -> None:
@@ -196,7 +194,7 @@ class TaskRunner(Runner):
             get_run_logger().warning("The result could not be published as artifacts: %r", error)
 
     def send(self, event: Event) -> None:
-        """Send an event; when this returns, the server has it, unless it cannot be reached just now."""
+        """Send an event, and wait until the server has it."""
         resource = {"prefect.resource.id": event.resource, "prefect.resource.name": event.title}
         emit_event(event.name, resource, payload=event.payload, id=uuid5(NAMESPACE_URL, event.identity))
         sent = threading.Thread(target=EventsWorker.instance().wait_until_empty, daemon=True)
@@ -224,7 +222,7 @@ class TaskRunner(Runner):
             get_run_logger().warning("The progress artifact could not be updated: %s", error)
 
     def _answers(self) -> bool:
-        """Whether the server does: where it does not, each thing told to it would hold the run up for a minute."""
+        """Whether the server answers: if not, each message to it would delay the run by a minute."""
         if time.monotonic() < self._asked_again:
             return False
         with temporary_settings(IMPATIENT), get_client(sync_client=True) as client:
@@ -282,7 +280,7 @@ def _cancelled() -> State[Any]:
 
 
 def _set_state(task_run: UUID, state: State[Any]) -> None:
-    """Say how a task ended that a signal met within Prefect's own code, which takes that for a crash."""
+    """Set the state of a task in which a signal met Prefect's own code, which takes that for a crash."""
     until = time.monotonic() + TOLD_AFTER_S
     try:
         with get_client(sync_client=True) as client:

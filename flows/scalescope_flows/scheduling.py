@@ -1,4 +1,4 @@
-"""Whether schedules fire: Prefect's scheduler as it is installed here, and that of the configured server.
+"""Checks that schedules fire, with Prefect's scheduler as installed here and on the configured server.
 
 A scheduler that fails only writes to the log of its server: no run is created, and nobody is told.
 """
@@ -24,11 +24,7 @@ HORIZON = timedelta(days=30)
 
 
 def check(*, configured: bool) -> str:
-    """Try the installed scheduler, and look whether that of the configured server creates runs; say what works.
-
-    Raises:
-        InfrastructureError: One of them does not, or the server does not answer.
-    """
+    """Try the installed scheduler, and whether the configured server creates runs; say what works."""
     try_scheduler()
     if not configured:
         return "creates runs (no Prefect server is configured to be asked)"
@@ -44,11 +40,7 @@ def check(*, configured: bool) -> str:
 
 
 def try_scheduler() -> None:
-    """Have the installed scheduler create the run of a schedule, in a database and a process of its own.
-
-    Raises:
-        InfrastructureError: It did not.
-    """
+    """Have the installed scheduler create the run of a schedule, in its own database and process."""
     with tempfile.TemporaryDirectory() as folder:
         own = {
             "PREFECT_HOME": folder,
@@ -84,11 +76,7 @@ def _cause(error: subprocess.CalledProcessError | subprocess.TimeoutExpired) -> 
 
 
 def overdue() -> list[str]:
-    """Deployments of the configured server, as FLOW/NAME, whose active schedules have a date soon, but no run.
-
-    Raises:
-        InfrastructureError: The server does not answer.
-    """
+    """Deployments of the configured server, as FLOW/NAME, with an active schedule but no run soon."""
     import httpx
     from prefect.exceptions import PrefectException
 

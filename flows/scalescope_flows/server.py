@@ -1,9 +1,9 @@
 """A temporary Prefect server for processes that have none configured.
 
-Prefect starts one too, but that is in our process group, so that Ctrl-C in a terminal ends it before the flow, which
-then waits minutes for it; it gives up after 20 s, in which a new database is not migrated on a busy machine; and it
-outlives a process that is killed. This one has a session of its own, and ends when our end of a pipe closes. Its socket
-is bound before anybody is told of it, and it answers only those who know its random authentication string.
+Prefect's own temporary server is in our process group, so that Ctrl-C ends it before the flow, which then waits minutes
+for it; it gives up after 20 s, too early for the migration of a new database on a busy machine; and it outlives a
+process that is killed. This one leads a process group of its own, and ends when our end of a pipe closes. Its socket is
+bound before its address is told, and it answers only those who know its random authentication string.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _server: Server | None = None
 
 
 def is_needed() -> bool:
-    """Whether Prefect would have to start a server by itself."""
+    """Whether Prefect would have to start a server itself."""
     settings = get_current_settings()
     return settings.api.url is None and settings.server.ephemeral.enabled
 
@@ -44,7 +44,7 @@ def is_used() -> bool:
 
 
 def begin() -> None:
-    """Begin to start a server, if none is configured; it lives as long as this process."""
+    """Begin to start a server, if none is configured; it ends with this process."""
     global _server
     if is_needed() and _server is None:
         _ask_no_proxy()
@@ -52,11 +52,7 @@ def begin() -> None:
 
 
 def ready() -> None:
-    """Have a server: where one has been begun, wait until it answers, and make it the one that Prefect uses here.
-
-    Raises:
-        InfrastructureError: It did not start.
-    """
+    """Have a server: if one was begun, wait until it answers, and make Prefect use it here."""
     global _server
     begin()
     if _server is None or not is_needed():
@@ -72,18 +68,13 @@ def ready() -> None:
 
 
 def _ask_no_proxy() -> None:
-    """Ask no proxy for what is on this machine: where `http_proxy` is set, everything of ours would go there."""
+    """Bypass a proxy for this machine: with `http_proxy` set, our requests would go there."""
     known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, [known, "127.0.0.1"]))
 
 
 class Server:
-    """A Prefect server on the loopback device, with the database of the user's Prefect profile.
-
-    Attributes:
-        client: What a client must have in its environment to reach it.
-        pid: Of its process.
-    """
+    """A Prefect server on the loopback device, with the database of the user's Prefect profile."""
 
     def __init__(self) -> None:
         secret = f"scalescope:{secrets.token_urlsafe(24)}"
@@ -115,11 +106,7 @@ class Server:
         atexit.register(self.stop)
 
     def wait(self) -> None:
-        """Wait until it answers.
-
-        Raises:
-            InfrastructureError: It ended, or did not answer in time.
-        """
+        """Wait until it answers."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             ended = self._process.poll() is not None

@@ -1,6 +1,6 @@
-"""The program that a temporary server is: Prefect's server on a socket that it is handed, until its input ends.
+"""The program of a temporary server: Prefect's server on a socket that it inherits, until its input ends.
 
-Whoever started it holds the other end of that input and may die in any way: the pipe closes all the same.
+The starting process holds the other end of that input; however it dies, the pipe closes.
 """
 
 from __future__ import annotations

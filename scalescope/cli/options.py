@@ -126,8 +126,6 @@ def options(
 
 @dataclass(frozen=True)
 class _Option:
-    """One parameter as an option or argument."""
-
     declared: Declared
     about: str = ""
 

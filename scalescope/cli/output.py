@@ -40,12 +40,10 @@ def exit_statuses(*some: ExitStatus, ok: str = "", finding: str = "") -> str:
 
 
 def stdout() -> Screen:
-    """A console on standard output."""
     return Screen(highlight=False)
 
 
 def print_json(data: object) -> None:
-    """Print data for programs."""
     print(json.dumps(data, indent=2, allow_nan=False))
 
 
@@ -65,12 +63,10 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: 
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a line to standard error."""
     stderr().print(Text(text, style=style))
 
 
 def say_error(text: str) -> None:
-    """Print an error."""
     stderr().print(Text.assemble(("error: ", "bold red"), text))
 
 

@@ -122,11 +122,7 @@ class ClusterSpec:
         return self.packages
 
     def require(self) -> None:
-        """Refuse a cluster whose packages this interpreter lacks, before anything is started.
-
-        Raises:
-            UsageError: One is not installed.
-        """
+        """Refuse a cluster whose packages this interpreter lacks."""
         missing = [name for name in self.needs if importlib.util.find_spec(name) is None]
         if missing:
             raise UsageError(
@@ -165,11 +161,7 @@ def kinds() -> Mapping[str, type[ClusterSpec]]:
 
 
 def cluster_spec(data: object) -> ClusterSpec:
-    """Build a specification from a kind (`"virtual"`) or a mapping with `kind` and fields.
-
-    Raises:
-        InvalidField: The kind or a field is unknown, or a value is not allowed.
-    """
+    """A specification from a kind (`"virtual"`) or a mapping with `kind` and fields."""
     if isinstance(data, ClusterSpec):
         return data
     given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)
@@ -193,11 +185,7 @@ def cluster_spec(data: object) -> ClusterSpec:
 
 
 def json_mapping(where: str, value: object) -> dict[str, Any]:
-    """A mapping, given as one or as its JSON.
-
-    Raises:
-        InvalidField: It is none, or JSON cannot carry it.
-    """
+    """A mapping, given as one or as its JSON."""
     try:
         parsed = json.loads(value) if isinstance(value, str) else value
         return dict(json.loads(json.dumps(fields.mapping(where, parsed), allow_nan=False)))

@@ -58,9 +58,6 @@ class Environment:
                 `~` or `.`); or requirements separated by blanks, where `python==3.11` chooses the version of Python.
                 `NAME =` may stand in front.
             where: Name of the field in errors.
-
-        Raises:
-            InvalidField: It is none of these.
         """
         return _parse(text, where)
 

@@ -35,11 +35,11 @@ def to_mapping(instance: Any) -> dict[str, Any]:
 
 
 def from_mapping(cls: type[T], data: object, where: str = "") -> T:
-    """A dataclass from what `to_mapping` made of it, also where the class had other fields then.
+    """A dataclass from what `to_mapping` made; unknown keys are ignored, missing ones take their default.
 
     Args:
         cls: Its fields may hold dataclasses, enumerations, tuples and mappings of such, and what JSON carries.
-        data: A mapping; unknown keys are ignored, missing ones take their default.
+        data: A mapping.
         where: In front of the names of fields in errors.
 
     Raises:
@@ -91,11 +91,7 @@ def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def read(hint: Any, value: Any, where: str) -> Any:
-    """A value as a field of this type holds it.
-
-    Raises:
-        InvalidField: It has another type.
-    """
+    """A value as a field of this type holds it; raises `InvalidField` if it has another type."""
     if hint is Any or type(value) is hint:
         return value
     origin, inner = _parts(hint)

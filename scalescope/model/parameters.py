@@ -18,6 +18,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, Field, dataclass, field
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -69,7 +70,7 @@ class Declared:
     def default(self) -> Any:
         """The value where none is given, a new one each time; None where one must be."""
         if self.about.default is not None:
-            return self.about.default
+            return copy(self.about.default)
         if self._field.default_factory is not MISSING:
             return self._field.default_factory()
         return None if self.required else self._field.default
@@ -114,11 +115,7 @@ class Declared:
         return tuple(get_origin(each) or each for each in (get_args(self.type) if union else (self.type,)))
 
     def check(self, value: object, where: str = "") -> Any:
-        """What the field holds for a value as people write it; `where` is how they wrote the name.
-
-        Raises:
-            InvalidField: It is not allowed.
-        """
+        """What the field holds for a value as people write it; `where` is how they wrote the name."""
         where, kinds, low, high = where or self.name, self.types, self.about.minimum, self.about.maximum
         if self.about.reads:
             return self.about.reads(where, value)
@@ -170,11 +167,7 @@ def check(cls: type[T], given: Mapping[str, object], section: str = "") -> T:
 
 
 def check_fields(instance: object, section: str = "") -> None:
-    """Check what a dataclass of declared parameters was given, for its `__post_init__`.
-
-    Raises:
-        InvalidField: A value is not allowed.
-    """
+    """Check the fields of a dataclass of declared parameters, for its `__post_init__`."""
     prefix = f"{section}." if section else ""
     for each in declared(type(instance)):
         each.check(getattr(instance, each.name), f"{prefix}{each.name}")
@@ -197,9 +190,5 @@ def part(cls: type, given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def reject_unknown(given: Mapping[str, object], *kinds: type) -> None:
-    """Refuse values that are parameters of none of these classes.
-
-    Raises:
-        UnknownName: There is one.
-    """
+    """Refuse values that are parameters of none of these classes."""
     fields.reject_unknown("", given, [each.name for kind in kinds for each in declared(kind)])

@@ -97,7 +97,6 @@ class Point:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Point:
-        """The inverse of `to_mapping`."""
         return from_mapping(cls, data)
 
 
@@ -112,7 +111,6 @@ class PlannedTrial:
 
     @property
     def key(self) -> str:
-        """Identity within the sweep."""
         return f"{self.point.id}-{'w' if self.warmup else 'r'}{self.repeat}"
 
 
@@ -234,6 +232,7 @@ class Sweep:
             examples=([{"workers": 32, "items": 1000}],),
             schema={"items": {"type": "object", **POINT_SCHEMA}},
             written=list[Any],
+            default=[],
             reads=_read_points,
         ),
     ] = ()
@@ -274,11 +273,7 @@ class Sweep:
 
     @classmethod
     def from_mapping(cls, data: object) -> Sweep:
-        """Build a sweep from what JSON, YAML, options or a form hold.
-
-        Raises:
-            InvalidField: Names the field, its value and what is allowed.
-        """
+        """Build a sweep from what JSON, YAML, options or a form hold."""
         given = fields.mapping("sweep", data)
         if not given.get("workload"):
             fields.reject_unknown("", given, [each.name for each in parameters.declared(cls)])
@@ -299,11 +294,7 @@ class Sweep:
         return digest({**differing(self), "cluster": cluster})
 
     def expand(self, workload: Workload) -> tuple[Point, ...]:
-        """All points, checked against the workload, each once, in the order of the axes.
-
-        Raises:
-            InvalidField: An axis, a parameter or a value is not allowed, or there is no point.
-        """
+        """All points, checked against the workload, each once, in the order of the axes."""
         count = math.prod(map(len, self.axes.values()))
         if count * (self.repeats + self.warmups) > MAX_TRIALS:
             raise InvalidField("axes", f"{count} combinations", f"at most {MAX_TRIALS} trials in one sweep")

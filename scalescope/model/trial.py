@@ -51,5 +51,4 @@ class Trial:
 
     @property
     def counts(self) -> bool:
-        """Whether this is a data point."""
         return self.state is TrialState.VALID and not self.warmup

@@ -107,7 +107,6 @@ class Workload:
     simpler: tuple[Simpler, ...] = ()
 
     def parameter(self, name: str) -> WorkloadParameter | None:
-        """The parameter of that name, or None."""
         return next((parameter for parameter in self.parameters if parameter.name == name), None)
 
     def bind(self, given: Mapping[str, object], *, section: str = "params") -> dict[str, Scalar]:

@@ -53,8 +53,6 @@ _recorded: set[str] = set()
 
 @dataclass(frozen=True)
 class _Found:
-    """What is known once the block has ended."""
-
     run: SweepRun
     tables: Mapping[str, Any]
 
@@ -80,12 +78,10 @@ class Diagnosis(Shown):
 
     @property
     def is_over(self) -> bool:
-        """Whether the block has ended, and its diagnosis is known."""
         return self._found is not None
 
     @property
     def verdict(self) -> str:
-        """What is wrong, why, and the remedy, in one line."""
         return self._judgement.line
 
     @property
@@ -223,7 +219,6 @@ def observed(
 
 
 def _checked(client: distributed.Client) -> str:
-    """The address of its scheduler; raises `UsageError` if a block cannot be recorded there."""
     if client.asynchronous:
         raise UsageError(
             "A block cannot be recorded through an asynchronous client",

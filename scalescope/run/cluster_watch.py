@@ -71,7 +71,6 @@ class Look:
 
     @property
     def stands(self) -> bool:
-        """Whether nothing moves, and no worker computes."""
         return self.standstill is not None and not self.standstill.computing
 
 

@@ -18,9 +18,6 @@ def check(points: Iterable[Point]) -> None:
 
     Sections that Dask does not have are those of plugins. Keys that the user's own files of Dask's configuration set
     are known, and so is everything in a section whose names are free, such as environment variables.
-
-    Raises:
-        UnknownName: There is no such key.
     """
     given = {name: value for point in points for name, value in point.dask_config.items() if name not in OWN}
     if not given:

@@ -30,8 +30,6 @@ MAX_DRIVERS = 4
 
 @dataclass(frozen=True)
 class _Opened:
-    """A driver, and the folder for its records."""
-
     driver: Driver
     folder: tempfile.TemporaryDirectory[str]
 
@@ -72,12 +70,10 @@ class Drivers:
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` has ended the run."""
         return self.run_id in _stopped
 
     @property
     def pids(self) -> list[int]:
-        """Processes of all drivers."""
         return [opened.driver.pid for opened in self._opened.values()]
 
     def driver(self, point: Point) -> Driver | None:
@@ -86,13 +82,7 @@ class Drivers:
         return opened.driver if opened is not None and opened.driver.alive else None
 
     def open(self, point: Point) -> Driver:
-        """Start a driver and its cluster, for a point and those like it; the least recently used one may be closed.
-
-        Raises:
-            InfrastructureError: They could not be started.
-            StoreError: There is no room for what they record.
-            UsageError: There can be no such environment.
-        """
+        """Start a driver and its cluster, for a point and those like it; the least recently used one may be closed."""
         place = self._place(point)
         self._close(place)
         while len(self._opened) >= MAX_DRIVERS:
@@ -125,7 +115,6 @@ class Drivers:
         raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:
-        """Remember that the driver of a point was used last."""
         place = self._place(point)
         self._opened[place] = self._opened.pop(place)
 
@@ -134,7 +123,6 @@ class Drivers:
         _together([partial(self._close, place) for place in list(self._opened)])
 
     def _place(self, point: Point) -> tuple[str, str]:
-        """What a driver is for: cluster and environment."""
         return digest(self.request.sweep.cluster_of(point).to_mapping()), Environment.parse(point.environment).text
 
     def _close(self, place: tuple[str, str]) -> None:

@@ -49,13 +49,11 @@ class SweepGrowth:
     def of(
         cls, sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], execution: Execution
     ) -> SweepGrowth | None:
-        """The growth that was asked for; None where there is none."""
         if not execution.refine and not execution.verify and not execution.explain:
             return None
         return cls(sweep, workload, frozenset(planned.point.id for planned in plan), execution)
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
-        """The next trials."""
         sweep, execution = self.sweep, self.execution
         tried = {trial.point.id for trial in done}  # includes points without a valid trial: they are not run again
         between = [point for point in further(sweep, done) if point.id not in tried] if execution.refine else []

@@ -37,7 +37,6 @@ class Orchestrator(Protocol):
 
 @cache
 def installed() -> Orchestrator | None:
-    """The orchestrator that is installed."""
     for point in entry_points(group=GROUP):
         found: Orchestrator = point.load()
         return found

@@ -75,9 +75,7 @@ def wait_until_quiet(
 def quiet(drivers: Iterable[int], *, enabled: bool) -> Iterator[Load]:
     """Wait for a quiet orchestrator, then count what it uses during the block.
 
-    Args:
-        drivers: Process ids whose trees do the measuring.
-        enabled: False for a virtual clock, which other load does not disturb.
+    Drivers, by process id, do the measuring. It is not enabled for a virtual clock, which other load does not disturb.
     """
     load = Load()
     if not enabled:

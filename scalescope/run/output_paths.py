@@ -36,12 +36,7 @@ class OutputPath:
 
     @classmethod
     def of(cls, parameter: str, name: str, store: Store, runner: Runner) -> OutputPath:
-        """The path that a parameter names; checked before anything is measured.
-
-        Raises:
-            InvalidField: It would leave the folder of its run; or `SCALESCOPE_FILES_URL` is not a web address.
-            StoreError: Nothing can be written among the raw records.
-        """
+        """The path that a parameter names; checked before anything is measured."""
         _base()
         fixed = files.is_address(name) or Path(name).expanduser().is_absolute()
         if fixed or runner.keeps_folder:
@@ -59,12 +54,7 @@ class OutputPath:
 
     @classmethod
     def of_report(cls, name: str, store: Store, runner: Runner) -> OutputPath | None:
-        """The path of a report; None where none is asked for.
-
-        Raises:
-            UsageError: A package for reports is not installed, or there can be no file.
-            StoreError: It cannot be written.
-        """
+        """The path of a report; None where none is asked for."""
         if not name:
             return None
         html.check_packages()

@@ -40,7 +40,6 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """The text, and after a trial how long it still takes."""
         return f"{self.text} ({self.left})" if self.trial and self.left else self.text
 
 
@@ -100,7 +99,6 @@ current_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default
 
 
 def outcome(trial: Trial) -> str:
-    """A trial's result in a few words."""
     if trial.state is not TrialState.VALID:
         return f"{trial.state.value}: {trial.reason.partition(chr(10))[0]}"
     assert trial.metrics is not None

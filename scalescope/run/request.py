@@ -101,12 +101,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
 
 
 def resolve(given: Mapping[str, object]) -> RunRequest:
-    """Load the saved cluster and store that parameters name, and check everything.
-
-    Raises:
-        InvalidField: The first thing that is wrong.
-        InfrastructureError: What is saved cannot be loaded.
-    """
+    """Load the saved cluster and store that parameters name, and check everything."""
     given = dict(given)
     if "cluster" in given:
         given["cluster"] = orchestrator.saved_cluster(given["cluster"])

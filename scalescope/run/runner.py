@@ -60,7 +60,6 @@ class Publication:
 
     @property
     def key(self) -> str:
-        """Title and identity as lower-case words with dashes between them."""
         return re.sub("[^a-z0-9]+", "-", f"{self.title[:MAX_TITLE]} {self.identity}".lower()).strip("-")
 
 
@@ -110,11 +109,7 @@ def results(
 
 
 class Runner:
-    """Carries out steps in this process.
-
-    Args:
-        listener: Told how far the run is.
-    """
+    """Carries out steps in this process."""
 
     def __init__(self, listener: Listener = lambda progress: None) -> None:
         self._listener = listener
@@ -146,7 +141,6 @@ class Runner:
             return results(futures, lambda: as_completed(futures), stop)
 
     def tell(self, progress: Progress) -> None:
-        """Say how far the run is."""
         self._listener(progress)
 
     def label(self, labels: Sequence[str]) -> None:

@@ -41,9 +41,6 @@ def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
 
     A diagnosis lasts from the first client of a scheduler to the end of its last client, or of the script. If the
     script raises, its traceback goes to standard error.
-
-    Raises:
-        InvalidField: The script cannot be read, or is no Python.
     """
     try:
         code = compile(path.read_bytes(), str(path), "exec")
@@ -80,7 +77,6 @@ def _raised() -> BaseException | None:
 
 
 def _status(code: object) -> int:
-    """The exit status of `sys.exit(code)`."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)
@@ -97,8 +93,6 @@ def _own(trace: TracebackType | None, code: CodeType) -> TracebackType | None:
 
 @dataclass
 class _Block:
-    """A scheduler that is recorded."""
-
     stack: contextlib.ExitStack  # ends the recording
     clients: set[str]  # ids of its open clients
 

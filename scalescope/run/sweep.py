@@ -140,12 +140,9 @@ class Share:
 
 
 def run_share(share: Share, runner: Runner) -> int:
-    """Provision, measure and tear down one share of a run on cores of its own; return how many trials it ran.
+    """Provision, measure and tear down one share of a run on its own cores; return how many trials it ran.
 
     It is one step because a driver belongs to the process that started it.
-
-    Raises:
-        ClusterError: There is no core for it.
     """
     request = share.request
     cores = orchestrator_load.cores()[share.index :: share.count]
@@ -162,20 +159,13 @@ def run_share(share: Share, runner: Runner) -> int:
 
 
 def write_report(store: Store, run: SweepRun, path: str) -> None:
-    """Write the report of a run as one HTML file."""
     html.write(path, run, store.tables)
 
 
 def begin(
     request: RunRequest, store: Store, *, facts: Mapping[str, Any] | None = None
 ) -> tuple[SweepRun, list[PlannedTrial]]:
-    """Begin a run, or continue the one that was stopped; return it and the trials that it still lacks.
-
-    Args:
-        request: The sweep.
-        store: Where it is kept.
-        facts: Further facts to keep of the run.
-    """
+    """Begin a run, or continue the one that was stopped; return it and the trials that it still lacks."""
     from scalescope.capture.host import packages
 
     run = store.begin(
@@ -244,8 +234,6 @@ class CarriedOut:
 
 
 def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
-    """Run the trials that a run lacks and those by which it grows, and judge it."""
-
     def says(text: str) -> None:
         runner.tell(Progress(0, 0, text))
 
@@ -291,7 +279,6 @@ def _measure_all(
     waiting: Sequence[PlannedTrial],
     runner: Runner,
 ) -> None:
-    """Run the trials that a run still lacks, and those by which it grows."""
     done = len(plan) - len(waiting)
     if (before := run.facts.get(INSTEAD_OF)) and not done:
         anew = "; --fresh begins the study anew, so that all of it has one code" if request.study else ""

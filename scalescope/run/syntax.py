@@ -45,7 +45,6 @@ def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
 
 
 def params(option: str, given: Iterable[str]) -> dict[str, Scalar]:
-    """Read `name=value` pairs."""
     return {name: axis.value(text) for name, text in assignments(option, given).items()}
 
 
@@ -67,7 +66,6 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def merge(data: dict[str, Any], section: str, given: Mapping[str, object]) -> None:
-    """Merge options into a section of a file."""
     if given:
         data[section] = {**fields.mapping(section, data.get(section, {})), **given}
 

@@ -139,7 +139,6 @@ def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[T
 
 
 def _charged(trial: Trial, first: Trial) -> Trial:
-    """The trial, with the costs of the attempt before it."""
     unknown = {"waited_for_workers_s": 0.0, "held_worker_s": 0.0}
     cluster, before = ({**unknown, **each.facts["cluster"]} for each in (trial, first))
     worked_s = first.point.workers * (first.real_s - before["waited_for_workers_s"])
@@ -223,11 +222,6 @@ def run_trials(
         finished: Told of each trial that is saved.
         more: Asked for further trials when all have run, until it has no new ones.
         hold: Whether the clusters stay open after success; then the caller closes the drivers.
-
-    Raises:
-        InfrastructureError: No cluster could be opened, or `MAX_LOSSES` drivers died one after the other.
-        BudgetSpent: The next trial would cost more than is left of the budget.
-        StoreError: A trial could not be saved.
     """
     runner = runner or Runner()
     losses, waiting, known = 0, list(reversed(trials)), {planned.key for planned in trials}
@@ -295,8 +289,7 @@ def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
 def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
     """Run a trial, on a new driver where there is none for it.
 
-    A trial is invalid if there can be no such environment; a search for a release goes around it. This does not happen
-    in plain sweeps, whose environments are built before the first trial.
+    It is invalid if there can be no such environment. This happens in searches for a release, which go around it.
     """
     if drivers.driver(planned.point) is None:
         try:

@@ -18,7 +18,7 @@ from scalescope.run.parameters import Reported, RunParameters, Storage
 from scalescope.studies.comparison.parameters import ComparisonParameters
 from scalescope.studies.release.parameters import ReleaseParameters
 from scalescope.studies.threshold.parameters import ThresholdParameters
-from scalescope_flows import orchestrator, scale_sweep
+from scalescope_flows import orchestrator
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 DECLARED: dict[str, tuple[type, ...]] = {
@@ -143,13 +143,6 @@ def test_the_form_takes_ranges(workers: Any) -> None:
 def test_the_form_refuses(name: str, given: dict[str, Any]) -> None:
     [error] = _errors(name, **given)
     assert error.absolute_path[0] == next(iter(given))
-
-
-def test_defaults_of_the_flow_are_those_of_a_run() -> None:
-    given = RunParameters(workload="futures-map")
-    for name, parameter in scale_sweep.parameters.properties.items():
-        if name != "workload":
-            assert parameter["default"] == getattr(given, name), name
 
 
 def _errors(name: str, **given: Any) -> list[Any]:
