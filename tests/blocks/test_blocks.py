@@ -121,15 +121,7 @@ def test_a_store_opens(tmp_path: Path) -> None:
 def test_the_password_of_a_store_has_a_field_of_its_own() -> None:
     block = blocks.ResultStore(url="postgresql://me@host/db", password="p@ss/w:rd")
     assert block.address == "postgresql://me:p%40ss%2Fw%3Ard@host/db"
-    assert not block.exposed
     assert "p@ss" not in repr(block) + str(block.model_dump())
-
-
-def test_a_password_in_the_address_is_taken_out_of_it() -> None:
-    block = blocks.ResultStore(url="postgresql://me:p%40ss@host/db")
-    assert (block.url, block.password.get_secret_value()) == ("postgresql://me@host/db", "p@ss")
-    assert block.address == "postgresql://me:p%40ss@host/db"
-    assert block.exposed
 
 
 @pytest.mark.parametrize(
@@ -139,6 +131,7 @@ def test_a_password_in_the_address_is_taken_out_of_it() -> None:
         ({"url": "mysql://me:hunter2@host/db"}, "sqlite:///PATH or postgresql://"),
         ({"url": "postgresql://me:hunter2@2@host/db"}, "one @ at most"),
         ({"url": "postgresql://me@host/db?password=hunter2"}, "without a password"),
+        ({"url": "postgresql://me:hunter2@host/db"}, "without a password"),
         ({"url": "results.db", "password": "hunter2"}, "expected none"),
         ({"url": "results.db", "passwort": "hunter2"}, "Extra inputs are not permitted"),
     ],
