@@ -340,7 +340,7 @@ def test_a_night_runs_with_what_was_changed_in_its_form(place: Place) -> None:
     place.ui.picture("night-artifact")
     [link] = place.ui.wait(lambda: place.ui.find("//a[contains(@href, 'index.html')]"), "the link to the history")
     place.ui.driver.get(link.get_attribute("href"))
-    place.ui.see("Nothing has changed that is not known")
+    place.ui.see("No unexplained change")
     place.ui.picture("night-history")
 
 

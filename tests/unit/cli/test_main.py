@@ -120,7 +120,7 @@ def test_why_a_run_ended_before_its_time(
         assert cli.run(sweep) == ExitStatus.INFRASTRUCTURE
     capsys.readouterr()
     cli.run(["show", "--store", address])
-    assert "This run ended before its time: the disk is full" in capsys.readouterr().out
+    assert "This run ended early: the disk is full" in capsys.readouterr().out
     assert cli.run(sweep) == 0  # it is continued, and what had ended it is history
     assert "ended before its time" not in capsys.readouterr().out
 
