@@ -420,6 +420,12 @@ class Store:
             if row := row_conversion.one_of(found, reference, "runs", self.where):
                 return self._run(row)
             ids = row_conversion.listed(session.scalars(_newest_runs().limit(6)))
+        if ids and reference == "latest":
+            raise UsageError(
+                "All runs belong to studies or isolations, so none is `latest`",
+                where=self.where,
+                next_step=f"`scalescope show --list` lists studies. Runs: {ids}.",
+            )
         if ids:
             raise UsageError(
                 f"There is no run {reference!r}", where=self.where, next_step=f"There are: {ids}; or `latest`."

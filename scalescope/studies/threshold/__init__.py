@@ -9,7 +9,7 @@ meet there: Amdahl's law, the universal scalability law, a capped curve need no 
 border that is one step wide is a jump if the metric changes across it by `min_jump` more than the trend.
 
 **Where to look.** In eight parts of the range, at uneven distances, so that no period can hide; then by bisection of
-the worst suspected gap, where a round number (200, 128) or the rhythm of the jumps found is tried before the middle.
+the worst suspected gap, where the rhythm of the jumps found is tried before the middle.
 Gaps that are too wide, too bent, or have too little around them are looked into as well (adaptive sampling: Nijholt et
 al., 2019, doi:10.5281/zenodo.1182437; binary segmentation: Vostrikova, 1981).
 docs/decisions/0009-thresholds.md says why plain bisection does not do.

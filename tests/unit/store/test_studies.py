@@ -67,6 +67,14 @@ def test_it_owns_its_runs_and_latest_passes_them_over(store: Store, sweep: Sweep
     assert [run.id for run in store.runs(own=True)] == [own]
 
 
+def test_where_all_runs_belong_to_studies_latest_points_to_the_list(store: Store, sweep: Sweep) -> None:
+    run = begin(store, sweep, study=store.studies.begin("threshold", QUESTION).id)
+    with pytest.raises(UsageError) as raised:
+        store.run("latest")
+    assert "show --list" in raised.value.next_step
+    assert run in raised.value.next_step
+
+
 def test_a_run_of_a_study_is_continued_in_that_study_alone(store: Store, sweep: Sweep) -> None:
     one, other = (store.studies.begin("threshold", {**QUESTION, "low": low}) for low in (1, 2))
     run = begin(store, sweep, study=one.id)

@@ -16,7 +16,7 @@ from scalescope.errors import InvalidField
 from scalescope.studies.threshold.curve import _straight
 from scalescope.studies.threshold.judge import CurveShape, Threshold, judge
 from scalescope.studies.threshold.question import MeasuredValue, ThresholdQuestion, ThresholdReading
-from scalescope.studies.threshold.search import further, roundness
+from scalescope.studies.threshold.search import further
 
 Curve = Callable[[float], float | None]
 
@@ -350,18 +350,3 @@ def test_readings_that_belong_to_another_question(reading: ThresholdReading) -> 
     for read in (further, judge):
         with pytest.raises(InvalidField):
             read(ThresholdQuestion(50, 400), [reading])
-
-
-def test_what_counts_as_round() -> None:
-    assert [roundness(n) for n in (0, 1, 7, 100, 128, 200, 250, 300, 1000, -40)] == [
-        0,
-        1,
-        1,
-        100,
-        128,
-        200,
-        250,
-        100,
-        1000,
-        20,
-    ]
