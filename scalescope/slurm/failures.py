@@ -155,9 +155,7 @@ _TABLE = (
         "`srun ip -brief address` lists those of a node; set {interface}",
     ),
     SlurmFailure(
-        "unknown-argument",
-        "the worker does not know an argument: its version of Dask may be another one",
-        _VERSIONS,
+        "unknown-argument", "the worker does not know an argument: its version of Dask may be another one", _VERSIONS
     ),
     SlurmFailure(
         "certificates-refused",
@@ -280,12 +278,7 @@ _LOGS = (
     (r"No space left on device|Disk quota exceeded", "disk-full"),
     (r"Permission denied|Read-only file system|PermissionError", "permission-denied"),
 )
-_EXITS = {
-    "126:0": "not-executable",
-    "127:0": "program-missing",
-    "0:9": "out-of-memory",
-    "0:53": "output-not-writable",
-}
+_EXITS = {"126:0": "not-executable", "127:0": "program-missing", "0:9": "out-of-memory", "0:53": "output-not-writable"}
 _WORKER_EXITS = {"97:0": "scheduler-unreachable", "96:0": "too-few-gpus", "2:0": "unknown-argument"}
 """Exit codes that mean this only of a job of workers (`reach_scheduler`, `worker_process`, argparse)."""
 

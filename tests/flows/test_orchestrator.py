@@ -60,11 +60,7 @@ CASES: dict[str, tuple[bool, dict[str, str], dict[str, str]]] = {
     "profile-of-variable-without-url": (False, {"PREFECT_PROFILE": "none"}, {PROFILES_FILE: PROFILES}),
     "profile-that-is-not-there": (False, {"PREFECT_PROFILE": "nobody"}, {PROFILES_FILE: PROFILES}),
     "profiles-elsewhere": (True, {"PREFECT_PROFILES_PATH": "mine.toml"}, {"mine.toml": PROFILES}),
-    "profiles-elsewhere-by-dotenv": (
-        True,
-        {},
-        {".env": "PREFECT_PROFILES_PATH=mine.toml\n", "mine.toml": PROFILES},
-    ),
+    "profiles-elsewhere-by-dotenv": (True, {}, {".env": "PREFECT_PROFILES_PATH=mine.toml\n", "mine.toml": PROFILES}),
     "profiles-elsewhere-by-file": (True, {}, {"prefect.toml": 'profiles_path = "mine.toml"\n', "mine.toml": PROFILES}),
 }
 

@@ -246,8 +246,7 @@ def _watch_all(
 
 
 @pytest.mark.parametrize(
-    "row",
-    [pytest.param(row, id=row.cause, marks=[pytest.mark.thorough] if row.thorough else []) for row in ROWS],
+    "row", [pytest.param(row, id=row.cause, marks=[pytest.mark.thorough] if row.thorough else []) for row in ROWS]
 )
 def test_each_failure_is_one_clear_error(seen: dict[str, Seen], row: Row) -> None:
     error = seen[row.cause].error

@@ -98,12 +98,7 @@ class TestRuns:
         command = "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; echo $PROLOGUE, run $PREFECT__FLOW_RUN_ID >&2"
         async with bench.worker() as worker:
             run = await bench.scheduled(
-                command,
-                gres="gpu:2",
-                cpus=2,
-                partition="main",
-                prologue=["export PROLOGUE=sung"],
-                working_dir="/usr",
+                command, gres="gpu:2", cpus=2, partition="main", prologue=["export PROLOGUE=sung"], working_dir="/usr"
             )
             await worker.get_and_submit_flow_runs()
         flow_run = await bench.read(run)

@@ -316,11 +316,7 @@ def see(
 
 
 def afterwards(
-    commands: Commands,
-    ended: str,
-    error: str,
-    mend: Callable[[Commands], None],
-    go_on: Callable[[], None],
+    commands: Commands, ended: str, error: str, mend: Callable[[Commands], None], go_on: Callable[[], None]
 ) -> Seen:
     """Look at what is left, reap, and `go_on` if that is needed."""
     deadline = time.monotonic() + GONE_WITHIN_S

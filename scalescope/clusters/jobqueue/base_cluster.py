@@ -99,10 +99,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         """
         known = self._check()
         self._lease = leases.intend(
-            self.kind,
-            self.label,
-            {"folder": str(self._folder.path), **known},
-            limit_s=self._lease_limit_s(),
+            self.kind, self.label, {"folder": str(self._folder.path), **known}, limit_s=self._lease_limit_s()
         )
         self._security = self._folder.create(tls=self.spec.tls)
         interface = self.spec.scheduler_interface or self.spec.interface or None

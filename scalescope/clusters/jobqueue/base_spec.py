@@ -94,8 +94,7 @@ class JobQueueSpec(ClusterSpec):
     interface: Annotated[str, NAME("Network interface of the workers, such as ib0, and of the scheduler.")] = ""
     scheduler_interface: Annotated[str, NAME("Network interface of the scheduler, where it is another.")] = ""
     local_directory: Annotated[
-        str,
-        _PATH("Where workers spill to; empty is the job's TMPDIR or else /tmp, never a network file system."),
+        str, _PATH("Where workers spill to; empty is the job's TMPDIR or else /tmp, never a network file system.")
     ] = ""
     shared_directory: Annotated[
         str,

@@ -82,11 +82,7 @@ class ClusterFolder:
         (self.path / "tls").mkdir(mode=0o700)
         ca, cert, key = (
             self._write(f"tls/{name}.pem", text)
-            for name, text in (
-                ("ca", made.tls_ca_file),
-                ("cert", made.tls_worker_cert),
-                ("key", made.tls_worker_key),
-            )
+            for name, text in (("ca", made.tls_ca_file), ("cert", made.tls_worker_cert), ("key", made.tls_worker_key))
         )
         roles = ("scheduler", "worker", "client")
         return Security(
