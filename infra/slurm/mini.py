@@ -1,8 +1,4 @@
-"""A real Slurm of many virtual nodes on this machine, to try things and for the tests; README.md says how.
-
-A keeper process starts all daemons and adopts whatever they and their jobs leave behind. It ends everything as soon as
-its owner closes the pipe between them, which the kernel does even if the owner dies by SIGKILL.
-"""
+"""A real Slurm of many virtual nodes on this machine. A keeper process ends it all as soon as its owner dies."""
 
 from __future__ import annotations
 
@@ -27,6 +23,7 @@ from types import TracebackType
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
 FAKE_GPUS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 PARTITIONS = {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00", "closed": "State=DOWN", "paid": ""}
+# job_submit.lua: jobs need an account in the partition `paid`
 RULES = """\
 function slurm_job_submit(job, partition, uid)
   if job.partition == "paid" and job.account == nil then
@@ -39,11 +36,11 @@ function slurm_job_modify(job, record, partition, uid)
   return slurm.SUCCESS
 end
 """
-"""job_submit.lua: jobs need an account in the partition `paid`."""
+# jobs need an account everywhere, and comments are rewritten
 STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
     "return slurm.SUCCESS", 'job.comment = "checked by the site"\n  return slurm.SUCCESS', 1
 )
-"""The same for a site where jobs need an account in all partitions, and comments are rewritten."""
+# of `MiniSlurm`: it also refuses what its partitions do not allow
 STRICT = {
     "sizes": (
         "CPUs=7 RealMemory=3333",
@@ -55,7 +52,6 @@ STRICT = {
     "kill_wait_s": 4,
     "extra": "EnforcePartLimits=ALL\nPrivateData=jobs\nMessageTimeout=3",
 }
-"""Arguments of `MiniSlurm` for such a site; it also refuses what its partitions do not allow, and its nodes differ."""
 START_S = 60.0
 TERM_S = 1.0  # what jobs get between SIGTERM and SIGKILL when the whole cluster ends
 SOCKET_PATH = 107  # bytes of a Unix socket's path
@@ -119,11 +115,7 @@ def missing_programs() -> list[str]:
 
 
 class MiniSlurm:
-    """A Slurm cluster of this process; it ends with `close`, or when this process dies.
-
-    Everything lies in `folder`, whose path must be short, for it holds sockets. A process whose variables include
-    `environment` reaches the cluster. Nodes are n1 to nN; Slurm believes in their CPUs, memory and GPUs.
-    """
+    """A Slurm cluster of this process. The path `folder` must be short: it holds sockets."""
 
     def __init__(
         self,
@@ -202,7 +194,7 @@ class MiniSlurm:
     # ------------------------------------------------------------------ use
 
     def run(self, *command: str, check: bool = True, **variables: str) -> str:
-        """Run a command against this cluster and return its standard output; if it fails, raise its standard error."""
+        """Standard output of a command against this cluster."""
         environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         if check and done.returncode:
@@ -215,8 +207,6 @@ class MiniSlurm:
         return self.run("sbatch", "--parsable", *output, *options, "--wrap", command).split(";")[0]
 
     def cancel_all(self) -> None:
-        """Cancel every job, kill its processes, and wait until the queue is empty."""
-
         def empty() -> bool:
             jobs = [line.split() for line in self.run("squeue", "-h", "-o%A %T").splitlines()]
             if alive := {job for job, state in jobs if state != "COMPLETING"}:  # each time: jobs may submit jobs
@@ -249,11 +239,9 @@ class MiniSlurm:
             _kill(pid, signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
-        """Start the daemon of a node, or a controller that has forgotten everything."""
         self._pids[name] = self._ask("start", name)
 
     def resume_controller(self) -> None:
-        """Start the controller again with its saved state."""
         self._pids["slurmctld"] = self._ask("resume", "slurmctld")
 
     def freeze(self, frozen: bool = True) -> None:
@@ -261,7 +249,7 @@ class MiniSlurm:
         os.kill(self._pids["slurmctld"], signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def strays(self, node: str = "") -> list[int]:
-        """Processes of this cluster's jobs (of one node), whoever their parents are; Slurm's own come first."""
+        """Processes of jobs (of one node), whoever their parents are; Slurm's own come first."""
         conf, jobs, steps = f"SLURM_CONF={self.conf}".encode(), [], []
         parents = set()
         for entry in Path("/proc").glob("[0-9]*"):
@@ -353,10 +341,7 @@ class MiniSlurm:
 
 
 def keep(folder: Path) -> None:
-    """Obey lines of standard input until its end, then end everything that was started.
-
-    `start NAME` and `resume NAME` (with its saved state) start a daemon, `stop NAME` kills it; each answers its pid.
-    """
+    """Obey `start NAME`, `resume NAME` (with its saved state) and `stop NAME`; at the end of input, end all."""
     libc = ctypes.CDLL(None, use_errno=True)
     PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
@@ -422,7 +407,6 @@ def _end_descendants() -> None:
 
 
 def _descendants() -> list[int]:
-    """All processes below this one, which adopts orphans."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -460,13 +444,11 @@ def _alive(pid: int) -> bool:
 
 
 def _stat(process: Path) -> tuple[str, int]:
-    """Program and parent of a process, given its folder in /proc."""
     before, _, after = (process / "stat").read_text().rpartition(")")
     return before.partition("(")[2], int(after.split()[1])
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many consecutive free ports, below those that the kernel gives to clients."""
     for _ in range(100):
         first = random.randrange(10000, 32000 - count)
         taken: list[socket.socket] = []

@@ -49,15 +49,12 @@ class SlurmRoom:
     whole_nodes: bool = False  # whether no two jobs share a node
 
     def most_workers(self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run) -> int | None:
-        """Most workers that run at the same time, in jobs of `full` workers and one with the rest.
-
-        None if cores can be shared, or if not even one full job fits: then sbatch says why. Nodes that are down or
-        drained count, for they may come back. If this process is a job itself, it keeps its cores.
-        """
+        """Most workers that run at once, in jobs of `full` workers and one with the rest; None: sbatch must decide."""
         nodes = self._nodes(run)
         if nodes is None:
             return None
         jobs, rest = 0, 0
+        # Nodes that are down or drained count, for they may come back.
         for (node, alone), number in Counter(nodes).items():
             fits = min(node.holds(job(full)), 1 if alone else node.cores)
             jobs += number * fits
@@ -67,7 +64,6 @@ class SlurmRoom:
         return jobs * full + rest if jobs else None
 
     def _nodes(self, run: Run) -> list[tuple[SlurmNodeShape, bool]] | None:
-        """What each node has for such jobs, and whether a job has it alone; None if its cores can be shared."""
         partition = ("-p", self.partition) if self.partition else ()
         text = answer(run, "sinfo", "-h", "-N", *partition, "-o", "%N|%c|%X %Y %Z|%m|%B|%h|%P|%f|%G")
         rows = [row for line in text.splitlines() if len(row := line.split("|", 8)) == 9]
@@ -75,6 +71,7 @@ class SlurmRoom:
         wanted = set(self.constraint.split("&")) if re.fullmatch(r"[\w.&-]+", self.constraint) else set()
         config = answer(run, "scontrol", "show", "config")
         linear = re.search(r"^SelectType\s*=\s*select/linear", config, re.MULTILINE) is not None
+        # If this process is a job itself, it keeps its cores.
         own = {os.environ.get("SLURMD_NODENAME", ""): leading_number(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
         found: dict[str, tuple[SlurmNodeShape, bool]] = {}
         for name, cpus, topology, memory, most, shared, in_partition, features, gres in rows:

@@ -16,19 +16,15 @@ from scalescope.driver_folders import FOLDER
 from scalescope.errors import ClusterError
 from scalescope.slurm import PATIENCE_S
 
+# Runs a command with a text on its standard input; the caller judges the exit status.
 Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
-"""Runs a command with a text on its standard input. It raises `ClusterError` if the command is missing and
-`CommandSilent` if it does not answer. The caller judges the exit status."""
 
-COMMAND_TIMEOUT_S = 20.0
-"""Seconds that a command has to answer: Slurm's own tools give up on their controller after 10 by default."""
-
+COMMAND_TIMEOUT_S = 20.0  # seconds; Slurm's own tools give up on their controller after 10
 AGAIN_S = 5.0  # seconds between a command that got no answer and the next try
-
 SAY_S = 4.0  # seconds between two messages that there is no answer yet
 
+# the user's variables that change what these commands show
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
-"""Variables of the user's environment that change what these commands show or ask."""
 
 _SILENT = re.compile(
     r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer", re.IGNORECASE
@@ -49,8 +45,6 @@ def commands(
     environ: Mapping[str, str] | None = None,
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Run:
-    """A function that runs Slurm's commands with `more` variables than this process has, or with `environ` alone."""
-
     def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         variables = dict(environ) if environ is not None else _environment(more or {})
         if shutil.which(command[0], path=variables.get("PATH", os.defpath)) is None:
@@ -94,12 +88,11 @@ def silent(command: Sequence[str], cause: str) -> CommandSilent:
 
 
 def is_silent(error_text: str) -> bool:
-    """Whether a command's standard error means that the controller gave no answer."""
     return _SILENT.search(error_text) is not None
 
 
 def answer(run: Run, *command: str) -> str:
-    """The standard output of a command that must succeed; else `CommandSilent` is raised, with its standard error."""
+    """The standard output of a command; raises `CommandSilent` if it fails."""
     done = run(command, "")
     if done.returncode:
         raise silent(command, plain(done.stderr) or f"exit status {done.returncode}")
@@ -107,19 +100,13 @@ def answer(run: Run, *command: str) -> str:
 
 
 def plain(text: str) -> str:
-    """What a command wrote to standard error, without its own name in front of every line."""
+    """Standard error without the command's name in front of every line."""
     lines = (re.sub(r"^\w+: (error: |fatal: )?", "", line.strip()) for line in text.splitlines())
     return "; ".join(line for line in lines if line)
 
 
 def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: threading.Event) -> T:
-    """What `ask` returns once Slurm answers; until then it is called again, and `says` is told why every few seconds.
-
-    A command that may have been obeyed without an answer must look first.
-
-    Raises:
-        CommandSilent: Slurm has not answered for `PATIENCE_S`.
-    """
+    """Call `ask` until Slurm answers, for `PATIENCE_S` at most; `says` is told every few seconds why it waits."""
     deadline = time.monotonic() + PATIENCE_S
     with _saying(f"Slurm's controller does not answer: waiting for it, at most {PATIENCE_S / 60:g} min", says):
         while True:

@@ -1,9 +1,4 @@
-"""What Slurm's refusals, reasons, states and exit codes mean: one table, for the clusters and for the work pool.
-
-Reasons are those of `squeue` (https://slurm.schedmd.com/job_reason_codes.html) and of controllers from 20.11 on. Each
-failure has a category, which never changes; its next step names the fields that the reader can set through
-`CLUSTER_FIELDS` or `POOL_FIELDS`.
-"""
+"""What Slurm's refusals, reasons (https://slurm.schedmd.com/job_reason_codes.html), states and exit codes mean."""
 
 from __future__ import annotations
 
@@ -50,10 +45,13 @@ class SlurmFailure:
     category: str
     cause: str
     next_step: str  # with the names of fields in braces
-    may_return: bool = False  # whether another such job can be expected to start and stay
+
+    @property
+    def may_return(self) -> bool:
+        """Whether another such job can be expected to start and stay."""
+        return self.category in _MAY_RETURN
 
     def step(self, fields: Mapping[str, str], job_id: str = "") -> str:
-        """The next step, with the names that the reader knows."""
         return self.next_step.format_map({**fields, "job": job_id})
 
 
@@ -63,162 +61,128 @@ _ENVIRONMENT = "install the environment on a file system that the nodes share, o
 _VERSIONS = "compare the versions here and on the nodes, and look at {script}"
 _LOST_NODE = "`sinfo -R` shows since when and why; {exclude} keeps away from it"
 
-_TABLE = (
+_TABLE = {
     # ------------------------------------------------------------------ refused, or never to start
-    SlurmFailure(
-        "unknown-partition",
+    "unknown-partition": (
         "there is no such partition, or you may not use it",
         "`sinfo -s` lists the partitions; set {partition}",
     ),
-    SlurmFailure(
-        "partition-not-allowed",
+    "partition-not-allowed": (
         "your account, group or QOS may not use the partition",
         "`scontrol show partition` shows AllowAccounts, AllowGroups and AllowQos; set {account}, or another "
         "{partition}",
     ),
-    SlurmFailure(
-        "partition-closed",
+    "partition-closed": (
         "the partition is closed and starts no jobs",
         "`sinfo` and `scontrol show partition` show its state; set another {partition}, or ask the administrators "
         "when it opens",
     ),
-    SlurmFailure(
-        "too-many-nodes",
+    "too-many-nodes": (
         "the job asks for more nodes than a job may have in the partition",
         "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job",
     ),
-    SlurmFailure(
-        "time-limit-too-long",
+    "time-limit-too-long": (
         "the job's time limit is above that of the partition or account",
         "`sinfo -o '%P %l'` shows the limits; lower {time_limit}, or set another {partition}",
     ),
-    SlurmFailure("account-refused", "the account or QOS does not exist, or you may not use it here", _ASSOCIATIONS),
-    SlurmFailure(
-        "unknown-gres",
+    "account-refused": ("the account or QOS does not exist, or you may not use it here", _ASSOCIATIONS),
+    "unknown-gres": (
         "no node has such a GPU or other generic resource",
         "`sinfo -o '%P %G'` lists what each partition has; set {gres}",
     ),
-    SlurmFailure(
-        "too-much-memory",
+    "too-much-memory": (
         "no node has so much memory, or it is more than a job may have",
         "`sinfo -o '%P %m'` shows the memory of the nodes in MB; lower {memory}",
     ),
-    SlurmFailure("unknown-licence", "there is no such licence", "`scontrol show licenses` lists them"),
-    SlurmFailure(
-        "unknown-feature", "no node has this feature", "`sinfo -o '%P %f'` lists the features; set {constraint}"
-    ),
-    SlurmFailure(
-        "no-such-node",
+    "unknown-licence": ("there is no such licence", "`scontrol show licenses` lists them"),
+    "unknown-feature": ("no node has this feature", "`sinfo -o '%P %f'` lists the features; set {constraint}"),
+    "no-such-node": (
         "no node of the partition has what the job asks for, or all that have it are drained (`sinfo -R`)",
         _NODES,
     ),
-    SlurmFailure(
-        "job-limit",
+    "job-limit": (
         "one job asks for more, or less, than the account, QOS or partition allows a job",
         "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits; change what one job asks for",
     ),
-    SlurmFailure("unknown-option", "sbatch does not know an option of the job", "look at {directives} and at {script}"),
-    SlurmFailure(
-        "dependency-failed",
+    "unknown-option": ("sbatch does not know an option of the job", "look at {directives} and at {script}"),
+    "dependency-failed": (
         "the job depends on one that failed or was cancelled",
         "look for --dependency in {directives}, and take it out",
     ),
-    SlurmFailure(
-        "job-held",
+    "job-held": (
         "the job is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
         "`scontrol release {job}` lets it go if you held it; else ask the administrators",
     ),
-    SlurmFailure(
-        "no-nodes",
+    "no-nodes": (
         "every node that the job could use is down, drained or does not answer",
         "`sinfo -R` shows since when and why; set another {partition}, or ask the administrators",
     ),
     # ------------------------------------------------------------------ ended
-    SlurmFailure(
-        "scheduler-unreachable",
+    "scheduler-unreachable": (
         "the node cannot connect to the scheduler: wrong network interface, a firewall between them, or the scheduler "
         "has ended",
         "set {interface} to a network that this host and the nodes share (`ip -brief address` lists them)",
     ),
-    SlurmFailure(
-        "out-of-memory", "it used more memory than it had asked for", "raise {memory}, or give each worker less to hold"
-    ),
-    SlurmFailure("dask-missing", "the interpreter on the nodes lacks Dask: it is another one than here", _ENVIRONMENT),
-    SlurmFailure(
-        "import-failed",
+    "out-of-memory": ("it used more memory than it had asked for", "raise {memory}, or give each worker less to hold"),
+    "dask-missing": ("the interpreter on the nodes lacks Dask: it is another one than here", _ENVIRONMENT),
+    "import-failed": (
         "something that the process imports is not installed on the nodes",
         "activate the right environment in {prologue}, or load the module that brings the library",
     ),
-    SlurmFailure(
-        "interface-missing",
+    "interface-missing": (
         "the nodes have no network interface of that name",
         "`srun ip -brief address` lists those of a node; set {interface}",
     ),
-    SlurmFailure(
-        "unknown-argument", "the worker does not know an argument: its version of Dask may be another one", _VERSIONS
-    ),
-    SlurmFailure(
-        "certificates-refused",
+    "unknown-argument": ("the worker does not know an argument: its version of Dask may be another one", _VERSIONS),
+    "certificates-refused": (
         "worker and scheduler do not trust each other's certificates",
         "the nodes must share the folder of the certificates ({logs}), and their clocks must be right",
     ),
-    SlurmFailure(
-        "disk-full",
+    "disk-full": (
         "a disk of the node, or a quota, is full",
         "set {spill} to a folder with room, and look at the quota of {logs}",
     ),
-    SlurmFailure(
-        "permission-denied",
+    "permission-denied": (
         "the process may not write, or not execute, something on the node",
         "the path is in the job's output; check it on the node with `srun ls -ld PATH`",
     ),
-    SlurmFailure(
-        "too-few-gpus",
+    "too-few-gpus": (
         "Slurm gave the job fewer GPUs than it has workers",
         "set {gres} to the workers of a job, and look at `cluster.directives_skip`",
     ),
-    SlurmFailure(
-        "not-executable",
+    "not-executable": (
         "the program is on the node, but cannot be executed there",
         "`srun ls -l PROGRAM` shows why; the node may have another processor, or mount it without execution",
     ),
-    SlurmFailure("program-missing", "a program of the job does not exist on the node", _ENVIRONMENT),
-    SlurmFailure(
-        "output-not-writable",
+    "program-missing": ("a program of the job does not exist on the node", _ENVIRONMENT),
+    "output-not-writable": (
         "the node could not open the job's output files, or could not start its script",
         "{logs} must exist on the nodes and be writable there; `srun ls -ld FOLDER` shows what a node sees",
     ),
-    SlurmFailure("time-limit-reached", "its time limit was reached", "raise {time_limit}", may_return=True),
-    SlurmFailure(
-        "cancelled",
+    "time-limit-reached": ("its time limit was reached", "raise {time_limit}"),
+    "cancelled": (
         "somebody, or an administrator, cancelled it",
         "`sacct -j {job} -o State%30,User` shows who, where accounting runs",
-        may_return=True,
     ),
-    SlurmFailure(
-        "preempted",
+    "preempted": (
         "a job with a higher priority took its place",
         "use a QOS or a {partition} without preemption, or expect this now and then",
-        may_return=True,
     ),
-    SlurmFailure("node-lost", "its node died or did not boot", _LOST_NODE, may_return=True),
-    SlurmFailure("deadline", "it could not have ended before its deadline", "look for --deadline in {directives}"),
-    SlurmFailure(
-        "ending",
+    "node-lost": ("its node died or did not boot", _LOST_NODE),
+    "deadline": ("it could not have ended before its deadline", "look for --deadline in {directives}"),
+    "ending": (
         "its processes are being ended: somebody cancelled it, or its node failed",
         "`scontrol show job {job}` shows more in a minute",
-        may_return=True,
     ),
-    SlurmFailure(
-        "workers-left",
+    "workers-left": (
         "its workers ended in order: their lifetime was over, or the scheduler sent them away or stopped answering",
         "read the job's error file above; raise `cluster.lifetime_s` if it is set",
-        may_return=True,
     ),
-    SlurmFailure("forgotten", "Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
-    SlurmFailure("failed", "its command failed", "read the job's output, and `scontrol show job {job}`"),
-)
-_BY_CATEGORY = {each.category: each for each in _TABLE}
+    "forgotten": ("Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
+    "failed": ("its command failed", "read the job's output, and `scontrol show job {job}`"),
+}
+_MAY_RETURN = frozenset({"time-limit-reached", "cancelled", "preempted", "node-lost", "ending", "workers-left"})
+_BY_CATEGORY = {category: SlurmFailure(category, *texts) for category, texts in _TABLE.items()}
 
 # ------------------------------------------------------------------ how each is known
 
@@ -279,8 +243,8 @@ _LOGS = (
     (r"Permission denied|Read-only file system|PermissionError", "permission-denied"),
 )
 _EXITS = {"126:0": "not-executable", "127:0": "program-missing", "0:9": "out-of-memory", "0:53": "output-not-writable"}
+# of `reach_scheduler`, `worker_process` and argparse
 _WORKER_EXITS = {"97:0": "scheduler-unreachable", "96:0": "too-few-gpus", "2:0": "unknown-argument"}
-"""Exit codes that mean this only of a job of workers (`reach_scheduler`, `worker_process`, argparse)."""
 
 _STATES = {
     COMPLETING: "ending",
@@ -322,16 +286,12 @@ def _first(patterns: Iterable[tuple[str, str]], text: str, flags: int = 0) -> Sl
 
 
 def refused(said: str) -> SlurmFailure:
-    """Why sbatch refuses a job, from its own words."""
     unknown = SlurmFailure("refused", "", "run `sbatch` with {script}: it says the same")
     return _first(_REFUSALS, said, re.IGNORECASE) or unknown
 
 
 def never(reason: str) -> SlurmFailure | None:
-    """Why a waiting job can never start unless somebody does something; None where it may start by itself.
-
-    Reasons that hold only where nodes are lost are not among them; see `needs_nodes`.
-    """
+    """Why a waiting job can never start; None if it may start by itself, or `needs_nodes`."""
     return None if needs_nodes(reason) else _first(_NEVER, reason)
 
 
@@ -341,22 +301,17 @@ def needs_nodes(reason: str) -> bool:
 
 
 def no_nodes() -> SlurmFailure:
-    """Why a job cannot start if all nodes that it could use are lost."""
     return _BY_CATEGORY["no-nodes"]
 
 
 def waiting(reason: str) -> str:
-    """Why a job waits, in a sentence."""
     return next(words for pattern, words in _WAITING if re.search(pattern, reason))
 
 
 def ended(
     job: SlurmJob, *, log: str = "", nodes: Mapping[str, tuple[str, str]] | None = None, of_workers: bool = False
 ) -> SlurmFailure:
-    """Why a job ended: from the state of its nodes, the end of its log, its exit code and its state, in this order.
-
-    `nodes` has state and reason of each node; `of_workers` is whether the job runs our worker processes.
-    """
+    """Why a job ended: by the state of its nodes, the end of its log, its exit code and its state, in this order."""
     lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
     if lost and job.outcome not in _OWN_DOING:
         shown = ", ".join(f"{name} is {state}{f' ({why})' if why else ''}" for name, (state, why) in lost.items())

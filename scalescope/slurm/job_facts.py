@@ -1,7 +1,4 @@
-"""What Slurm knows of the jobs of a trial: from its accounting if that runs, else from its queue.
-
-What Slurm does not say is listed as absent, and never guessed.
-"""
+"""What Slurm knows of the jobs of a trial: from its accounting if that runs, else from its queue."""
 
 from __future__ import annotations
 
@@ -19,11 +16,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def job_facts(label: str, *, run: Run, job_ids: Iterable[str] | None = None) -> dict[str, Any]:
-    """How long the jobs of a label (only these, or all) waited, where they ran, how they ended and what they used.
-
-    JSON: `source` (which of Slurm's commands answered), `jobs` (one mapping each, None where unknown), `queue_wait_s`
-    (`max` and `median` of the jobs that started), `nodes`, and `absent` (sentences: what is not known, and why).
-    """
+    """Waits, places, ends and use of a label's jobs as JSON; `absent` says in sentences what is not known, and why."""
     try:
         jobs, absent = _accounted(label, run)
         source = "sacct"
@@ -56,7 +49,6 @@ def _facts(number: str, times: tuple[float | None, float | None, float | None], 
 
 
 def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[str]]:
-    """From sacct; None if no accounting runs."""
     command = ("sacct", "-n", "-P", "-S", "now-7days", "--name", label, "-o", ",".join(_SACCT))
     done = run(command, "")
     if done.returncode and re.search(r"invalid field.*Reserved", done.stderr, re.IGNORECASE):  # renamed in 23.02
@@ -71,7 +63,7 @@ def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[
 
 
 def parse_sacct(text: str) -> list[dict[str, Any]]:
-    """Facts of each job, from the lines of jobs and of their steps; MaxRSS is in those of the steps."""
+    """Facts of each job; MaxRSS stands in the lines of its steps."""
     jobs: dict[str, dict[str, Any]] = {}
     for line in text.splitlines():
         values = dict(zip(_SACCT, line.split("|"), strict=False))
@@ -127,9 +119,8 @@ def _queued(label: str, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
-    """The most memory that a task of each running job had, in bytes; and why that is not known."""
     if not job_ids:
-        return {}, "no job of them runs"
+        return {}, "none of the jobs runs"
     done = run(("sstat", "-a", "-n", "-P", "-j", ",".join(job_ids), "-o", "JobID,MaxRSS"), "")
     found: dict[str, int] = {}
     for line in done.stdout.splitlines():
@@ -144,7 +135,6 @@ def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
 
 
 def tres(text: str) -> dict[str, str]:
-    """Trackable resources, such as `{"cpu": "8", "mem": "4000M", "gres/gpu": "2"}`."""
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {name: value for name, _, value in pairs}
 

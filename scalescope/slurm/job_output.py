@@ -7,19 +7,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-MOST_BYTES = 4 * 2**20
-"""Bytes of a job's output that become log records at most: each line costs Prefect's server a row."""
+MOST_BYTES = 4 * 2**20  # copied at most: each line costs Prefect's server a row
 
 _AT_ONCE = 2**18
 _TAIL_BYTES = 4096
+# Prefect's console handler writes these; the flow has sent them to the server.
 _LOGGED_ITSELF = re.compile(rb"^\d\d:\d\d:\d\d\.\d{3} \| [A-Z]+ +\| (Flow|Task) run '")
-"""Lines of Prefect's console handler: the flow has sent these to the server already."""
 
 _CHAINED = (b"Traceback (most recent", b"During handling of the above", b"The above exception was the direct")
 
 
 class JobOutput:
-    """Passes on what a job writes, line by line; how far is kept beside its file, so that a restart repeats nothing."""
+    """Passes on what a job writes, line by line. A file keeps how far, so that a restart repeats nothing."""
 
     def __init__(self, path: Path, tell: Callable[[str], object]) -> None:
         self.path = path
@@ -31,7 +30,7 @@ class JobOutput:
             self._read = int(self._mark.read_text())
 
     def follow(self, *, to_end: bool = False) -> None:
-        """Tell the lines that are new; `to_end`, once the job has ended, also an unfinished last line."""
+        """Tell the new lines; `to_end`, once the job has ended, also an unfinished last one."""
         while self._read < MOST_BYTES and self._some(to_end) and to_end:
             pass
         if to_end:
@@ -57,7 +56,6 @@ class JobOutput:
         return True
 
     def _logged_itself(self, line: bytes) -> bool:
-        """Whether the flow has sent the line to the server: as a log record, or in the traceback of one."""
         if _LOGGED_ITSELF.match(line) or (self._in and line.startswith(_CHAINED)):
             self._in = "traceback" if line.startswith(_CHAINED) else "record"
         elif self._in == "traceback":
@@ -67,7 +65,6 @@ class JobOutput:
         return bool(self._in)
 
     def tail(self, lines: int = 8) -> str:
-        """The last lines that are not blank."""
         try:
             with self.path.open("rb") as file:
                 file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))

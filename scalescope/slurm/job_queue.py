@@ -16,18 +16,15 @@ from scalescope.slurm.commands import Run, commands, plain, silent
 from scalescope.slurm.failures import POOL_FIELDS
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 
-NAME_PREFIX = "prefect-"
-"""Names of flow runs' jobs begin so. A number alone may be another job's by now: Slurm sometimes counts anew."""
+NAME_PREFIX = "prefect-"  # of flow runs' jobs; a number alone may be another job's, for Slurm may count anew
 
 SUBMIT_TIMEOUT_S = 60.0
 MISSES = 3  # looks in a row that do not show a job, before it is taken for forgotten
 
-_MAY_END = ("partition-closed", "job-held")
-"""Categories that runs wait for: a closed partition opens again, and whoever holds a job may let it go."""
+_MAY_END = ("partition-closed", "job-held")  # a closed partition opens again, and a held job may be let go
 
 
 def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | None]) -> dict[str, str]:
-    """The environment of sbatch, which becomes the job's: that of the worker, and what the configuration adds."""
     # A worker that itself runs in a job has variables that describe that job; sbatch would take some for options.
     kept = {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}
     return kept | {name: value for name, value in more.items() if value is not None}
@@ -39,7 +36,7 @@ async def submit(options: Sequence[str], script: str, environ: Mapping[str, str]
 
 
 class JobQueue:
-    """All jobs of a worker. Methods that ask Slurm raise `ClusterError` if it does not answer, or is not here."""
+    """All jobs of a worker. Methods that ask Slurm raise `ClusterError`."""
 
     def __init__(self, run: Run | None = None) -> None:
         self._run = run or commands()
@@ -68,10 +65,7 @@ class JobQueue:
         return max(found, key=lambda job: int(job.id), default=None)
 
     async def final(self, job_id: str, last: SlurmJob | None = None) -> SlurmJob:
-        """A flow run's job with its exit code, from the accounting if the controller has forgotten it.
-
-        It counts as forgotten if its number is another kind of job's by now.
-        """
+        """A job with its exit code, from the accounting if need be; forgotten if its number is another job's by now."""
         base = last or SlurmJob(id=job_id, name="", state=FORGOTTEN)
         shown = await to_thread.run_sync(lambda: slurm_jobs.details(job_id, run=self._run))
         name, state = shown.get("JobName", ""), shown.get("JobState", "")
@@ -83,7 +77,6 @@ class JobQueue:
         return replace(base, name=name, state=state, exit_code=exit_code, nodes=nodes or base.nodes)
 
     def _accounted(self, job_id: str) -> tuple[str, str, str, str]:
-        """Name, state, exit code and nodes of a job in the accounting; empty where there is none."""
         columns = "JobName,State,ExitCode,NodeList"
         try:
             done = self._run(("sacct", "-X", "-n", "-P", "-j", job_id, "-o", columns), "")
@@ -119,7 +112,6 @@ def cannot_start(job: SlurmJob) -> str:
 
 
 def progress(job: SlurmJob) -> str:
-    """What a job does now, in a line for the logs."""
     if job.is_pending:
         why = f" ({job.reason})" if job.reason else ""
         return f"Slurm job {job.id} waits in partition {job.partition}: {failures.waiting(job.reason)}{why}"

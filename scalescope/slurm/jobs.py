@@ -21,14 +21,11 @@ ENDED = frozenset(
     | {"PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"}
 )
 
-COMPLETING = "COMPLETING"
-"""State of a job whose processes are being ended, for as long as Slurm's KillWait; its reason may say why."""
+COMPLETING = "COMPLETING"  # its processes are being ended, for KillWait at most
 
-FORGOTTEN = "FORGOTTEN"
-"""State, of our own, of a job that Slurm no longer knows: it ended, and nothing is known of its end."""
+FORGOTTEN = "FORGOTTEN"  # a state of our own: Slurm no longer knows the job
 
-ENDED_ANYHOW = re.compile(r"already complet|invalid job id", re.IGNORECASE)
-"""What a command writes to standard error of a job that has ended."""
+ENDED_ANYHOW = re.compile(r"already complet|invalid job id", re.IGNORECASE)  # standard error about a job that has ended
 
 _FORMAT = "%i|%T|%P|%V|%S|%e|%N|%u|%j|%r|%k"
 _OUTCOMES = {"TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED", "JobLaunchFailure": "FAILED", "NodeDown": "NODE_FAIL"}
@@ -59,12 +56,11 @@ class SlurmJob:
 
     @property
     def outcome(self) -> str:
-        """Its state; of a job that is completing the state that follows, if its reason tells."""
+        """Its state; for a completing job the state that follows, if its reason tells."""
         return _OUTCOMES.get(self.reason, self.state) if self.state == COMPLETING else self.state
 
     @property
     def has_ended(self) -> bool:
-        """Whether it will never run again."""
         return self.state in ENDED or self.state == FORGOTTEN
 
 
@@ -72,10 +68,7 @@ class SlurmJob:
 
 
 def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[SlurmJob]:
-    """Jobs of a user, in any state, whose name is exactly one of these labels; one command for all.
-
-    Ended jobs are among them for as long as Slurm keeps them (MinJobAge, 300 s by default).
-    """
+    """Jobs of a user, in any state, with exactly these names. Slurm keeps ended jobs for MinJobAge (300 s)."""
     wanted = sorted(set(labels))
     if not wanted:
         return []
@@ -85,7 +78,6 @@ def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[SlurmJob]:
 
 
 def parse_squeue(text: str) -> list[SlurmJob]:
-    """Jobs in the output of `squeue` in our format; lines of any other form are left out."""
     jobs = []
     for line in text.splitlines():
         parts = line.split("|", 10)
@@ -115,13 +107,14 @@ def parse_squeue(text: str) -> list[SlurmJob]:
 def details(job_id: str, *, run: Run) -> dict[str, str]:
     """The fields of `scontrol show job`; empty if the controller has forgotten the job."""
     done = run(("scontrol", "show", "job", "-o", job_id), "")
-    if done.returncode and is_silent(done.stderr):
+    if not done.returncode:
+        return parse_scontrol(done.stdout)
+    if is_silent(done.stderr):
         raise silent(("scontrol",), plain(done.stderr))
-    return {} if done.returncode else parse_scontrol(done.stdout)
+    return {}
 
 
 def parse_scontrol(text: str) -> dict[str, str]:
-    """The fields of one line of `scontrol -o`; a value may hold blanks."""
     parts = re.split(r"(?:^|\s)([A-Z][A-Za-z/:_]*)=", text.strip())
     fields: dict[str, str] = {}
     for name, value in zip(parts[1::2], parts[2::2], strict=False):
@@ -143,11 +136,7 @@ def is_over(job_id: str, *, run: Run) -> bool:
 
 @dataclass(frozen=True)
 class ClusterJobs:
-    """The jobs of one cluster, and how they are told from others of the same name.
-
-    A job is ours if its comment is the label, or its number is known. Where a site rewrites comments and the number
-    never came, its log is in the folder of the cluster.
-    """
+    """The jobs of a cluster, known by comment or number; where a site rewrites comments, by the folder of the log."""
 
     label: str
     numbers: Collection[str]
@@ -168,10 +157,7 @@ class ClusterJobs:
     def remove(
         self, *, run: Run, timeout_s: float, settle_s: float = 0.0
     ) -> tuple[list[str], list[SlurmJob], list[SlurmJob]]:
-        """Cancel our jobs until the queue has none, for `timeout_s` at most, and look for new ones for `settle_s`.
-
-        Returns the numbers that were cancelled, our jobs that are still there, and others of the same name.
-        """
+        """Cancel our jobs until none is left. Returns cancelled numbers, our jobs still there, others of that name."""
         cancelled: dict[str, None] = {}
         began = time.monotonic()
         while True:
@@ -186,7 +172,7 @@ class ClusterJobs:
 
 
 def cancel(job_ids: Iterable[str], label: str, *, run: Run) -> None:
-    """Cancel jobs of this user that have these numbers and this name: a number alone may be another job's by now."""
+    """Cancel by number and name: a number alone may be another job's by now."""
     wanted = list(job_ids)
     if not wanted:
         return
@@ -200,10 +186,7 @@ def cancel(job_ids: Iterable[str], label: str, *, run: Run) -> None:
 
 
 def node_states(nodes: str, *, run: Run) -> dict[str, tuple[str, str]]:
-    """State and reason of every node in an abbreviated list, such as `("down*", "Not responding")`.
-
-    A node that Slurm cannot reach has a `*` behind its state.
-    """
+    """State and reason of each node, such as `("down*", "Not responding")`; `*` marks one that Slurm cannot reach."""
     if not nodes:
         return {}
     text = answer(run, "sinfo", "-h", "-N", "-n", nodes, "-o", "%N|%T|%E")
@@ -227,15 +210,12 @@ def is_down(state: str) -> bool:
 
 
 def is_closed(state: str) -> bool:
-    """Whether a node in this state starts no job until somebody does something.
-
-    A node that has not answered yet (`idle*`, `unknown`), as after a restart of the controller, comes back by itself.
-    """
+    """Whether a node in this state stays closed; one that has not answered yet (`idle*`, `unknown`) comes back."""
     return any(word in state for word in ("down", "drain", "fail", "error", "maint"))
 
 
 def default_partition(*, run: Run) -> str:
-    """The partition of jobs that name none; empty if there is no such."""
+    """The partition of jobs that name none, or empty."""
     names = answer(run, "sinfo", "-h", "-o", "%P").split()
     return next((name.removesuffix("*") for name in names if name.endswith("*")), "")
 
@@ -246,7 +226,7 @@ def cluster_name(*, run: Run) -> str:
 
 
 def lease_details(*, run: Run) -> dict[str, str]:
-    """What a reaper needs to find jobs again: whose they are, and on which Slurm."""
+    """What a reaper needs to find jobs again."""
     found = {"user": owner.user(), "cluster": cluster_name(run=run)}
     if conf := os.environ.get("SLURM_CONF"):
         found["slurm_conf"] = conf
@@ -257,7 +237,7 @@ def lease_details(*, run: Run) -> dict[str, str]:
 
 
 def when(text: str) -> float | None:
-    """Seconds since the epoch of a time as Slurm writes it, which is local time; None for `N/A`, `Unknown`, `None`."""
+    """Seconds since the epoch of a local time as Slurm writes it; None for `N/A`, `Unknown`, `None`."""
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
@@ -265,7 +245,7 @@ def when(text: str) -> float | None:
 
 
 def leading_number(text: str) -> int:
-    """The whole number that a text begins with, such as 16 of `16+`; 0 if there is none."""
+    """16 of `16+`; 0 if there is none."""
     found = re.match(r"\d+", text.strip())
     return int(found[0]) if found else 0
 

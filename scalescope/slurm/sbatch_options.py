@@ -1,14 +1,14 @@
-"""Options of sbatch that users add, and those that they may not: they would part a job from whoever watches it."""
+"""Which options of sbatch users may add; others would part a job from whoever watches it."""
 
 from __future__ import annotations
 
 import shlex
 
+# Scalescope sets these, or they make other jobs than the one that is waited for.
 TAKEN = frozenset(
     {"array", "clusters", "comment", "error", "help", "job-name", "output", "parsable", "requeue", "test-only"}
     | {"usage", "version", "wait", "wrap"}
 )
-"""Long options that we set ourselves, that make other jobs than the one that is waited for, or none."""
 
 _SHORT = {
     "a": "array",
@@ -20,15 +20,11 @@ _SHORT = {
     "V": "version",
     "W": "wait",
 }
-_FLAGS = frozenset("hHIkOQsuvVW")
-"""Short options that can stand without a value: what is written right after one is a further option, or part of it."""
+_FLAGS = frozenset("hHIkOQsuvVW")  # options without a value: text right after one is another option
 
 
 def objection(line: str, *more: str) -> str:
-    """Why a line such as `--nice=5` or `-w n1` cannot be added to a job's options; empty if it can.
-
-    `more` are further long options that are not allowed.
-    """
+    """Why a line such as `--nice=5` cannot be added (nor the long options `more`); empty if it can."""
     try:
         option, *values = shlex.split(line) or [""]
     except ValueError as error:

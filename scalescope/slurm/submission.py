@@ -17,12 +17,7 @@ _OURS = ("-J ", "--error=", "--output=", "--comment=")
 def submit(
     script: str, *, run: Run, options: Sequence[str] = ("--parsable",), fields: Mapping[str, str] = CLUSTER_FIELDS
 ) -> str:
-    """Submit a job script over standard input and return the job's number.
-
-    Raises:
-        CommandSilent: Slurm does not answer; it may have accepted the job all the same.
-        JobsEnded: Slurm refuses the job; the next step names these fields.
-    """
+    """Submit a job script and return the job's number; after `CommandSilent`, Slurm may have it all the same."""
     done = run(("sbatch", *options), script)
     if done.returncode:
         raise _error(done.stderr, script, fields)

@@ -20,8 +20,8 @@ import pytest
 from support.failures import Table
 
 from scalescope.clusters.jobqueue import job_script
+from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.clusters.jobqueue.base_spec import JobRequest
-from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.slurm_watch import JobWatch

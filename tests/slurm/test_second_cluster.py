@@ -27,7 +27,7 @@ from scalescope.cli import main as cli
 from scalescope.cli.host_checks import _slurm
 from scalescope.clusters import reaping
 from scalescope.clusters.jobqueue import base_cluster, slurm_watch
-from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
+from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec, _default_partition
 from scalescope.clusters.reaping import Fate

@@ -22,7 +22,6 @@ from scalescope import leases
 from scalescope.clusters.base import Cluster, registered
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
-from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
@@ -35,11 +34,8 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 4.0  # seconds for an orderly end of the scheduler, and again for the jobs to leave the queue
-
 REPORT_INTERVAL_S = 15.0  # seconds between two reports of what is being waited for, if it is the same
-
-DRAIN_LIMIT_S = 3.0
-"""Seconds that the tasks of a trial that was cut short have to end; a job in which they go on is replaced."""
+DRAIN_LIMIT_S = 3.0  # for tasks of a trial that was cut short; then their job is replaced
 
 _POLL_S = 0.05
 
@@ -56,12 +52,21 @@ class SubmittedJob:
     threads: int  # of each worker
 
 
-class JobQueueCluster(Cluster[JobQueueSpec]):
-    """A scheduler in this process, and workers in jobs.
+@dataclass(frozen=True)
+class PendingWorkers:
+    """What is being waited for; no error."""
 
-    A point always has the same layout: as many full jobs as fit, and one with the rest. Jobs that fit the next point
-    are kept; the others are cancelled. Subclasses submit, cancel and explain jobs.
-    """
+    words: str  # a sentence
+    in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
+    reason: str = ""  # in the words of the system
+    estimated_start: float | None = None  # of the first waiting job, as the system estimates it; s since the epoch
+    last_start: float | None = None  # of the last job of which the system says it
+    jobs: int = 0  # how many wait for that reason
+    since_s: float = 0.0  # seconds for which the oldest of them has waited
+
+
+class JobQueueCluster(Cluster[JobQueueSpec]):
+    """A scheduler in this process, and workers in jobs: as many full jobs as fit, and one with the rest."""
 
     shows: ClassVar[str] = (
         "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
@@ -91,12 +96,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     # ---------------------------------------------------------------- from open to close
 
     def open(self) -> None:
-        """Start the scheduler. No job is submitted yet.
-
-        Raises:
-            ClusterError: The scheduler did not start, or jobs cannot be submitted from here.
-            StoreError: The lease could not be written.
-        """
+        """Start the scheduler; no job is submitted yet."""
         known = self._check()
         self._lease = leases.intend(
             self.kind, self.label, {"folder": str(self._folder.path), **known}, limit_s=self._lease_limit_s()
@@ -128,7 +128,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._script = self._job(self.spec.job_workers, 1).job_script()
 
     def close(self) -> None:
-        """Cancel every job, close the scheduler, and remove certificates and the lease."""
         self._closing.set()
         lease, self._lease = self._lease, None
         dask, self._dask = self._dask, None
@@ -149,11 +148,9 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             leases.release(lease)
 
     def client(self) -> distributed.Client:
-        """A client of the scheduler."""
         return distributed.Client(self._cluster(), set_as_default=False)
 
     def facts(self) -> dict[str, Any]:
-        """Layout, jobs, and the job script."""
         return {
             **super().facts(),
             "layout": "jobs of "
@@ -171,18 +168,12 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         }
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
-        """The job script of a full job."""
         return job_script.text(self.spec, workers, threads_per_worker)
 
     # ---------------------------------------------------------------- sizes
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; jobs that fit are kept, and lost jobs are replaced.
-
-        Raises:
-            ClusterError: Jobs were refused, ended, can never start, or waited for too long; or too many were lost.
-            WorkersMissing: Their jobs run, but they did not arrive within `start_timeout_s`.
-        """
+        """Have exactly these workers. Jobs that fit are kept, the others cancelled, and lost ones replaced."""
         self._cluster()
         self.spec.check_size(workers, threads_per_worker)
         self._workers, self._threads = workers, threads_per_worker
@@ -199,12 +190,10 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             self._waited_s = time.monotonic() - began
 
     def _layout(self, workers: int) -> list[int]:
-        """The number of workers of each job of a point."""
         full, rest = divmod(workers, self.spec.job_workers)
         return [self.spec.job_workers] * full + ([rest] if rest else [])
 
     def _keep(self, layout: Sequence[int]) -> list[int]:
-        """Keep the jobs that fit the layout and cancel the others; returns the sizes of the missing jobs."""
         missing = Counter(layout)
         present = self._present()
         busy = self._busy() if self._lost else set()
@@ -260,7 +249,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     # ---------------------------------------------------------------- waiting
 
     def _arrive(self) -> None:
-        """Wait until exactly the workers of our jobs have registered."""
         said, said_at, started_at = "", 0.0, time.monotonic()
         looked_at = started_at
         while (present := self._present()) != (expected := Counter({job.name: job.workers for job in self._jobs})):
@@ -289,7 +277,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._check_threads()
 
     def _replace(self, error: JobsEnded) -> None:
-        """Submit jobs in place of those that ended while they were waited for; raises the error if that is useless."""
         ended = [job for job in self._jobs if job.id in error.job_ids]
         self._replaced += len(ended)
         if not error.may_return or not ended or self._replaced > self.spec.replace_jobs:
@@ -301,12 +288,10 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._submit([job.workers for job in ended])
 
     def _present(self) -> Counter[str]:
-        """The number of registered workers of each job, by its name."""
         found = registered(self._cluster().scheduler)
         return Counter(str(worker.name).partition("-")[0] for worker in found if worker.status == Status.running)
 
     def _busy(self) -> set[str]:
-        """Names of jobs whose workers still run tasks of a trial that was cut short: a thread cannot be stopped."""
         cluster = self._cluster()
         deadline = time.monotonic() + DRAIN_LIMIT_S
         while True:
@@ -340,7 +325,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Watch the jobs; when workers are lost, find out why and end the trial, which would wait in vain."""
+        """End a trial that has lost workers: it would wait in vain."""
         dask = self._cluster()
         watch = WorkerWatch(
             self._workers,
@@ -356,13 +341,11 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             self._failed, self._lost = True, watch.lost
 
     def _incomplete(self) -> str:
-        """The jobs that have lost workers, with their nodes as far as these are known."""
         present, nodes = self._present(), self._nodes()
         lost = [job.id for job in self._jobs if present[job.name] != job.workers]
         return ", ".join(f"job {number}" + (f" on {nodes[number]}" if nodes.get(number) else "") for number in lost)
 
     def losses(self) -> str:
-        """Why workers were lost during the last trial."""
         return self._lost
 
     # ---------------------------------------------------------------- parts
@@ -373,18 +356,17 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         return self._dask
 
     def _lease_limit_s(self) -> float:
-        """Seconds after which the last job will have ended by itself."""
         return self.spec.queue_timeout_s + math.ceil(self.spec.walltime_s) + 600
 
     # ---------------------------------------------------------------- what differs between batch systems
 
     @abstractmethod
     def _check(self) -> dict[str, str]:
-        """Raise `ClusterError` if jobs cannot be submitted from here; returns what a reaper needs to find them."""
+        """Raise `ClusterError` if jobs cannot be submitted from here; returns what a reaper needs."""
 
     @abstractmethod
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
-        """Submit jobs of so many workers until the cluster closes; yields size, job and number of each accepted job."""
+        """Submit jobs until the cluster closes; yields size, job and number of each that is accepted."""
 
     @abstractmethod
     def _cancel(self, job_ids: Sequence[str]) -> None:
@@ -392,23 +374,22 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @abstractmethod
     def _remove_jobs(self, timeout_s: float) -> str:
-        """Cancel every job of this cluster and wait until none is left; returns which are, as far as that is known."""
+        """Cancel every job of this cluster; returns which are left."""
 
     @abstractmethod
     def _explain(self, arrived: int) -> PendingWorkers | None:
         """Why workers are missing, None if none is; raises `ClusterError` if they will not come."""
 
     def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
-        """Decide whether the workers that have come wait on for jobs that still queue; else give their jobs back."""
+        """Give all jobs back if those that run would wait too long for the others."""
 
     def _is_stale(self) -> bool:
-        """Whether the time limit ended jobs in the last trial, and will soon end the others."""
+        """Whether the time limit ended jobs, and will soon end the others."""
         return False
 
     def _nodes(self) -> dict[str, str]:
-        """The nodes of jobs, by job number, as far as they are known."""
+        """The nodes of jobs, by job number."""
         return {}
 
     def _facts_of_jobs(self) -> dict[str, Any]:
-        """Where the jobs ran, how long they waited and what they used; JSON."""
         return {}

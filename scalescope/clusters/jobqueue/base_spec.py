@@ -172,17 +172,14 @@ class JobQueueSpec(ClusterSpec):
 
     @property
     def job_workers(self) -> int:
-        """Workers of a full job."""
         return self.workers_per_job or self.job_gpus or 1
 
     @property
     def job_gpus(self) -> int:
-        """GPUs of a full job; each worker gets one of them, and a process of its own."""
         return 0
 
     @property
     def walltime_s(self) -> float:
-        """The time limit of a job in seconds."""
         found = next((match for form in self.clocks if (match := form.fullmatch(self.walltime))), None)
         seconds = sum(int(number) * _SECONDS[unit] for unit, number in found.groupdict("0").items()) if found else 0
         if not seconds:
@@ -190,11 +187,9 @@ class JobQueueSpec(ClusterSpec):
         return seconds
 
     def cores_per_worker(self, threads: int) -> float:
-        """A worker's share of the cores of its job."""
         return self.cores / self.job_workers if self.cores else threads
 
     def held_worker_s(self, workers: int) -> float:
-        """None is held if all workers are in one job."""
         return super().held_worker_s(workers) if workers > self.job_workers else 0.0
 
     @property
@@ -202,7 +197,7 @@ class JobQueueSpec(ClusterSpec):
         return self.queue_timeout_s + self.start_timeout_s
 
     def job_memory_mb(self, workers: int) -> int:
-        """Memory of a job of so many workers in MiB: their share of that of a full job."""
+        """Memory of a job of so many workers in MiB: their share of a full job's."""
         return math.ceil(self.memory_mb * workers / self.job_workers)
 
     @abstractmethod
@@ -210,7 +205,6 @@ class JobQueueSpec(ClusterSpec):
         """Arguments of `job_class` besides those that all systems share."""
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:
-        """Refuse more threads than a job has cores."""
         together = min(workers, self.job_workers)
         needed = together * threads_per_worker
         if self.cores and needed > self.cores:

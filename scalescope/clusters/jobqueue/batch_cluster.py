@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scalescope.clusters.jobqueue import job_script
-from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster
+from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
-from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
 from scalescope.errors import ClusterError, JobsEnded
 
 if TYPE_CHECKING:
@@ -23,10 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BatchCluster(JobQueueCluster):
-    """Workers in jobs of a batch system; never run on a real system, except that its job scripts are tested as text.
-
-    It knows of the system what dask-jobqueue knows: how to submit and how to cancel.
-    """
+    """Workers in jobs of a batch system, which dask-jobqueue submits and cancels; never run on a real system."""
 
     def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
@@ -81,7 +77,6 @@ class BatchCluster(JobQueueCluster):
         return ""
 
     def _explain(self, arrived: int) -> PendingWorkers | None:
-        """The number of missing workers; whether their jobs wait or run is not known here."""
         missing = self._workers - arrived
         if not missing:
             return None

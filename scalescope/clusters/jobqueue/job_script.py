@@ -7,7 +7,7 @@ import shlex
 import sys
 import tempfile
 import warnings
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -24,20 +24,16 @@ DEATH_TIMEOUT_S = 60  # seconds after which a worker that finds no scheduler end
 
 
 def has_dask_cuda() -> bool:
-    """Whether dask-cuda is installed here; as a rule the jobs run the same interpreter."""
     return importlib.util.find_spec("dask_cuda") is not None
 
 
 def job(spec: JobQueueSpec, request: JobRequest) -> Job:
     """A job of dask-jobqueue that is not submitted; `job_script()` is its text."""
-    module, _, name = spec.job_class.partition(":")
-    job_class = getattr(import_module(module), name)
-    cores = spec.cores or request.workers * request.threads
     options: dict[str, Any] = {
         "scheduler": request.address,
         "name": request.name,
         "job_name": request.label,
-        "cores": cores,
+        "cores": spec.cores or request.workers * request.threads,
         "memory": f"{spec.job_memory_mb(request.workers) or 1}MiB",
         "processes": request.workers,
         "nanny": False,
@@ -57,22 +53,18 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
     config = {f"jobqueue.{spec.kind}.{name}": None for name in ("death-timeout", "log-directory")}
     with warnings.catch_warnings(), dask.config.set(config):
         warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, see docs/clusters.md
-        return job_class(**options)
+        made: Job = resolve_name(spec.job_class)(**options)
+        return made
 
 
 def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
-    """The script of a full job of a cluster of that size, with placeholders for what is known only later.
-
-    Raises:
-        ImportError: dask-jobqueue is missing.
-    """
-    protocol = "tls" if spec.tls else "tcp"
+    """The script of a full job, with placeholders; raises `ImportError` without dask-jobqueue."""
     with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
         request = JobRequest(
             name="1",
             workers=min(workers, spec.job_workers),
             threads=threads,
-            address=f"{protocol}://SCHEDULER:0",
+            address="tls://SCHEDULER:0" if spec.tls else "tcp://SCHEDULER:0",
             folder=folder,
             dask_cuda=uses_dask_cuda(spec),
         )

@@ -1,8 +1,4 @@
-"""Run by a job before its workers: ends the job at once if its node cannot reach the scheduler.
-
-Without it, workers try for a minute or more (their death timeout), and end with an error that names no cause. It runs
-as a file, with the standard library alone, to start fast.
-"""
+"""Run by a job before its workers, as a file: ends the job if its node cannot reach the scheduler."""
 
 from __future__ import annotations
 
@@ -17,11 +13,7 @@ TIMEOUT_S = 5.0
 
 
 def main(address: str, *credentials: str) -> int:
-    """Connect to an address such as `tls://10.0.0.1:8786`; returns the exit status.
-
-    With TLS, `credentials` are the files of authority, certificate and key: a connection that is dropped in the middle
-    of the handshake would leave a warning in the scheduler's log.
-    """
+    """Connect to `tls://10.0.0.1:8786`, with the files of authority, certificate and key; returns the exit status."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S) as connection:

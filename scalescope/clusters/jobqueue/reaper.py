@@ -12,20 +12,13 @@ from scalescope.leases import Lease
 from scalescope.slurm.commands import Run
 from scalescope.slurm.jobs import ClusterJobs
 
-SETTLE_S = 1.5
-"""Seconds for which jobs are looked for in any case: the process that was killed may have just submitted one."""
+SETTLE_S = 1.5  # seconds of looking in any case: the killed process may have just submitted a job
 
-GONE_S = 40.0
-"""Seconds that cancelled jobs have to leave the queue: Slurm kills those that ignore SIGTERM after KillWait, 30 s by
-default."""
+GONE_S = 40.0  # seconds to leave the queue; Slurm's KillWait is 30 by default
 
 
 def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Reaped:
-    """Cancel the jobs of a lease and remove what their cluster shared with them; see `reaping.Reaper`.
-
-    Raises:
-        ClusterError: Slurm does not answer, or jobs do not go away.
-    """
+    """Cancel the jobs of a lease and remove what their cluster shared with them; see `reaping.Reaper`."""
     if lease.backend != "slurm":
         command = " ".join([lease.details["cancel"], *lease.details.get("jobs", ())])
         step = f"`{command}` cancels its jobs, unless others have these numbers by now"
@@ -65,7 +58,6 @@ def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Re
 
 
 def _remove_folder(lease: Lease) -> None:
-    """Remove the folder, above all its private keys; the jobs' logs stay."""
     path = Path(str(lease.details.get("folder", "")))
     if path.name == lease.label and path.is_dir():
         from scalescope.clusters.jobqueue.shared_folder import ClusterFolder  # here: it loads Dask, which takes 1 s

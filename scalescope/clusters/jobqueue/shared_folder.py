@@ -21,12 +21,11 @@ _logger = logging.getLogger(__name__)
 
 
 def default_parent() -> Path:
-    """Where such folders are made: in the home, which as a rule is on all nodes."""
     return leases.state_folder() / "jobs"
 
 
 def old_logs(parent: Path, older_than_s: float) -> list[Path]:
-    """Folders with the logs of clusters that failed so many seconds ago; none of a cluster that may still exist."""
+    """Folders with nothing but logs of clusters that failed so many seconds ago."""
     found, oldest = [], time.time() - older_than_s
     for path in parent.glob(f"{leases.PREFIX}*"):
         try:
@@ -38,7 +37,7 @@ def old_logs(parent: Path, older_than_s: float) -> list[Path]:
 
 
 class ClusterFolder:
-    """A folder of one cluster, below `parent` or else `default_parent`."""
+    """A folder of one cluster, below `parent` or else in the user's state folder."""
 
     def __init__(self, label: str, parent: str = "") -> None:
         self.path = (Path(os.path.expanduser(parent)) if parent else default_parent()) / label

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster
-from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
+from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
@@ -41,7 +40,6 @@ class SlurmCluster(JobQueueCluster):
         )
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """As for all batch systems; the time that jobs may wait begins anew with each point."""
         self._watch.begin()
         super().scale(workers, threads_per_worker)
 
@@ -76,14 +74,9 @@ class SlurmCluster(JobQueueCluster):
                     future.cancel()
 
     def _check_room(self) -> None:
-        """Look again, after the check before the run: nodes may be gone, and points may be new."""
         self.spec.require_room(self._workers, self._threads, run=self._run)
 
     def _sbatch(self, job: Job) -> str:
-        """Submit a job. After a submission without an answer the job is looked for first.
-
-        It is looked for twice: a controller that wakes up obeys in any order what it was told meanwhile.
-        """
         looks = 0
 
         def submit() -> str:
@@ -92,13 +85,12 @@ class SlurmCluster(JobQueueCluster):
                 if number := self._arrived(job.name):
                     return number
                 self._closing.wait(commands.AGAIN_S)
-            looks = 2
+            looks = 2  # a controller that wakes up obeys in any order what it was told meanwhile
             return submission.submit(job.job_script(), run=self._run)
 
         return self._patiently(submit)
 
     def _arrived(self, name: str) -> str:
-        """The number of the job whose logs begin with this name; empty if Slurm has none."""
         for job in slurm_jobs.find([self.label], run=self._run):
             if job.id not in self._watch.expected:
                 errors = slurm_jobs.details(job.id, run=self._run).get("StdErr", "")
@@ -140,15 +132,6 @@ class SlurmCluster(JobQueueCluster):
         return waiting
 
     def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
-        """Give all jobs back, to queue again, if those that run would wait too long for the others.
-
-        Too long is more than half of the time that is left for it: then they can queue again many times, and all their
-        waits together stay within the limit that budgets count with. Slurm is asked once more first: what let some
-        jobs start may have let all start, and workers may have come since the last look.
-
-        Raises:
-            ClusterError: They have waited for as long as they may.
-        """
         left_s = self.spec.hold_s - self._held_s
         if left_s <= 0:
             raise ClusterError(
@@ -158,8 +141,10 @@ class SlurmCluster(JobQueueCluster):
                 next_step="try again when the queue is shorter, or ask for fewer workers",
                 category="held-too-long",
             )
+        # After half of that time or less they can queue again many times, and all waits stay within the budget's limit.
         if not _starts_after(waiting, left_s / 2):
             return
+        # What let some jobs start may have let all start, and workers may have come.
         self._watch.refresh()
         now = self._explain(arrived)
         if now is None or not (start := _starts_after(now, left_s / 2)):
@@ -176,6 +161,5 @@ class SlurmCluster(JobQueueCluster):
 
 
 def _starts_after(waiting: PendingWorkers, wait_s: float) -> float:
-    """When the last job will start, in seconds since the epoch, if that is more than `wait_s` from now; else 0."""
     start = waiting.last_start or 0.0
     return start if start - time.time() > wait_s else 0.0

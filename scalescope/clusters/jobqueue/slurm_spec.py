@@ -87,12 +87,10 @@ class SlurmSpec(JobQueueSpec):
 
     @property
     def open_limit_s(self) -> float:
-        """Seconds that opening may take, with an absence of Slurm's controller."""
         return super().open_limit_s + PATIENCE_S
 
     @property
     def arrival_limit_s(self) -> float:
-        """Seconds in the queue, seconds to start, and an absence of Slurm's controller."""
         return super().arrival_limit_s + PATIENCE_S
 
     def _check_together(self) -> None:
@@ -119,7 +117,6 @@ class SlurmSpec(JobQueueSpec):
             )
 
     def priced_as(self) -> tuple[str, ...]:
-        """Its partitions; if it names none, the default partition, as far as Slurm answers here."""
         return tuple(name for name in self.partition.split(",") if name) or (_default_partition() or self.kind,)
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
@@ -134,11 +131,7 @@ class SlurmSpec(JobQueueSpec):
             commands.patiently(ask, says=says, stopped=Event())
 
     def require_room(self, workers: int, threads: int, *, run: Run) -> None:
-        """Refuse more workers than run at the same time when nobody else is there: the last would never come.
-
-        Raises:
-            JobsEnded: There is no room for them.
-        """
+        """Raise `JobsEnded` if so many workers never run at once, even when nobody else is there."""
         from scalescope.slurm.capacity import SlurmNodeShape, SlurmRoom
 
         def job(count: int) -> SlurmNodeShape:
@@ -159,20 +152,14 @@ class SlurmSpec(JobQueueSpec):
 
     @property
     def job_gpus(self) -> int:
-        """GPUs of a full job."""
         return self.gpus
 
     @property
     def _gpu_types(self) -> list[str]:
-        """Parts of `gres` that name a type of GPU."""
         return [part for part in self.gres.split(",") if part.split(":")[0] == "gpu"]
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """Directives of sbatch.
-
-        The label is also the comment, by which `scalescope reap` knows our jobs. The logs of a job begin with its name
-        within the cluster, by which a job is known whose number never came.
-        """
+        """Directives of sbatch. By comment and log name a job is known whose number never came."""
         gpus = [f"{(self._gpu_types or ['gpu'])[0]}:{request.workers}"] if self.gpus else []
         others = [part for part in self.gres.split(",") if part and part not in self._gpu_types]
         given = {

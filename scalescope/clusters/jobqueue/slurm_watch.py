@@ -1,8 +1,4 @@
-"""Watches all Slurm jobs of a label, and says why workers do not arrive, or went away.
-
-One squeue shows all jobs. It runs again within a second of a change, and the more rarely the longer nothing changes, so
-that a thousand users of it are no load on Slurm's controller.
-"""
+"""Watches all Slurm jobs of a label with one squeue, and says why workers do not arrive, or went away."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.clusters.jobqueue.pending_workers import PendingWorkers
+from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
 from scalescope.slurm import PATIENCE_S, failures
@@ -25,13 +21,9 @@ from scalescope.slurm.failures import CLUSTER_FIELDS
 from scalescope.slurm.job_facts import job_facts
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 
-SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2
-"""Seconds between two looks: this share of the time since the last change, within these bounds."""
-
+SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2  # seconds between two looks: a share of the time since a change
 JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
-
 _ENDING_S = 2.0  # seconds that a job which is being ended has to say how
-
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4
 _SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 300, 65_536
@@ -66,7 +58,7 @@ class JobWatch:
         self._silence: CommandSilent | None = None
 
     def expect(self, job_ids: Iterable[str]) -> None:
-        """Add jobs that were submitted, so that one that Slurm forgets before the first look is noticed, too."""
+        """Add submitted jobs, so that one that Slurm forgets before the first look is noticed, too."""
         new = set(job_ids) - self.expected
         self.expected |= new
         if new:
@@ -77,15 +69,14 @@ class JobWatch:
         self._dismissed.update(job_ids)
 
     def jobs(self) -> list[SlurmJob]:
-        """All jobs that were ever seen, as Slurm knew them at the last look."""
         return list(self._jobs.values())
 
     def begin(self) -> None:
-        """Begin a new point: what waited for the one before does not count."""
+        """Begin a new point: earlier waits do not count."""
         self._waiting_since = None
 
     def unexpected(self) -> list[str]:
-        """Jobs of the label that nobody submitted knowingly, and that have not ended."""
+        """Living jobs of the label that nobody submitted knowingly."""
         return [job.id for job in self._ours() if job.id not in self.expected and not self._is_over(job)]
 
     @property
@@ -94,18 +85,10 @@ class JobWatch:
         return {job.outcome for job in self._ours() if self._is_over(job)} == {"TIMEOUT"}
 
     def facts(self) -> dict[str, Any]:
-        """What Slurm knows of the jobs, without those that were dismissed; see `job_facts`."""
         return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
 
     def check(self, expected_workers: int, arrived: int) -> PendingWorkers | None:
-        """Say why workers are missing; None if all are there.
-
-        It may be called as often as one likes: Slurm is asked only when it is time to.
-
-        Raises:
-            JobsEnded: Jobs ended, or can never start.
-            ClusterError: A job waited for longer than it may; or Slurm does not answer.
-        """
+        """Why workers are missing, None if none is; raises `ClusterError`. It asks Slurm only when it is time to."""
         if arrived >= expected_workers:
             self._complete = True
             return None
@@ -119,7 +102,6 @@ class JobWatch:
         return self._raise_for_patience() or self._starting(expected_workers, arrived)
 
     def refresh(self) -> None:
-        """Look at all jobs now."""
         try:
             found = slurm_jobs.find([self.label], run=self._run)
             known = {job.id for job in found}
@@ -156,7 +138,6 @@ class JobWatch:
         return {number: (job.state, job.reason) for number, job in self._jobs.items()}
 
     def _forgotten(self, number: str) -> SlurmJob:
-        """What Slurm still says of a job that is no longer in the queue."""
         before = self._jobs.get(number, SlurmJob(number, self.label, ""))
         if before.has_ended:
             return before
@@ -175,7 +156,6 @@ class JobWatch:
         return [job for job in self._ours() if job.is_pending]
 
     def _is_over(self, job: SlurmJob) -> bool:
-        """Whether it will not come back; a job that is being ended gets the time to say how."""
         return job.has_ended or self._clock() - self._ending_since.get(job.id, self._clock()) > _ENDING_S
 
     def _raise_for_ended(self) -> None:
@@ -201,7 +181,6 @@ class JobWatch:
         )
 
     def _post_mortem(self, job: SlurmJob) -> tuple[SlurmJob, str, str]:
-        """The job with its exit code, the end of its error file, and the path of that file."""
         try:
             fields = slurm_jobs.details(job.id, run=self._run)
         except CommandSilent:
@@ -299,15 +278,11 @@ class JobWatch:
 
 
 def _minute(moment: float) -> str:
-    """Without seconds, so that a sentence that is said again is the same."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def excerpt(text: str) -> str:
-    """The end of a log, and before it the errors further up: the first of a chain is the cause.
-
-    Lines of level INFO are left out.
-    """
+    """The end of a log without INFO, and before it earlier errors: the first of a chain is the cause."""
     lines = [line for line in text.strip().splitlines() if " - INFO - " not in line]
     before, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
     errors = dict.fromkeys(line for line in before if _ERROR_LINE.match(line))

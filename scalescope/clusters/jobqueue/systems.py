@@ -1,7 +1,4 @@
-"""Batch systems besides Slurm, as data: PBS, Moab, LSF, Grid Engine, OAR and HTCondor.
-
-None of them was ever run on a real system; their job scripts are tested as text.
-"""
+"""Batch systems besides Slurm, as data. None was ever run on a real system; their job scripts are tested as text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What runs in a job: Dask workers, in one process or in several.
-
-Several processes are forked from one, so that distributed is imported once. Workers have no nannies: a job that loses
-one of its processes ends, and is replaced as a whole.
-"""
+"""What runs in a job: Dask workers without nannies. Several processes fork from one, so distributed loads once."""
 
 from __future__ import annotations
 
@@ -32,18 +28,17 @@ NETWORK_FILE_SYSTEMS = frozenset(
 LOCAL_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - dask makes a folder of its own in it
 EXIT_NO_GPU = 96
 
-CLOSE_TIMEOUT_S = 2.0
-"""Seconds that a worker has to close; distributed's 30 and a wait for running tasks would outlast the driver by far."""
+CLOSE_TIMEOUT_S = 2.0  # seconds; distributed's 30 and a wait for tasks would outlast the driver
 
 
 class JobWorker(distributed.Worker):  # type: ignore[misc]
-    """A worker without an HTTP server of its own, which would show everything to anyone on the network."""
+    """A worker without an HTTP server, which would show everything to anyone on the network."""
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
         """Start none."""
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, executor_wait: bool = False, **kwargs: Any) -> Any:
-        """Close without waiting for running tasks: nobody wants their results any more."""
+        # Nobody wants the results of running tasks any more.
         return await super().close(timeout=min(timeout, CLOSE_TIMEOUT_S), executor_wait=False, **kwargs)
 
 
@@ -68,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def scratch(default: str | None = None) -> str:
-    """Where to spill: the job's folder for temporary files, unless it is on a network file system."""
+    """The job's folder for temporary files, unless that is on a network file system."""
     folder = default or tempfile.gettempdir()
     if file_system(folder) not in NETWORK_FILE_SYSTEMS:
         return folder
@@ -81,7 +76,6 @@ def scratch(default: str | None = None) -> str:
 
 
 def file_system(folder: str) -> str:
-    """The type of a folder's file system, such as `ext4` or `nfs4`; empty if it is not known."""
     path = Path(folder).resolve()
     mounts = [mount for mount in psutil.disk_partitions(all=True) if path.is_relative_to(mount.mountpoint)]
     return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else ""
@@ -119,7 +113,6 @@ def _gpus(wanted: int) -> list[str]:
 
 
 def _run(options: argparse.Namespace, names: Sequence[str], gpu: str | None) -> NoReturn:
-    """Be a process of workers; exits, whatever their tasks still do in threads."""
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     status = 0
@@ -177,8 +170,6 @@ async def _work(options: argparse.Namespace, names: Sequence[str]) -> None:
 
 
 def _watch(children: dict[int, list[str]]) -> int:
-    """Wait for all processes; end them when one fails. Returns its exit status, else 0."""
-
     def end_all(*_: object) -> None:
         for pid in children:
             os.kill(pid, signal.SIGTERM)

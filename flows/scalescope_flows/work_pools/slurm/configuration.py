@@ -22,16 +22,11 @@ if TYPE_CHECKING:
 
 
 def job_name(flow_run_id: UUID) -> str:
-    """The name of a flow run's job, by which it is found if its number is not known."""
     return f"{NAME_PREFIX}{flow_run_id.hex[:12]}"
 
 
 class SlurmJobConfiguration(BaseJobConfiguration):
-    """The Slurm job of a flow run.
-
-    Environment variables reach the job through the environment of `sbatch`, never through the job script, which
-    `scontrol write batch_script` shows, nor a command line.
-    """
+    """The Slurm job of a flow run. Variables reach it through sbatch's environment: others can read its script."""
 
     partition: str | None = Field(
         default=None, description="Slurm partition; empty for the default one. `sinfo -s` lists them."
@@ -127,11 +122,9 @@ class SlurmJobConfiguration(BaseJobConfiguration):
         return Path(self.log_directory).expanduser() if self.log_directory else PREFECT_HOME.value() / "slurm-jobs"
 
     def output(self, flow_run_id: UUID, job_id: str) -> Path:
-        """The file of a job's standard output and standard error."""
         return self.output_folder / f"{flow_run_id}-{job_id}.log"
 
     def options(self, flow_run_id: UUID) -> list[str]:
-        """The arguments of sbatch."""
         output = str(self.output(flow_run_id, "\0")).replace("%", "%%").replace("\0", "%j")
         given: dict[str, Any] = {
             "job-name": job_name(flow_run_id),
@@ -153,5 +146,4 @@ class SlurmJobConfiguration(BaseJobConfiguration):
         return [*fixed, *(f"--{name}={value}" for name, value in given.items() if value is not None), *further]
 
     def script(self) -> str:
-        """The job script: the prologue, then the flow's command in place of the shell, so that signals reach it."""
         return "\n".join(["#!/bin/bash", *self.prologue, f"exec {self.command}", ""])

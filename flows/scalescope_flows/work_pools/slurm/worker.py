@@ -35,9 +35,7 @@ from scalescope.slurm.job_queue import JobEnd, JobQueue
 from scalescope.slurm.jobs import SlurmJob
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
-LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2
-"""Seconds between two looks at a job: this share of the time since the last change, at most so many, with jitter."""
-
+LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # seconds between two looks: a share of the time since a change
 GONE_AFTER = 3  # heartbeats that another worker may miss before its jobs are adopted
 
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
@@ -49,11 +47,7 @@ class SlurmWorkerResult(BaseWorkerResult):
 
 
 class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
-    """Submits flow runs with sbatch, watches their jobs, and cancels them.
-
-    Jobs run on while the worker is stopped or killed. The restarted worker watches them again, or another worker of the
-    pool does once the first has missed three heartbeats.
-    """
+    """Submits, watches and cancels the jobs of flow runs; adopts those of a worker that missed three heartbeats."""
 
     type = "slurm"
     job_configuration = SlurmJobConfiguration
@@ -73,11 +67,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         configuration: SlurmJobConfiguration,
         task_status: anyio.abc.TaskStatus[Any] | None = None,
     ) -> SlurmWorkerResult:
-        """Submit the job of a flow run, and return when it has ended.
-
-        Raises:
-            ClusterError: The job could not be submitted. Later errors are only logged: raised, the run would never end.
-        """
+        """Return when the job has ended. Only a failed submission raises: later errors would leave the run open."""
         async with self._watching(flow_run):
             job_id = await self._submit(flow_run, configuration)
             self.get_flow_run_logger(flow_run).info(
@@ -90,11 +80,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
     async def kill_infrastructure(
         self, infrastructure_pid: str, configuration: SlurmJobConfiguration, grace_seconds: int = 30
     ) -> None:
-        """End a job: a waiting one at once, a running one with SIGTERM first.
-
-        Raises:
-            InfrastructureNotFound: It has ended already.
-        """
+        """End a job, a running one with SIGTERM first; raises `InfrastructureNotFound` if it has ended."""
         job = await self.queue.final(infrastructure_pid)
         if job.has_ended:
             raise InfrastructureNotFound(f"Slurm job {infrastructure_pid} has ended: {job.state}")
@@ -106,7 +92,6 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         await self.queue.cancel(infrastructure_pid)
 
     async def sync_with_backend(self) -> None:
-        """Send a heartbeat, and adopt jobs that nobody watches."""
         await super().sync_with_backend()
         if self._work_pool is not None and self._runs_task_group is not None:
             try:
@@ -161,7 +146,6 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
     # ------------------------------------------------------------------ adoption
 
     async def _orphans(self) -> list[FlowRun]:
-        """Runs of this pool whose worker is gone, or was an earlier process of this one."""
         found: list[FlowRun] = []
         while True:
             page = await self.client.read_flow_runs(
@@ -221,8 +205,6 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
 
 
 class _RunWatch:
-    """Watches one job until its end, and tells Prefect how it ended."""
-
     def __init__(
         self, worker: SlurmWorker, flow_run: FlowRun, job_id: str, configuration: SlurmJobConfiguration
     ) -> None:
@@ -273,7 +255,6 @@ class _RunWatch:
         return await self._cancelled(job)
 
     async def _cancelled(self, job: SlurmJob) -> SlurmWorkerResult | None:
-        """End a job whose flow run is being cancelled, if it waits or does not end by itself."""
         flow_run = await self._worker.client.read_flow_run(self._flow_run.id)
         state = flow_run.state
         if state is None or not state.is_cancelling():
