@@ -49,11 +49,12 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
         "python": shlex.quote(spec.python or sys.executable),
     }
     options |= spec.job_options(request)
+    job_class = resolve_name(spec.job_class)  # here: its import adds to the configuration, which `set` would undo
     # dask-jobqueue would take these from the configuration; `dask cuda worker` knows no death timeout.
     config = {f"jobqueue.{spec.kind}.{name}": None for name in ("death-timeout", "log-directory")}
     with warnings.catch_warnings(), dask.config.set(config):
         warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, see docs/clusters.md
-        made: Job = resolve_name(spec.job_class)(**options)
+        made: Job = job_class(**options)
         return made
 
 
