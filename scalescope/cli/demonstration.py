@@ -1,8 +1,7 @@
-"""The demonstration: the case for which Scalescope was built, from the question to the remedy.
+"""The case for which Scalescope was built: Apache Beam on Dask, where most of hundreds of workers sat idle.
 
-A team ran Apache Beam on Dask with hundreds of workers; with few all were busy, with many most sat idle. Here the same
-pipeline (three stages of ten-second sleeps) is swept on simulated workers, first as it comes, then with the remedy; and
-some of its points run again in real time, to show that the simulation can be believed.
+A pipeline of three ten-second stages is swept on simulated workers, first unchanged, then with the remedy. Some points
+run again in real time, to check the simulation.
 """
 
 from __future__ import annotations
@@ -44,13 +43,12 @@ SIMULATED: dict[str, Any] = {
 }
 REAL: dict[str, Any] = {**SIMULATED, "cluster": {"kind": "virtual", "hosts": 2}, "points": AGAIN}
 
-Carry = Callable[[Mapping[str, Any]], "SweepRun"]
-"""Carries a sweep out and returns its run."""
+Carry = Callable[[Mapping[str, Any]], "SweepRun"]  # carries a sweep out and returns its run
 
 
 @dataclass(frozen=True)
 class DemoPart:
-    """Some trials of a run, to be shown as if they were all."""
+    """Some trials of a run, shown as if they were all."""
 
     sweep: Sweep
     trials: tuple[Trial, ...]
@@ -58,13 +56,12 @@ class DemoPart:
 
     @classmethod
     def of(cls, run: SweepRun, wanted: Callable[[Trial], bool]) -> DemoPart:
-        """The trials of `run` that are wanted, judged by themselves."""
         trials = tuple(trial for trial in run.trials if wanted(trial))
         return cls(run.sweep, trials, diagnose(run.sweep, trials))
 
 
 def show(console: Console, carry: Carry) -> SweepRun:
-    """Run the sweeps one after the other and print what they say; returns the first, with the trials as they come."""
+    """Run the sweeps and print what they say; return the first, with the unchanged trials alone."""
     simulated = carry(SIMULATED)
     long = [trial for trial in simulated.trials if trial.point.params["seconds"] == 10.0]
     before = DemoPart.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is None)

@@ -1,4 +1,4 @@
-"""Shows the files beside a store's records to browsers of this machine, and to nobody without the secret."""
+"""Serves the files beside a store's records to browsers on this machine that know the secret."""
 
 from __future__ import annotations
 
@@ -20,19 +20,7 @@ HOST = "127.0.0.1"
 
 
 class FileServer(ThreadingHTTPServer):
-    """Serves files in the folders of runs and studies, read-only, on the loopback device.
-
-    Args:
-        folder: Of the raw records; they themselves are not served, nor what lies beside the runs or begins with a dot.
-        port: To listen on; 0 is any that is free.
-
-    Attributes:
-        url: Where a browser finds the folder.
-
-    Raises:
-        InfrastructureError: The port cannot be had.
-        StoreError: There is no secret, and none can be kept.
-    """
+    """Serves files in the folders of runs and studies, read-only, on the loopback device; not raw records."""
 
     def __init__(self, folder: Path, port: int) -> None:
         secret = secret_of(folder)
@@ -45,15 +33,11 @@ class FileServer(ThreadingHTTPServer):
                 cause="Another program, perhaps an earlier `scalescope serve`, has it.",
                 next_step="End that program, or give another port: --port NUMBER.",
             ) from error
-        self.url = f"http://{HOST}:{self.server_port}/{secret}"
+        self.url = f"http://{HOST}:{self.server_port}/{secret}"  # where a browser finds the folder
 
 
 def secret_of(folder: Path) -> str:
-    """The secret under which a folder is served: kept beside it for its owner alone, so that links stay good.
-
-    Raises:
-        StoreError: It cannot be kept, or others could read it.
-    """
+    """The secret under which a folder is served, kept beside it for its owner, so that links stay valid."""
     path = folder.with_name(f"{folder.name}.secret")
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,14 +67,12 @@ class _Handler(SimpleHTTPRequestHandler):
         super().__init__(*arguments, directory=str(root))
 
     def send_head(self) -> IO[bytes] | None:  # type: ignore[override]
-        """The file, and before it what browsers are to know."""
         if not self.translate_path(self.path):
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
         return super().send_head()
 
     def translate_path(self, path: str) -> str:
-        """The file that a request means; empty where there is none, or none that may be seen."""
         secret, _, name = unquote(urlsplit(path).path).removeprefix("/").partition("/")
         if not hmac.compare_digest(secret.encode(), self._secret.encode()) or "\0" in name:
             return ""
@@ -102,7 +84,6 @@ class _Handler(SimpleHTTPRequestHandler):
         return "" if hidden or file.suffix == SUFFIX else str(file)
 
     def end_headers(self) -> None:
-        """Whom a file links to does not learn its address, which holds the secret; a file that changes is read anew."""
         self.send_header("Cache-Control", "no-cache")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")

@@ -1,4 +1,4 @@
-"""What `scalescope doctor` looks at."""
+"""The checks of `scalescope doctor`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from scalescope.slurm import jobs as slurm_jobs
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One check and its result."""
 
     name: str  # what
     purpose: str  # what needs it
@@ -41,13 +41,12 @@ class Check:
 
     @property
     def mark(self) -> str:
-        """A sign for tables."""
         return "ok" if self.works else "BROKEN" if self.essential else "-"
 
 
 @dataclass(frozen=True)
 class Package:
-    """A distribution, what for, the extra that installs it, and a module that needs it where that is not its own."""
+    """A distribution and the module that shows whether it works."""
 
     name: str
     purpose: str
@@ -56,7 +55,6 @@ class Package:
 
     @property
     def module(self) -> str:
-        """What is imported to see whether it works."""
         return self.needed_by or module_of(self.name)
 
 
@@ -66,16 +64,15 @@ ESSENTIAL = (
     Package("sqlalchemy", "keeping results", needed_by="scalescope.store.store"),
     Package("pyarrow", "keeping raw records", needed_by="pyarrow.parquet"),
 )
+# optional packages that belong to no workload and no cluster
 OTHERS = (
     Package("prefect-dask", "parallel clusters on Dask", "dask-runner"),
     Package("psycopg", "stores in PostgreSQL", "postgresql"),
     Package("bokeh", "the report of a run", "report"),
 )
-"""Optional packages that belong to no workload and no cluster."""
 
 
 def optional() -> list[Package]:
-    """What only some need: as the workloads and the kinds of clusters declare it, and the others."""
     return [*_of_workloads(), *_of_clusters(), *OTHERS]
 
 
@@ -104,7 +101,7 @@ def _of_clusters() -> Iterator[Package]:
 
 
 def all_checks() -> list[Check]:
-    """Look at everything; takes some ten seconds."""
+    """Run all checks, in about ten seconds."""
     python = f"{sys.version.split()[0]} at {sys.executable}"
     return [
         Check("python", "everything", True, python, essential=True),
@@ -126,7 +123,7 @@ def _import(package: Package) -> str:
 
 
 def _installed(package: Package) -> Check:
-    """Without importing it: some take seconds, and talk."""
+    """Without importing it: some packages take seconds, and print."""
     if find_spec(package.module) is not None:
         builds = metadata.packages_distributions().get(package.module, [package.name])  # of XGBoost there are two
         return Check(package.name, package.purpose, True, metadata.version(builds[0]))
@@ -165,7 +162,6 @@ def _cores() -> str:
 
 
 def _cluster(kind: str) -> str:
-    """Open one, and report what it says of itself."""
     with _driver(kind) as driver:
         return f"shows {driver.facts['shows']}"
 

@@ -1,4 +1,4 @@
-"""How a cluster that is watched is shown: a picture that fits the terminal, a line, and what was seen in all."""
+"""How a watched cluster is shown: as a picture that fits the terminal, as a line, and in a summary."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from scalescope.model.words import cut, duration, middle_cut, percent, plural, s
 from scalescope.report.screen import stderr
 from scalescope.run.cluster_watch import DOES, WAITS, ClusterWatch, Look
 
-WIDTH, NAME, WORDS = 80, 9, 30
-"""Columns at most, of the names in front, and of what threads do."""
-MOST, FEW = 8, 3
-"""Groups, and tasks that do not move, that are listed; groups beside workers that compute, for long, without an end."""
+WIDTH, NAME, WORDS = 80, 9, 30  # columns: at most, of the names in front, and of what threads do
+MOST, FEW = 8, 3  # groups and stuck tasks listed; groups listed when workers have computed for long without an end
 
 
 @contextmanager
 def shown(address: str) -> Iterator[Callable[[Look], None]]:
-    """Show looks on standard error: a picture on a terminal, else a line each."""
+    """Show looks on standard error: a picture on a terminal, else one line each."""
     console = stderr()
     if not console.is_watched:
         yield _Liner()
@@ -40,7 +38,7 @@ def shown(address: str) -> Iterator[Callable[[Look], None]]:
 
 
 class _Liner:
-    """A line for each look, and what stands still where that is news."""
+    """One line for each look, and what is stuck if that is new."""
 
     def __init__(self) -> None:
         self._told: object = None
@@ -68,7 +66,7 @@ def line(look: Look) -> str:
 
 
 def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) -> Group:
-    """A look in as many columns and rows as there are, at most `WIDTH` columns."""
+    """A look in at most `width` columns (and `WIDTH`) and `height` rows."""
     width = min(width, WIDTH)
     seen, threads = look.seen, max(look.seen["threads"], 1)
     bar, name = max(width - NAME - 8 - WORDS, 4), max(min(width - NAME - 32, 32), 18)
@@ -130,7 +128,7 @@ def _headline(found: Hang, now: float) -> str:
 
 
 def _standing(found: Hang | None, width: int = WIDTH, height: int = 1000) -> list[str]:
-    """What stands still, and what to do about it, in so many columns and rows: tasks that have no room are counted."""
+    """What is stuck, and what to do, in so many columns and rows; tasks without room are counted."""
     if found is None:
         return []
     hints = [part for hint in found.hints for part in _wrapped(_flat(hint), width)]
@@ -157,7 +155,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _flat(text: str) -> str:
-    """On one line, without what a terminal takes for a command: keys of tasks are anybody's text."""
+    """One line without terminal control characters: keys of tasks are anybody's text."""
     return " ".join(printable(text).splitlines())
 
 

@@ -21,23 +21,21 @@ from scalescope.run.runner import Event, Publication
 from scalescope.store.store import Store
 from scalescope.studies.comparison.judge import change
 
-CONFIRMED = "scalescope.regression.confirmed"
-"""Name of the event; automations match it."""
+CONFIRMED = "scalescope.regression.confirmed"  # name of the event; automations match it
 
-WHOLE = 20_000
-"""Longest script, in characters, that is part of the text for a bug tracker. A longer one is a file to attach."""
+WHOLE = 20_000  # characters of the longest script inside a bug report; a longer one is attached
 
 ONGOING = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
 
 
 def alert_id(history: str, found: Culprit) -> str:
-    """Identity of a cause: the release that brought it, or all that changed where none was found."""
+    """Identity of a cause: the release that brought it, or all that changed if none was found."""
     which = [found.package, found.bad] if found.package else [found.changed]
     return digest([history, *which])
 
 
 def known(past: Sequence[Night], alert: str) -> Alert | None:
-    """The alert with this id of an earlier night, unless it was resolved: then the cause is reported again."""
+    """An earlier night's alert with this id, unless it was resolved: then the cause is reported again."""
     found = (each for night in reversed(past) for each in night.record.alerts if each.id == alert)
     return next((each for each in found if each.state is not AlertState.RESOLVED), None)
 
@@ -49,7 +47,7 @@ def new(
     changes: Sequence[Judged],
     locks: tuple[SoftwareLock, SoftwareLock],
 ) -> Alert:
-    """An alert whose command and script reproduce the largest change; `locks` are the good night's, then tonight's."""
+    """An alert that reproduces the largest change. `locks`: the good night's, then tonight's."""
     ordered = tuple(sorted(changes, key=lambda each: -each.size))
     alert = Alert(alert_id(asked.history, found), night, found, ordered, _command(ordered[0], locks))
     text, problem = regression_script.write(line(alert), ordered[0].series, *locks)
@@ -112,7 +110,7 @@ def event(alert: Alert, history: str) -> Event:
 
 
 def issue(alert: Alert) -> str:
-    """A text for a bug tracker, in Markdown: what got worse, since what, and how to reproduce it."""
+    """A text for a bug tracker, in Markdown."""
     culprit = alert.culprit
     rows = [
         f"{each.series.words}: {each.series.metric} {each.before:.4g} → {each.after:.4g} over the nights; rerun in "
@@ -173,13 +171,9 @@ def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: Ni
 
 
 def set_state(store: Store, reference: str, state: str) -> Alert:
-    """Say what became of the alert with this id, or whose id starts with this.
-
-    `accepted`: later nights are compared with the new level. `false`: it was no regression, and the same cause is not
-    reported again.
+    """Set the state of the alert whose id is or starts with `reference`.
 
     Raises:
-        InvalidField: There is no such state.
         UsageError: There is no such alert, or there are several.
     """
     wanted = AlertState(fields.choice("state", state, [str(each) for each in AlertState]))

@@ -1,14 +1,13 @@
 """Change points in a series of nights: nights on which its level changed, and stayed.
 
 1. Outliers are replaced (Hampel 1974).
-2. The night with the largest t between the nights before and after it is a candidate; each side is then searched in the
-   same way (binary segmentation, Scott and Knott 1974). Neighbouring nights are correlated, so the standard error is
-   widened (Bartlett 1946).
-3. A candidate must also be large compared with the scatter of single nights, and show in the ranks of the unchanged
-   values (Mann and Whitney 1947). The newest nights have no successors that would show which of them are outliers, so
-   t alone takes two or three outliers for a new level.
+2. The night with the largest t between the nights before and after it is a candidate; each side is searched in the same
+   way (binary segmentation, Scott and Knott 1974). The standard error is widened, because neighbouring nights are
+   correlated (Bartlett 1946).
+3. A candidate must be large compared with the scatter of single nights, and show in the ranks of the unchanged values
+   (Mann and Whitney 1947): t alone takes two or three outliers among the newest nights for a new level.
 
-`tests/benchmarks/bench_changes.py` measures how often this is right, and compares other rules.
+`tests/benchmarks/bench_changes.py` measures how often this is right.
 """
 
 from __future__ import annotations
@@ -26,29 +25,19 @@ from scalescope.errors import InvalidField
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-EFFECT = 0.05
-"""Smallest change that is reported, as a share; an improvement by the same factor counts as much."""
-WINDOW = 40
-"""Most nights on either side that a change is judged by: a level wanders over months."""
-BASELINE = 14
-"""Nights before the first possible change: fewer say little about the scatter."""
-LEAST = 4
-"""Shortest level, in nights."""
+EFFECT = 0.05  # smallest change that is reported, as a share; an improvement by the same factor counts as much
+WINDOW = 40  # most nights on either side that a change is judged by: a level wanders over months
+BASELINE = 14  # nights before the first possible change: fewer say little about the scatter
+LEAST = 4  # shortest level, in nights
+# smallest normal deviate of a change: low, because changes are measured again in pairs before they are reported
 LEVEL = 2.8
-"""Smallest normal deviate of a change. It is low, because every change is measured again in pairs before it is
-reported, and on real series a higher limit loses more changes than false alarms."""
+# smallest change in standard deviations of single nights: over many nights, t alone finds every wandering level
 CLEAR = 1.5
-"""Smallest change in standard deviations of single nights: over many nights, t alone finds every wandering level.
-In the first six nights of a change, t requires 1.2 to 1.5 anyway."""
-RANKS = 2.576
-"""Smallest normal deviate of the rank test: 1 % of series without a change reach it."""
-CORRELATION = 0.5
-"""Share of the measured correlation that is used: measured on few nights, all of it would hide changes."""
+RANKS = 2.576  # smallest normal deviate of the rank test: 1 % of series without a change reach it
+CORRELATION = 0.5  # share of the measured correlation that is used: from few nights, all of it would hide changes
+# An outlier is more than 5 scaled median absolute deviations from the medians of the 5 nights before and after it.
 HAMPEL_NIGHTS, HAMPEL = 5, 5.0
-"""An outlier is farther than five scaled median absolute deviations from the median of the five nights before, and from
-that of the five nights after. The first nights of a new level are therefore no outliers."""
-DRIFT_NIGHTS = 28
-"""Nights that are searched for a drift."""
+DRIFT_NIGHTS = 28  # nights that are searched for a drift
 _MAD = 1.4826
 _ROUNDING = 1e-9  # relative noise of a series that has none
 _SMALLEST = 0.01  # what stands for 0 on the log scale, as a share of the largest value
@@ -57,18 +46,12 @@ _STEP = math.log1p(EFFECT)
 
 @dataclass(frozen=True)
 class Change:
-    """A change of level.
+    """A change of level."""
 
-    Attributes:
-        index: The first night of the new level.
-        before: Level of the nights before, in the unit of the series.
-        low: Lower end of the 95 % interval of `relative`.
-    """
-
-    index: int
-    before: float
+    index: int  # the first night of the new level
+    before: float  # level in the unit of the series
     after: float
-    low: float
+    low: float  # 95 % interval of `relative`
     high: float
 
     @property
@@ -82,10 +65,7 @@ class Change:
 
 
 def find_changes(values: Sequence[float]) -> list[Change]:
-    """All change points of a series, in their order.
-
-    Args:
-        values: One number >= 0 per night with a result, in order.
+    """All change points of a series with one number >= 0 per night.
 
     Raises:
         InvalidField: A number is negative, infinite or not a number.
@@ -98,7 +78,7 @@ def find_drift(values: Sequence[float]) -> Change | None:
     """A slow change over the last four weeks without a step, or None.
 
     It is the median slope (Theil 1950, Sen 1968) since the last change point, if it amounts to `EFFECT` and its 95 %
-    interval excludes 0. `index` is then the first night, and `before` and `after` are the ends of the line.
+    interval excludes 0. `index` is then the first night; `before` and `after` are the ends of the line.
     """
     from scipy.stats import theilslopes
 
@@ -117,7 +97,7 @@ def find_drift(values: Sequence[float]) -> Change | None:
 
 
 def smallest_change(values: Sequence[float]) -> float:
-    """The smallest change that a series would show within five nights in 80 % of cases, as a share.
+    """The smallest change, as a share, that a series would show within five nights in 80 % of cases.
 
     Infinity if there are fewer than `BASELINE` nights since the last change point.
     """
@@ -183,7 +163,7 @@ class _Series:
         return length, mean, squares, products
 
     def difference(self, begin: int, at: Ints, end: int) -> tuple[Floats, Floats, Floats]:
-        """How the nights from `at` on differ from those before: difference, standard error, normal deviate."""
+        """How nights from `at` on differ from those before: difference, standard error, normal deviate."""
         low, high = np.maximum(begin, at - WINDOW), np.minimum(end, at + WINDOW)
         first, one, squares, products = self.part(low, at)
         second, other, squares_after, products_after = self.part(at, high)
@@ -196,7 +176,7 @@ class _Series:
         return other - one, error, np.where(np.abs(other - one) >= smallest, deviate, 0.0)
 
     def _strength(self, begin: int, at: int, end: int) -> float:
-        """The normal deviate of `difference`, or 0 if ranks do not differ: a few odd nights in a row move a mean."""
+        """The deviate of `difference`, or 0 if ranks do not differ: a few odd nights move a mean."""
         before, after = self.raw[max(begin, at - WINDOW) : at], self.raw[at : min(end, at + WINDOW)]
         return float(self.difference(begin, np.array([at]), end)[2][0]) * (_rank_deviate(before, after) >= RANKS)
 

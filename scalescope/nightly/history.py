@@ -13,24 +13,16 @@ from scalescope.studies.symptom import LARGER_IS_BETTER
 
 @dataclass(frozen=True)
 class SeriesHistory:
-    """A series over all nights that measured it.
-
-    Attributes:
-        values: Each with its night; nights without a result are left out.
-        changes: Change points of the values.
-        drift: Slow change over the last weeks.
-        smallest: Smallest change that the series could show, as a share.
-    """
+    """A series over all nights that measured it."""
 
     series: NightlySeries
-    values: tuple[tuple[Night, Measured], ...]
-    changes: tuple[Change, ...]
-    drift: Change | None
-    smallest: float
+    values: tuple[tuple[Night, Measured], ...]  # nights without a result are left out
+    changes: tuple[Change, ...]  # change points
+    drift: Change | None  # over the last weeks
+    smallest: float  # change that the series could show, as a share
 
     @classmethod
     def of(cls, values: Sequence[tuple[Night, Measured]]) -> SeriesHistory:
-        """A series from its values, of which there is at least one."""
         numbers = [measured.value for _, measured in values]
         changes, drift = tuple(find_changes(numbers)), find_drift(numbers)
         return cls(values[-1][1].series, tuple(values), changes, drift, smallest_change(numbers))
@@ -42,7 +34,7 @@ class SeriesHistory:
 
 @dataclass(frozen=True)
 class History:
-    """What the pages of a history show: finished nights, oldest first, and their series."""
+    """Finished nights, oldest first, and their series."""
 
     name: str
     nights: tuple[Night, ...]
@@ -50,7 +42,6 @@ class History:
 
     @classmethod
     def of(cls, name: str, nights: Sequence[Night]) -> History:
-        """A history from its finished nights, oldest first."""
         values: dict[str, list[tuple[Night, Measured]]] = {}
         for night in nights:
             for each in night.record.measured:
@@ -59,7 +50,6 @@ class History:
 
     @classmethod
     def read(cls, store: Store, name: str) -> History:
-        """A history from the store."""
         return cls.of(name, [night for night in nights(store, name) if night.study.finished_at])
 
     @property

@@ -1,7 +1,4 @@
-"""What the store keeps of a night: its software, what each series measured, changes looked into, and alerts.
-
-It is the result of a study of kind `nightly`, and grows while the night runs.
-"""
+"""What the store keeps of a night: the result of a study of kind `nightly`, which grows while the night runs."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from scalescope.model.sweep import Point, digest
 from scalescope.run import run_names
 from scalescope.store.store import Store
 
-MANY = 10_000
-"""Most nights that are read: 27 years."""
+MANY = 10_000  # nights that are read at most: 27 years
 
 
 class AlertState(StrEnum):
@@ -55,34 +51,27 @@ class SoftwareLock(Mapped):
 
     @property
     def pinned(self) -> str:
-        """An environment with exactly these packages. Scalescope itself is not among them: no trial needs it."""
+        """An environment with exactly these packages. Scalescope is not among them: no trial needs it."""
         return " ".join(f"{name}=={version}" for name, version in self.pins.items())
 
 
 @dataclass(frozen=True)
 class NightlySeries(Mapped):
-    """The identity of a series. Values of different series are never compared.
-
-    Attributes:
-        point: All values of axes except the environment.
-        hardware: Of the scheduler's machine, and the node types of the workers where known.
-    """
+    """The identity of a series. Values of different series are never compared."""
 
     workload: str
     version: int
-    point: Mapping[str, Any]
+    point: Mapping[str, Any]  # all values of axes except the environment
     cluster: Mapping[str, Any]
-    hardware: str
+    hardware: str  # the scheduler's machine, and the workers' node types where known
     metric: str
 
     @cached_property
     def id(self) -> str:
-        """Stable identity."""
         return digest(self.to_mapping())
 
     @property
     def name(self) -> str:
-        """The workload's name for people."""
         return run_names.workload(self.workload)
 
     @property
@@ -98,47 +87,30 @@ class NightlySeries(Mapped):
 
 @dataclass(frozen=True)
 class Measured(Mapped):
-    """What a night measured of a series.
-
-    Attributes:
-        value: Median of the valid trials, in the unit of the metric.
-        trials: Number of valid trials.
-        host: Facts of the machine, of the last trial, and the largest share of it that other processes had.
-        runs: Ids of the runs.
-    """
+    """What a night measured of a series."""
 
     series: NightlySeries
-    value: float
-    trials: int
-    host: Mapping[str, Any] = field(default_factory=dict)
-    runs: tuple[str, ...] = ()
+    value: float  # median of the valid trials, in the unit of the metric
+    trials: int  # number of valid trials
+    host: Mapping[str, Any] = field(default_factory=dict)  # facts of the machine in the last trial, and `series.OTHERS`
+    runs: tuple[str, ...] = ()  # ids
 
 
 @dataclass(frozen=True)
 class Judged(Mapped):
-    """A change of a series that was looked into.
-
-    Attributes:
-        good: Id of the last night before it.
-        before: Level until then, in the unit of the series.
-        ratio: Tonight's environment against the good night's, as rerun; None without a rerun.
-        low: Lower end of the interval of `ratio`.
-        high: Upper end.
-        study: Id of the comparison; may be empty.
-        since: What brought an improvement. Alerts say what brought a regression.
-    """
+    """A change of a series that was looked into."""
 
     series: NightlySeries
-    good: str
-    before: float
+    good: str  # id of the last night before the change
+    before: float  # level in the unit of the series
     after: float
     outcome: ChangeOutcome
     reason: str
-    ratio: float | None = None
-    low: float | None = None
+    ratio: float | None = None  # tonight's environment against the good night's, as rerun; None without a rerun
+    low: float | None = None  # of the interval of `ratio`
     high: float | None = None
-    study: str = ""
-    since: str = ""
+    study: str = ""  # id of the comparison
+    since: str = ""  # what brought an improvement; alerts say what brought a regression
 
     @property
     def size(self) -> float:
@@ -148,68 +120,42 @@ class Judged(Mapped):
 
 @dataclass(frozen=True)
 class Drift(Mapped):
-    """A slow change of a series over its last nights, without a step. It is reported, and not rerun.
-
-    Attributes:
-        nights: Number of nights it spans.
-        before: Start of the line through them, in the unit of the series.
-        low: Lower end of the 95 % interval of the change, as a share.
-    """
+    """A slow change of a series without a step. It is reported, and not rerun."""
 
     series: NightlySeries
-    nights: int
-    before: float
+    nights: int  # number of nights it spans
+    before: float  # start of the line through them, in the unit of the series
     after: float
-    low: float
+    low: float  # 95 % interval of the change, as a share
     high: float
 
 
 @dataclass(frozen=True)
 class Culprit(Mapped):
-    """What brought a change.
+    """What brought a change."""
 
-    Attributes:
-        line: One sentence: what it was, or why it was not found.
-        package: Normalised name; empty where none was found.
-        good: Its last good release.
-        bad: Its first bad release.
-        changed: All differences between the two environments, in words.
-        changelog: Address of the project's changelog; may be empty.
-        studies: Ids of the searches.
-    """
-
-    line: str
-    package: str = ""
-    good: str = ""
-    bad: str = ""
-    changed: str = ""
-    changelog: str = ""
-    studies: tuple[str, ...] = ()
+    line: str  # what it was, or why it was not found
+    package: str = ""  # normalised name; empty if none was found
+    good: str = ""  # last good release
+    bad: str = ""  # first bad release
+    changed: str = ""  # all differences between the two environments
+    changelog: str = ""  # address
+    studies: tuple[str, ...] = ()  # ids of the searches
 
 
 @dataclass(frozen=True)
 class Alert(Mapped):
-    """One confirmed cause, with all series that it affects.
+    """One confirmed cause, with all series that it affects."""
 
-    Attributes:
-        id: Of the cause: the same cause has the same id in all nights of a history.
-        night: Id of the night that raised it.
-        changes: The largest first.
-        command: Shows the largest change again.
-        told: Whether the orchestrator was told.
-        script: Text of a script that shows it without Scalescope; may be empty.
-        shown: What running the script showed, or why there is none.
-    """
-
-    id: str
-    night: str
+    id: str  # the same cause has the same id in all nights of a history
+    night: str  # id of the night that raised it
     culprit: Culprit
-    changes: tuple[Judged, ...]
-    command: str
+    changes: tuple[Judged, ...]  # the largest first
+    command: str  # shows the largest change again
     state: AlertState = AlertState.OPEN
-    told: bool = False
-    script: str = ""
-    shown: str = ""
+    told: bool = False  # whether the orchestrator was told
+    script: str = ""  # shows the change without Scalescope; may be empty
+    shown: str = ""  # what running the script showed, or why there is none
 
     @property
     def series(self) -> frozenset[str]:
@@ -219,35 +165,27 @@ class Alert(Mapped):
 
 @dataclass(frozen=True)
 class NightRecord(Mapped):
-    """The result of a night.
-
-    Attributes:
-        alerts: Those that this night raised.
-        trials: Number of planned trials, and of trials by state, without warm-ups.
-        problems: What could not be measured, and why.
-        ended_early: Why the budget ended it; empty where it did not.
-    """
+    """The result of a night."""
 
     lock: SoftwareLock = field(default_factory=SoftwareLock)
     measured: tuple[Measured, ...] = ()
     judged: tuple[Judged, ...] = ()
     drifts: tuple[Drift, ...] = ()
-    alerts: tuple[Alert, ...] = ()
-    trials: Mapping[str, int] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    ended_early: str = ""
+    alerts: tuple[Alert, ...] = ()  # raised by this night
+    trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
+    problems: tuple[str, ...] = ()  # what could not be measured, and why
+    ended_early: str = ""  # why the budget ended it
 
 
 @dataclass(frozen=True)
 class Night:
-    """A night as the store has it: the study, and its result."""
+    """A night as the store has it."""
 
     study: Study
     record: NightRecord
 
     @property
     def id(self) -> str:
-        """Of the study."""
         return self.study.id
 
     @property
@@ -265,7 +203,7 @@ def nights(store: Store, history: str = "") -> list[Night]:
 
 
 def amend(store: Store, night: str, **parts: Any) -> NightRecord:
-    """Replace parts of a stored night. Alerts are added to those that are there, or replace them by id."""
+    """Replace parts of a stored night. Alerts are added, or replace those with the same id."""
 
     def change(result: Mapping[str, Any]) -> dict[str, Any]:
         before = NightRecord.from_mapping(result)

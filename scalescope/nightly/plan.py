@@ -32,10 +32,7 @@ class SuiteJob:
     def request(
         self, lock: SoftwareLock, turn: int, budget: Mapping[str, float], store: str, records: str
     ) -> RunRequest:
-        """The run of one round, counted from 0: every size once, in the round's own order.
-
-        `store` and `records` are addresses.
-        """
+        """The run of one round, counted from 0: every size once, in the round's own order."""
         return request.check(
             {
                 "workload": self.entry.workload,
@@ -71,11 +68,7 @@ def read(given: Mapping[str, Any]) -> NightlyParameters:
 
 
 def jobs(asked: NightlyParameters, store: str = "") -> list[SuiteJob]:
-    """The suite on all clusters. Workloads that are not asked for by name run only on suitable kinds of clusters.
-
-    Raises:
-        ScalescopeError: A cluster or a workload is not known, has no such sizes, or there is nothing to run.
-    """
+    """The suite on all clusters. Workloads not given by name run only on suitable kinds of clusters."""
     known = {entry.workload: entry for entry in SUITE}
     names = [fields.text("workloads", each) for each in asked.workloads]
     entries = [known.get(name, SuiteEntry(name, {}, {})) for name in names] or list(SUITE)
@@ -100,7 +93,6 @@ def left_out(asked: NightlyParameters) -> list[str]:
 
 
 def _can_run(asked: NightlyParameters, entry: SuiteEntry) -> bool:
-    """Other environments have the modules of the library alone."""
     return ":" not in entry.workload if asked.environment else not _lacks(entry)
 
 
@@ -113,7 +105,7 @@ def _lacks(entry: SuiteEntry) -> str:
 
 
 def ordered(found: Sequence[SuiteJob], past: Sequence[Night]) -> list[SuiteJob]:
-    """Jobs by the nights since they were last measured, the longest first: the budget may end before all have run."""
+    """Jobs in the order of their last measurement, the oldest first: the budget may end before all have run."""
 
     def nights_ago(job: SuiteJob) -> int:
         for ago, night in enumerate(reversed(past)):

@@ -1,8 +1,4 @@
-"""A script that shows a regression without Scalescope: it runs the workload in pairs, with the packages of two nights.
-
-`isolate` cannot make it: `isolate` reduces a trial that shows a symptom, and "slower than before" is a property of two
-environments, not of one trial.
-"""
+"""A script that shows a regression without Scalescope: it runs the workload with the packages of two nights in turn."""
 
 from __future__ import annotations
 
@@ -22,14 +18,10 @@ from scalescope.nightly.night_record import NightlySeries, SoftwareLock
 from scalescope.studies.scripts import run_alone
 from scalescope.workloads import references
 
-MEASURED = ("makespan_s", "elapsed_s")
-"""Metrics whose regressions a script can show: it measures the time of the call."""
-SHOWN = 1
-"""Exit status of a script that shows the regression."""
-LONGEST_S = 600.0
-"""Seconds after which a script is stopped."""
-MOST_WORKERS = 32
-"""Most workers of a cluster other than `local` that a script starts on one machine, for each side."""
+MEASURED = ("makespan_s", "elapsed_s")  # metrics whose regressions a script can show: it measures the time of the call
+SHOWN = 1  # exit status of a script that shows the regression
+LONGEST_S = 600.0  # seconds after which a script is stopped
+MOST_WORKERS = 32  # most workers that a script starts on one machine for each side, unless the cluster is `local`
 
 _PACKAGE = Path(scalescope.__file__).parent
 _REGISTRY = _PACKAGE / "workloads" / "__init__.py"
@@ -137,7 +129,7 @@ if __name__ == "__main__":
 
 
 def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: SoftwareLock) -> tuple[str, str]:
-    """The script that shows a change, or an empty text and the reason why there is none; `title` is one sentence."""
+    """The script that shows a change, or an empty text and the reason why there is none."""
     workload = workloads.load(series.workload)
     if series.metric not in MEASURED:
         return "", f"a script measures time, and this is about {series.metric}"
@@ -174,7 +166,7 @@ def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: Softwa
 
 
 def show(text: str, seconds: float) -> tuple[bool, str]:
-    """Run a script for at most `seconds`: whether it shows the regression, and its last line or the reason why not."""
+    """Run a script: whether it shows the regression, and its last line or the reason why not."""
     limit = min(seconds, LONGEST_S)
     try:
         found = f"{Path(uv.executable()).parent}{os.pathsep}{os.environ.get('PATH', '')}"

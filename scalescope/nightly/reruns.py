@@ -1,7 +1,4 @@
-"""Whether a change is real, and what brought it: reruns of tonight's environment against the last good night's.
-
-Each rerun is a study of its own (`compare`, `find-release`). They run one after the other on this machine.
-"""
+"""Reruns of tonight's environment against the last good night's: whether a change is real, and what brought it."""
 
 from __future__ import annotations
 
@@ -25,11 +22,10 @@ from scalescope.studies.comparison.judge import ComparisonDecision
 from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
 
-GOOD, TONIGHT = "last-good", "tonight"
-"""Names of the two environments."""
+GOOD, TONIGHT = "last-good", "tonight"  # names of the two environments
 
+# outcome of a change whose rerun shows the same direction
 _CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
-"""Outcome of a change whose rerun shows the same direction."""
 
 SHOW = RunStep(
     "script", regression_script.show, timeout_s=lambda text, seconds: min(seconds, regression_script.LONGEST_S) + 60
@@ -38,25 +34,17 @@ SHOW = RunStep(
 
 @dataclass(frozen=True)
 class Reruns:
-    """Makes the reruns of a night.
-
-    Attributes:
-        night: Id of tonight's study, which the reruns follow.
-        lock: Tonight's software.
-        store: As the user gave it.
-        until: When no further rerun begins, by `time.monotonic`.
-    """
+    """Makes the reruns of a night, one after the other on this machine; each is a study of its own."""
 
     asked: NightlyParameters
-    night: str
-    lock: SoftwareLock
-    store: str
+    night: str  # id of tonight's study, which the reruns follow
+    lock: SoftwareLock  # tonight's software
+    store: str  # as the user gave it
     runner: Runner
-    until: float
+    until: float  # no rerun begins after this (`time.monotonic`)
 
     @classmethod
     def begin(cls, asked: NightlyParameters, night: str, lock: SoftwareLock, store: str, runner: Runner) -> Reruns:
-        """Reruns whose time begins now."""
         return cls(asked, night, lock, store, runner, time.monotonic() + 60 * asked.minutes)
 
     @property
@@ -65,7 +53,6 @@ class Reruns:
         return max(self.until - time.monotonic(), 0.0) / 60
 
     def _study(self, kind: str, of: Judged | ChangeCandidate, **given: Any) -> StudyResult:
-        """Carry out a study of one series, within the time that is left."""
         series = of.series
         common = {
             "values": Point.from_mapping(series.point).values,
@@ -80,7 +67,6 @@ class Reruns:
         return run_study(kind, {**common, **given}, self.runner, follows=self.night)
 
     def _compare(self, of: Judged | ChangeCandidate, good: str) -> StudyResult:
-        """Compare tonight's environment with another one."""
         tonight = f"{TONIGHT} = {self.lock.text or 'present'}"
         sides = {"a": {"environment": f"{GOOD} = {good}"}, "b": {"environment": tonight}}
         return self._study("comparison", of, workloads=[of.series.workload], **sides)
@@ -111,8 +97,7 @@ class Reruns:
     def culprit(self, change: Judged, good: Night) -> Culprit:
         """The package that brought a confirmed change, and its first bad release.
 
-        If several packages differ, `find-release` changes them one by one. If the package has releases between the good
-        and the bad one, it is searched again among these.
+        `find-release` first searches among all packages that differ, then among the releases of the package it found.
         """
         before, after = good.record.lock.pins, self.lock.pins
         changed = difference(before, after)
@@ -147,7 +132,7 @@ class Reruns:
     def _release(
         self, change: Judged, package: str, before: Mapping[str, str], after: Mapping[str, str], studies: list[str]
     ) -> Culprit:
-        """Narrow a package down to its first bad release; the study that does so is added to `studies`."""
+        """Narrow a package down to its first bad release; add the study to `studies`."""
         good, bad = before.get(package, ""), after.get(package, "")
         line = (
             f"{package} {good} → {bad}" if good and bad else f"{package} {bad} added" if bad else f"{package} removed"
@@ -174,10 +159,7 @@ class Reruns:
         return Culprit(f"{package} {last_good} → {first_bad}", package, last_good, first_bad, changelog=news)
 
     def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
-        """Whether the culprit of one change explains another: tonight's environment without it does not show that.
-
-        If nothing but that package differs, no rerun is needed.
-        """
+        """Whether the culprit of one change explains another: tonight's environment without it does not show that."""
         if not found.package:
             return False
         without, good_without = (

@@ -1,7 +1,6 @@
 """A whole night: measure the suite, judge its series, rerun what changed, search the causes, and report them.
 
-A night is a study with ordinary runs. A night that was stopped, even by SIGKILL, continues when it is started again
-with the same parameters within `RESUMED_H`; after that, a new night begins.
+A stopped night, even by SIGKILL, continues when started again with the same parameters within `RESUMED_H`.
 """
 
 from __future__ import annotations
@@ -51,38 +50,21 @@ from scalescope.studies.planning import because
 from scalescope.studies.report import export, headline
 from scalescope.studies.running import REPORT, StudyResult, run_of
 
-RESUMED_H = 12.0
-"""Hours after which a stopped night is not continued: it would compare an old environment."""
+RESUMED_H = 12.0  # hours after which a stopped night is not continued: it would compare an old environment
 
-NOT_LOCKED = ("scalescope", "pip", "setuptools", "uv")
-"""Packages of the present environment that no trial needs, and that an index may not have."""
+NOT_LOCKED = ("scalescope", "pip", "setuptools", "uv")  # present packages that no trial needs and an index may lack
 
 logger = logging.getLogger(__name__)
 
 
 def check(given: Mapping[str, Any]) -> None:
-    """Check a night as far as possible without saved clusters, the store and the package index.
-
-    Raises:
-        ScalescopeError: The first thing that is wrong.
-    """
+    """Check a night as far as possible without saved clusters, the store and the package index."""
     asked, kept = _split(given)
     plan.check(asked, kept.store)
 
 
 def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> StudyResult:
-    """Run the suite, and say which workload got worse since earlier nights, by how much, and because of what.
-
-    Args:
-        given: Parameters of the night and of `Reported` by name.
-        runner: Carries out the steps; by default this process, with a bar on a terminal and in a notebook.
-
-    Raises:
-        InvalidField: A parameter is not allowed; nothing was started.
-        EnvironmentFailed: There can be no such environment.
-        InfrastructureError: Not one cluster could be opened, or the environment could not be had.
-        StoreError: Results could not be kept.
-    """
+    """Run the suite, and say which workload got worse since earlier nights, by how much, and because of what."""
     rest, kept = _split(given)
     asked = plan.read(rest)
     jobs = plan.jobs(asked, kept.store)
@@ -125,12 +107,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
 
 
 def lock(asked: NightlyParameters, past: Sequence[Night]) -> SoftwareLock:
-    """The software of a night: that of the last night if pinned, else what the environment is now.
-
-    Raises:
-        EnvironmentFailed: There can be no such environment.
-        EnvironmentUnavailable: It could not be had here and now.
-    """
+    """The software of a night: that of the last night if pinned, else what the environment is now."""
     if asked.pinned and past and past[-1].record.lock.pins:
         last = past[-1].record.lock
         return SoftwareLock(last.pinned, last.pins)
@@ -164,7 +141,6 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
 
 
 def _begin(store: Store, asked: NightlyParameters, *, fresh: bool) -> Study:
-    """A new night, or the one that was stopped not long ago."""
     question = {name: value for name, value in asdict(asked).items() if name != "site"}
     study = store.studies.begin("nightly", question, fresh=fresh)
     age = datetime.now(UTC) - datetime.fromisoformat(study.created_at)
@@ -175,38 +151,26 @@ def _begin(store: Store, asked: NightlyParameters, *, fresh: bool) -> Study:
 
 @dataclass
 class NightInProgress:
-    """A night while it runs. Each stage stores what it found at once, and a continued night skips what is stored.
-
-    Attributes:
-        past: Earlier nights of the history, oldest first.
-        record: What is stored of this night so far.
-    """
+    """A night while it runs. Each stage stores its result at once; a continued night skips what is stored."""
 
     asked: NightlyParameters
     study: Study
-    past: Sequence[Night]
+    past: Sequence[Night]  # earlier nights of the history, oldest first
     store: Store
     runner: Runner
-    record: NightRecord
+    record: NightRecord  # what is stored of this night so far
 
     def amend(self, **parts: Any) -> None:
-        """Store parts of the record."""
         self.record = night_record.amend(self.store, self.study.id, **parts)
 
     def lock_software(self) -> None:
-        """Decide the software, unless a stopped night that continues has done so."""
         if not self.record.lock.pins:
             self.amend(lock=self.runner.do(LOCK, self.asked, self.past))
 
     def measure(self, jobs: Sequence[plan.SuiteJob], addresses: tuple[str, str]) -> list[SweepRun]:
-        """Run all jobs, round after round, each on a cluster of its own, within the budget.
+        """Run all jobs within the budget, the longest unmeasured first, each on its own cluster.
 
-        Args:
-            jobs: In any order; what was not measured for the longest time runs first.
-            addresses: Of the store and of its raw records.
-
-        Raises:
-            InfrastructureError: Not one cluster could be opened.
+        `addresses` are those of the store and of its raw records.
         """
         jobs = plan.ordered(jobs, self.past)
         prices, cost = price_table.load(), Cost()
@@ -264,7 +228,7 @@ class NightInProgress:
             self.amend(judged=(*self.record.judged, judged))
 
     def raise_alerts(self, again: Reruns) -> None:
-        """Raise an alert for each cause of a confirmed regression, or add the regression to its known alert."""
+        """Raise an alert for each cause of a confirmed regression, or extend its known alert."""
         covered = {series for alert in self.record.alerts for series in alert.series}
         confirmed = [each for each in self.record.judged if each.outcome is ChangeOutcome.CONFIRMED]
         for found, good, changes in self._causes(again, [each for each in confirmed if each.series.id not in covered]):
@@ -306,7 +270,7 @@ class NightInProgress:
         return found
 
     def tell(self) -> None:
-        """Report each alert once: by an event, and by a page."""
+        """Report each alert once, by an event and by a page."""
         for alert in self.record.alerts:
             if not alert.told:
                 self.runner.send(alerts.event(alert, self.asked.history))
@@ -318,7 +282,6 @@ class NightInProgress:
 
 
 def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
-    """The night in one or two sentences."""
     raised = [alerts.line(each) for each in tonight.alerts]
     first = f"Regression: {'; '.join(raised)}." if raised else "No regression."
     counts = Counter(each.outcome for each in tonight.judged)

@@ -1,13 +1,11 @@
 """Which changes of a series deserve a rerun. Pure functions.
 
-- From `SETTLED` nights on, a change is a change point of the series (`changes.find_changes`) that began in the last
-  `RECENT` nights.
-- A younger series has too few nights for that. A change is then a difference of tonight from the median of the earlier
-  nights (of the two in the middle, the better one) that exceeds the smallest effect. From `YOUNG` nights on, tonight
-  must also lie beyond all nights before the change, and each change is rerun once.
+- From `SETTLED` nights on, a change is a change point (`changes.find_changes`) that began in the last `RECENT` nights.
+- In a younger series, tonight must differ from the median of the earlier nights by more than the smallest effect. From
+  `YOUNG` nights on, tonight must also lie beyond all nights before the change, and each change is rerun once.
 
-The last good night is the night before the change point, or the last night that was nearer to the median than to
-tonight. The rerun decides whether the change is real: it costs minutes, and no further nights.
+The last good night is the night before the change point, or the last night nearer to the median than to tonight. The
+rerun decides whether the change is real: it costs minutes, and no further nights.
 """
 
 from __future__ import annotations
@@ -32,41 +30,30 @@ from scalescope.nightly.night_record import (
 from scalescope.store.store import SweepRun
 from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
 
-SETTLED = BASELINE + LEAST
-"""Nights that a series needs to have change points."""
-YOUNG = SETTLED // 2
-"""Nights that a series needs to show its scatter."""
-RECENT = LEAST + 2
-"""Nights in which a change point is still rerun: found in the fifth night, it leaves one spare."""
+SETTLED = BASELINE + LEAST  # nights that a series needs to have change points
+YOUNG = SETTLED // 2  # nights that a series needs to show its scatter
+RECENT = LEAST + 2  # nights in which a change point is still rerun: it is found in the fifth, and one is spare
 
+# facts of the machine that are kept of each night
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
-"""Facts of the machine that are kept of each night."""
-OTHERS = "taken by others"
-"""Name of the fact: the share of the machine that other processes, and other machines on its hardware, had."""
+OTHERS = "taken by others"  # fact: share of the machine that other processes, and other machines on its hardware, had
 
-OVER = (AlertState.FALSE, AlertState.RESOLVED)
-"""States of alerts after which the earlier level is expected again."""
+OVER = (AlertState.FALSE, AlertState.RESOLVED)  # states of alerts after which the earlier level is expected again
 
 
 @dataclass(frozen=True)
 class ChangeCandidate:
-    """A change that deserves a rerun.
-
-    Attributes:
-        good: The last night before the change.
-        before: Level until then, in the unit of the series.
-    """
+    """A change that deserves a rerun."""
 
     tonight: Measured
-    good: Night
+    good: Night  # the last night before the change
     good_measured: Measured
-    before: float
+    before: float  # level in the unit of the series
     after: float
     worse: bool
 
     @property
     def series(self) -> NightlySeries:
-        """The series that changed."""
         return self.tonight.series
 
     @property
@@ -118,7 +105,7 @@ def _host(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
-    """Regressions and improvements to rerun, the largest first; `past` is oldest first, `smallest` effect a share."""
+    """Regressions and improvements to rerun, the largest first. `past`: oldest first; `smallest`: a share."""
     found = [_candidate(each, past, smallest) for each in tonight.measured]
     return sorted((each for each in found if each is not None), key=lambda each: -each.size)
 
@@ -162,7 +149,7 @@ def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
 
 
 def _since_baseline(series: NightlySeries, past: Sequence[Night]) -> list[tuple[Night, Measured]]:
-    """The nights that measured a series since its last change that a rerun confirmed and no person denied."""
+    """Nights that measured a series since its last change that was confirmed and not denied by a person."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
@@ -180,7 +167,7 @@ def _asked(series: NightlySeries, since: Sequence[Night]) -> bool:
 
 
 def back(tonight: NightRecord, before: Mapping[str, float], smallest: float, metric: str) -> bool:
-    """Whether series are as good again as before a change; `before` has their levels by id."""
+    """Whether series are as good as before a change; `before` has their levels by id."""
     values = {each.series.id: each.value for each in tonight.measured}
     if not all(each in values for each in before):
         return False

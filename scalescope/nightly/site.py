@@ -1,8 +1,4 @@
-"""The history of a suite as a folder of pages: no server, and each page complete in itself.
-
-`index.html` says what changed, and how the nights themselves went. Each series has a page with its change points and
-the runs of its nights. `compare.html` puts any two nights side by side. Each alert has the script that shows it.
-"""
+"""The history of a suite as a folder of self-contained pages, without a server."""
 
 from __future__ import annotations
 
@@ -30,26 +26,14 @@ from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.studies.release.mixtures import difference
 from scalescope.workloads.suite import SUITE
 
-SPARK_NIGHTS = 60
-"""Nights in a line of the overview."""
-HEALTH_NIGHTS = 30
-"""Nights in the overview's table of nights."""
-RECENT_NIGHTS = 14
-"""Nights for which a change point is new."""
-WIDTH, HEIGHT = 150, 26
-"""Size of a line of the overview, in units of its picture."""
+SPARK_NIGHTS = 60  # nights in a line of the overview
+HEALTH_NIGHTS = 30  # nights in the overview's table of nights
+RECENT_NIGHTS = 14  # nights for which a change point is new
+WIDTH, HEIGHT = 150, 26  # size of a line of the overview, in SVG units
 
 
 def write_site(folder: str | Path, history: History) -> str:
-    """Write all pages of a history into a folder, or to an address. Pages of a former night are replaced one by one.
-
-    Returns:
-        The path or address of the overview.
-
-    Raises:
-        UsageError: The extra for reports is missing.
-        StoreError: A file cannot be written.
-    """
+    """Write all pages of a history to a folder or address, file by file; return the overview's address."""
     build.check_packages()
     place = str(folder).rstrip("/")
     files.make_folder(place, "history")
@@ -70,7 +54,7 @@ def page_name(history: SeriesHistory) -> str:
 
 
 def script_name(alert: Alert) -> str:
-    """The file of the script of an alert; its id is hashed, since the name must be safe whatever the store holds."""
+    """The file of an alert's script. The id is hashed because the stored one could hold any text."""
     return f"slower-{hashlib.sha256(alert.id.encode()).hexdigest()[:10]}.py"
 
 
@@ -214,7 +198,7 @@ def _alert(history: History, alert: Alert) -> dict[str, Any]:
 
 
 def _recent(history: History) -> ReportTable:
-    """Change points of the last nights, whether there is an alert or not; regressions and large changes first."""
+    """Change points of the last nights, with or without an alert; regressions and large changes first."""
     nights = {night.id for night in history.nights[-RECENT_NIGHTS:]}
     found = [
         (each, change)
@@ -267,7 +251,6 @@ def _health(history: History) -> ReportTable:
 
 
 def _counts(night: Night) -> tuple[int, int, int, int]:
-    """Trials that were planned, and how many were valid, failed and invalid."""
     planned, valid, failed, invalid = (
         night.record.trials.get(name, 0)
         for name in ("planned", TrialState.VALID, TrialState.FAILED, TrialState.INVALID)
@@ -294,7 +277,6 @@ def _settings(found: SeriesHistory) -> dict[str, str]:
 
 
 def _stresses(workload: str) -> str:
-    """What a workload of the suite is for, in one line."""
     if workload not in {entry.workload for entry in SUITE}:
         return ""
     return workloads.load(workload).summary

@@ -1,4 +1,4 @@
-"""What the trials of a run ran on: clusters, and the jobs, nodes and pods that these report."""
+"""What the trials of a run ran on: clusters, jobs, nodes and pods."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
 from scalescope.model.words import plural, seconds
 
+# cAdvisor's counter: seconds in which a container's CPU limit stopped it
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
-"""Counter of a container's cgroup, by cAdvisor's name: seconds in which its CPU limit stopped it."""
 
 
 def cluster_lines(sweep: Sweep, trials: Iterable[Trial]) -> tuple[str, ...]:
-    """What the trials ran on, what that can show and what it cannot; a line for each that differs. Then jobs, nodes."""
+    """One line per distinct cluster, with what it shows and cannot show; then its jobs and nodes."""
     found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
     lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found))
     return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found), *_nodes(found))
 
 
 def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What a batch system knows of the jobs of all trials; nothing where there were none."""
     clusters = [facts for facts in clusters if "slurm" in facts]
     each = {job["id"]: job for facts in clusters for job in facts["slurm"]["jobs"]}
     if not each:
@@ -40,7 +39,6 @@ def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _nodes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Where the pods of all trials ran; nothing where there were none."""
     nodes = {pod["node"]: pod for facts in clusters for pod in facts.get("pods", ()) if pod.get("node")}
     if not nodes:
         return ()

@@ -1,4 +1,4 @@
-"""The same report for programs and web pages: JSON, Markdown, rows of a table."""
+"""The report of a run for programs and web pages: JSON, Markdown and rows of a table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from scalescope.report.cluster_lines import cluster_lines
 from scalescope.report.table import markdown_list, markdown_text, to_mappings
 from scalescope.report.table import to_markdown as table_markdown
 
-SCHEMA = 2
-"""Raised whenever a key of `to_json` changes its meaning or goes."""
+SCHEMA = 2  # raised when a key of `to_json` changes its meaning or is removed
 
 
 def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str, Any]:
-    """Everything the terminal shows, unrounded: `verdict`, `points`, `knees`, `trials`, `cluster`, `sweep`."""
+    """All that the terminal shows, unrounded."""
     states = Counter(trial.state for trial in trials if not trial.warmup)
     return {
         "schema": SCHEMA,
@@ -39,12 +38,12 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
 
 
 def to_rows(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> list[dict[str, str]]:
-    """The table of points as the terminal shows it, one mapping of headings to cells per point; safe as HTML."""
+    """The table of points: for each point a mapping of headings to cells, safe as HTML."""
     return to_mappings(run_tables.points_table(summarise(trials))[0])
 
 
 def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
-    """The whole report as Markdown; text from outside is escaped for Markdown and HTML."""
+    """The whole report; text from outside is escaped for Markdown and HTML."""
     summaries = summarise(trials)
     blocks = [
         f"**{markdown_text(verdict.line)}**",

@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all, at a path or, where its file system can, at an address of fsspec."""
+"""Writes files whole or not at all, to a path or to an fsspec address."""
 
 from __future__ import annotations
 
@@ -16,27 +16,18 @@ from scalescope.store.location import holds_password, redact
 
 
 def is_address(place: str | Path) -> bool:
-    """Whether it is an address such as `s3://bucket/report.html`, and no path of this machine."""
+    """Whether this is an address such as `s3://bucket/report.html`, not a path."""
     return "://" in str(place)
 
 
 def absolute(place: str | Path) -> str:
-    """A path from the root of this machine's files; an address as it is."""
+    """An absolute path; an address stays as it is."""
     text = str(place).removeprefix("file://")
     return text if is_address(text) else os.path.abspath(os.path.expanduser(text))
 
 
 def check(place: str | Path, what: str) -> None:
-    """Refuse, before hours of measuring, what could not be written afterwards: a file is written there, and removed.
-
-    Args:
-        place: Of the file.
-        what: It in words, as the subject of errors.
-
-    Raises:
-        UsageError: It is a folder, or has no folder to be in; or the address holds a password.
-        StoreError: It cannot be written, or the address is not understood.
-    """
+    """Write and remove a probe file, so that an unwritable place is refused before measuring begins."""
     address = absolute(place)
     _no_password(address, what)
     folder, _, name = address.rpartition("/")
@@ -48,12 +39,7 @@ def check(place: str | Path, what: str) -> None:
 
 
 def check_folder(place: str, what: str) -> None:
-    """Make a folder, and refuse it where nothing can be written to it.
-
-    Raises:
-        InvalidField: The address holds a password.
-        StoreError: It cannot be made, or nothing can be written there.
-    """
+    """Create a folder, and refuse it if nothing can be written there."""
     _no_password(place, what)
     make_folder(place, what)
     _try(absolute(place), what)
@@ -70,7 +56,6 @@ def _no_password(address: str, what: str) -> None:
 
 
 def _try(folder: str, what: str) -> None:
-    """Write a file there, and remove it."""
     probe = f"{folder}/.scalescope-{secrets.token_hex(4)}"
     with replacing(probe, what) as temporary:
         temporary.touch()
@@ -78,32 +63,19 @@ def _try(folder: str, what: str) -> None:
 
 
 def make_folder(place: str, what: str) -> None:
-    """Have a folder; stores of objects have none, and need none.
-
-    Raises:
-        StoreError: It cannot be made.
-    """
+    """Create a folder; object stores have none and need none."""
     with _explained(what, place):
         fs, path = fsspec.core.url_to_fs(absolute(place))
         fs.makedirs(path, exist_ok=True)
 
 
 def write(place: str | Path, text: str, what: str) -> None:
-    """Write a text.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
     with replacing(place, what) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def remove(place: str, what: str) -> None:
-    """Remove a file, if it is there.
-
-    Raises:
-        StoreError: It cannot be removed.
-    """
+    """Remove a file if it exists."""
     with _explained(what, place):
         fs, path = fsspec.core.url_to_fs(absolute(place))
         if fs.exists(path):
@@ -112,15 +84,7 @@ def remove(place: str, what: str) -> None:
 
 @contextmanager
 def replacing(place: str | Path, what: str) -> Iterator[Path]:
-    """Give a file to write to, and put what was written there at its place.
-
-    Args:
-        place: Of the file that comes to be, or is replaced; untouched when the body raises.
-        what: It in words, as the subject of the error.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Yield a temporary file that replaces the one at `place`, unless the body raises. `what` is named in errors."""
     address = absolute(place)
     remote = is_address(address)
     try:

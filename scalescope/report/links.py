@@ -10,35 +10,27 @@ from scalescope.report.table import markdown_text
 from scalescope.store.store import SweepRun
 from scalescope.store.studies import is_study
 
-MOST_LINKS = 12
-"""Links that a person is shown; JSON has all."""
+MOST_LINKS = 12  # shown to people; JSON has all
 
 
 @dataclass(frozen=True)
 class Link:
-    """Another run or study.
+    """Another run or study."""
 
-    Attributes:
-        what: What it is to this one: `Run`, `Follows run`, `Part of study`, `Led to`.
-        id: Of it.
-    """
-
-    what: str
+    what: str  # its relation to this one: `Run`, `Follows run`, `Part of study`, `Led to`
     id: str
 
     @property
     def command(self) -> str:
-        """Shows it."""
         return f"scalescope show {self.id}"
 
     @property
     def report_command(self) -> str:
-        """Writes its report."""
         return f"scalescope report {self.id} --output {self.id}.html"
 
 
 def of_study(study: Study) -> tuple[Link, ...]:
-    """Its runs, what it follows, and what it led to."""
+    """A study's runs, what it follows, and what it led to."""
     found = [Link("Run", run) for run in study.runs]
     if study.follows:
         found.append(Link("Follows study" if is_study(study.follows) else "Follows run", study.follows))
@@ -46,23 +38,16 @@ def of_study(study: Study) -> tuple[Link, ...]:
 
 
 def of_run(run: SweepRun, followed_by: Sequence[str] = ()) -> tuple[Link, ...]:
-    """The study that it is part of, and the studies that it led to.
-
-    Args:
-        run: As the store has it.
-        followed_by: Ids of those studies (`Studies.following`).
-    """
+    """The study that a run belongs to, and the studies that it led to (`Studies.following`)."""
     part = [Link("Part of study", run.study)] if run.study else []
     return tuple(part + [Link("Led to", other) for other in followed_by])
 
 
 def markdown(links: Sequence[Link]) -> str:
-    """The links as a list, with the commands that show them."""
     return "\n".join(f"- {link.what} {markdown_text(link.id)}: `{link.command}`" for link in links[:MOST_LINKS])
 
 
 def lines(links: Sequence[Link]) -> list[str]:
-    """A line for each link, with the command that shows it; of very many the first."""
     shown = [f"{link.what} {link.id} ({link.command})" for link in links[:MOST_LINKS]]
     left_out = len(links) - len(shown)
     return [*shown, f"and {left_out} more (--json has all)"] if left_out else shown

@@ -1,4 +1,4 @@
-"""A run as an object in Python: points, trials and findings, as a table, a chart, and what a notebook shows."""
+"""A run as a Python object for notebooks: points, trials, findings, a table and a chart."""
 
 from __future__ import annotations
 
@@ -21,22 +21,17 @@ if TYPE_CHECKING:
 
     from scalescope.store.store import SweepRun
 
-MOST_ROWS, MOST_SERIES = 60, 6
-"""Points in the table of a notebook, and series in its chart."""
+MOST_ROWS, MOST_SERIES = 60, 6  # points in a notebook's table, and series in its chart
+# colours that are visible on white and on black, since a notebook does not tell which it uses
 FAINT, GREY = "#88888855", "#808890"
-"""Lines, and text, which can be seen on white and on black: a notebook does not say which it is."""
 
 
 class Shown(ABC):
-    """What a run can be asked for; of a block of code, a run with a single trial."""
+    """What can be read from a run; a measured block of code is a run with one trial."""
 
     @abstractmethod
     def _shown(self) -> SweepRun:
-        """The run.
-
-        Raises:
-            UsageError: It is not over.
-        """
+        """The run; raises `UsageError` while it is not over."""
 
     @property
     def points(self) -> tuple[PointSummary, ...]:
@@ -45,7 +40,7 @@ class Shown(ABC):
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Everything that was run, in its order: also what is no data point, with the reason."""
+        """All trials in their order, including failed and invalid ones with their reasons."""
         return tuple(self._shown().trials)
 
     @property
@@ -55,15 +50,14 @@ class Shown(ABC):
         return verdict.findings if verdict else ()
 
     def to_json(self) -> dict[str, Any]:
-        """What `scalescope show --json` prints of it."""
+        """What `scalescope show --json` prints of the run."""
         run = self._shown()
         return export.to_json(run.sweep, run.trials, run_tables.verdict_of(run))
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """A row for each point: its settings, metrics by name, parts of worker time as `worker_time.busy`, and trials.
+        """One row per point: settings, metrics (docs/metrics.md has the units) and `worker_time.*` in thread-seconds.
 
-        Times are in seconds, shares from 0 to 1 (docs/metrics.md has every metric with its unit); worker time is in
-        thread-seconds of a trial. `valid`, `failed` and `invalid` count trials. What was not measured is missing.
+        `valid`, `failed` and `invalid` count trials. What was not measured is missing.
 
         Raises:
             UsageError: pandas is not installed.
@@ -71,15 +65,14 @@ class Shown(ABC):
         return table([_row(point) for point in self.points])
 
     def plot(self) -> Plot:
-        """Speed-up against threads, with the fitted curve, the ideal (dashed) and where throughput stops growing.
+        """Speed-up against threads, with the fitted curve and the ideal (dashed).
 
         Raises:
-            UsageError: Bokeh is not installed, or no points differ in workers alone.
+            UsageError: Bokeh is not installed, or no two points differ only in workers.
         """
         return Plot(self._shown())
 
     def _repr_html_(self) -> str:
-        """For notebooks: the verdict, a bar of the worker time, the table of points, and the other findings."""
         run = self._shown()
         summaries = self.points
         findings = "".join(
@@ -94,17 +87,7 @@ class Shown(ABC):
 
 
 class Plot:
-    """A chart for notebooks, which loads nothing from a network.
-
-    Args:
-        run: A run of a sweep.
-
-    Attributes:
-        figures: Bokeh's, one for each series of points that differ in workers alone.
-
-    Raises:
-        UsageError: Bokeh is not installed, or there is no such series.
-    """
+    """A chart for notebooks; it loads nothing from the network."""
 
     def __init__(self, run: SweepRun) -> None:
         from scalescope.analysis import knee
@@ -123,6 +106,7 @@ class Plot:
         canvas = charts.Canvas()
         for number, each in enumerate(found):
             charts.scaling(canvas, f"series-{number}", each)
+        # Bokeh figures, one per series of points that differ only in workers
         self.figures: list[Any] = list(canvas.figures.values())
         for figure in self.figures:
             figure.grid.grid_line_color = figure.axis.axis_line_color = figure.axis.major_tick_line_color = FAINT
@@ -147,7 +131,7 @@ class Plot:
 
 
 def table(data: Any) -> pandas.DataFrame:
-    """Columns, or rows, as a table of pandas.
+    """Columns or rows as a pandas table.
 
     Raises:
         UsageError: pandas is not installed.

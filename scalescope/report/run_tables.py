@@ -1,4 +1,4 @@
-"""The tables of a run: its points, its scaling, two runs side by side. All forms of a report show them alike."""
+"""Tables of a run, the same in all forms of report: points, scaling, and two runs side by side."""
 
 from __future__ import annotations
 
@@ -19,28 +19,25 @@ from scalescope.report.table import Column, ReportTable, fitting, legend
 
 
 class Run(Protocol):
-    """A finished run of a sweep, such as the store's `SweepRun`."""
+    """A run of a sweep, such as the store's `SweepRun`."""
 
     @property
-    def sweep(self) -> Sweep:
-        """The question."""
+    def sweep(self) -> Sweep: ...
 
     @property
-    def trials(self) -> Sequence[Trial]:
-        """What was run."""
+    def trials(self) -> Sequence[Trial]: ...
 
     @property
-    def verdict(self) -> Verdict | None:
-        """The answer; None while there is none."""
+    def verdict(self) -> Verdict | None: ...
 
 
 def verdict_of(run: Run) -> Verdict:
-    """The verdict of a run; of one that has not finished, what can be said so far."""
+    """The verdict of a run; if it has not finished, what can be said so far."""
     return run.verdict or diagnose(run.sweep, run.trials)
 
 
 def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ...]:
-    """The columns that say something about these points: what all share is left out."""
+    """The columns in which these points differ, and their metrics."""
     found = [Column[PointSummary]("workers", "workers", lambda row: row.point.workers, count)]
     if any(summary.point.items is not None for summary in summaries):
         found.append(Column("items", "items", lambda row: row.point.items, count))
@@ -56,13 +53,7 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
 def points_table(
     summaries: Sequence[PointSummary], *, width: int | None = None, most: int | None = None
 ) -> tuple[ReportTable, str]:
-    """The table of points and its legend, for all kinds of reports.
-
-    Args:
-        summaries: A row for each.
-        width: Characters to fit into, by short headings and fewer columns; None: all.
-        most: Rows at most; None: all.
-    """
+    """The table of at most `most` points and its legend. `width`: characters to fit into."""
     kept = summaries[:most]
     shown = columns(summaries) if width is None else fitting(columns(summaries), kept, width)
     left_out = "" if len(kept) == len(summaries) else f"Shown are the first {len(kept):,} of {len(summaries):,} points."
@@ -72,7 +63,7 @@ def points_table(
 
 
 def row(summary: PointSummary) -> dict[str, Any]:
-    """One row for programs: all metrics, unrounded; of those with an interval the mean and its ends."""
+    """One row for programs: all metrics, unrounded; means come with the ends of their intervals."""
     measured = dict.fromkeys(METRICS) if summary.metrics is None else numbers(summary.metrics)
     for name, mean in summary.intervals.items():
         measured |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high}
@@ -101,7 +92,7 @@ def row(summary: PointSummary) -> dict[str, Any]:
 
 
 def knees(sweep: Sweep, trials: Sequence[Trial]) -> list[tuple[str, str]]:
-    """Where throughput stops growing: a title and a sentence for each series of at least three worker counts."""
+    """Where throughput stops growing: title and sentence of each series of at least three worker counts."""
     found = [knee for knee in of_sweep(sweep, trials) if len(knee.series.points) > 2]
     return [(_capital(knee.title), knee.line + _to_measure(knee)) for knee in found]
 
@@ -126,17 +117,11 @@ def _capital(text: str) -> str:
 
 @dataclass(frozen=True)
 class Pair:
-    """The same point in two runs.
+    """The same point in two runs."""
 
-    Attributes:
-        point: As the left run has it, or else the right one.
-        left: Its summary there; None where that run has no such point.
-        right: Likewise.
-    """
-
-    point: Point
-    left: PointSummary | None
-    right: PointSummary | None
+    point: Point  # from the left run if it has the point
+    left: PointSummary | None  # None if the left run has no such point
+    right: PointSummary | None  # None if the right run has no such point
 
     @property
     def speedup(self) -> float | None:
@@ -146,21 +131,11 @@ class Pair:
         return self.left.metrics.makespan_s / self.right.metrics.makespan_s
 
 
-@dataclass(frozen=True)
-class RunComparison:
-    """Two runs side by side.
+def compare(left: Run, right: Run) -> tuple[tuple[str, ...], list[Pair]]:
+    """All points of two runs, matched by workers, threads, items, and the settings that differ within one of them.
 
-    Attributes:
-        names: What differs between points of one run, besides workers and items.
-        pairs: All points of both runs, in order.
+    The names of these settings come first.
     """
-
-    names: tuple[str, ...]
-    pairs: tuple[Pair, ...]
-
-
-def compare(left: Run, right: Run) -> RunComparison:
-    """Match two runs by workers, threads and items, and by all else that differs within one of them."""
     sides = [summarise(run.trials) for run in (left, right)]
     names = tuple(dict.fromkeys(name for side in sides for name in varied(summary.point for summary in side)))
 
@@ -170,21 +145,21 @@ def compare(left: Run, right: Run) -> RunComparison:
 
     lefts, rights = ({key(summary.point): summary for summary in side} for side in sides)
     found = [Pair(summary.point, lefts.get(at), rights.get(at)) for at, summary in (rights | lefts).items()]
-    return RunComparison(names, tuple(sorted(found, key=lambda pair: order(pair.point))))
+    return names, sorted(found, key=lambda pair: order(pair.point))
 
 
 # ------------------------------------------------------------------ text
 
 
 def estimate(value: MeanInterval) -> str:
-    """A mean from 0 to 1 and its interval: `0.52 (0.49–0.55)`; without one where all repeats agree."""
+    """A mean from 0 to 1 and its interval, `0.52 (0.49–0.55)`; no interval if all repeats agree."""
     if value.low is None or value.high is None or value.exact:
         return f"{value.mean:.2f}"
     return f"{value.mean:.2f} ({value.low:.2f}–{value.high:.2f})"
 
 
 def reasons(summaries: Sequence[PointSummary]) -> list[str]:
-    """Why trials do not count, a line or a few for each reason and point."""
+    """Why trials do not count: one line per point and reason."""
     names = varied(summary.point for summary in summaries)
     return [
         f"{reason.count} × {reason.state} at {label(summary.point, names)}: "
@@ -199,12 +174,12 @@ def warnings(summaries: Sequence[PointSummary]) -> list[str]:
     return list(dict.fromkeys(warning for summary in summaries for warning in summary.warnings))
 
 
+# how numbers of a unit are written; all others are counts
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: seconds,
     Unit.SHARE: lambda value: f"{value:.2f}",
     Unit.BYTES: binary_size,
 }
-"""How numbers of a unit are written; all others are counts."""
 
 
 def _setting(name: str) -> Callable[[PointSummary], Any]:
@@ -225,5 +200,5 @@ def _column(metric: Metric) -> Column[PointSummary]:
     return Column(metric.name, metric.title, value, show, metric.short, metric.legend, metric.rank or 0)
 
 
+# columns of metrics in the table of points, by name
 MEASURED = {metric.name: _column(metric) for metric in METRICS.values() if metric.rank is not None}
-"""The columns of metrics in the table of points, by name."""

@@ -1,4 +1,4 @@
-"""Tables: described once as columns and rows, and shown on a terminal, as Markdown, on a page and in Prefect."""
+"""Tables, described once as columns and rows, for terminals, Markdown, pages and Prefect."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GAP = 2
-"""Spaces between two columns on a terminal."""
+GAP = 2  # spaces between two columns on a terminal
 
 
 class Tone(StrEnum):
-    """How a text is meant; the terminal and the page each have a colour for it, and no text relies on that."""
+    """What a text means. Terminal and page colour it; the text must not rely on that."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -31,13 +30,12 @@ class Tone(StrEnum):
     FAINT = "faint"
 
 
-STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow", Tone.FAINT: "dim"}
-"""Of a terminal."""
+STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow", Tone.FAINT: "dim"}  # on a terminal
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: its texts, and the tone of all of them."""
+    """One row of a table."""
 
     cells: tuple[str, ...]
     tone: Tone = Tone.PLAIN
@@ -45,69 +43,48 @@ class Row:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of texts.
-
-    Attributes:
-        caption: What it shows.
-        heads: Headings.
-        rows: Cells.
-        numbers: Columns that are set to the right, from 0.
-        notice: What was left out, if anything.
-    """
+    """A table of texts."""
 
     caption: str
     heads: tuple[str, ...]
     rows: tuple[Row, ...]
-    numbers: frozenset[int] = frozenset()
-    notice: str = ""
+    numbers: frozenset[int] = frozenset()  # right-aligned columns, from 0
+    notice: str = ""  # what was left out
 
     @classmethod
     def of(
         cls, caption: str, heads: Sequence[str], cells: Iterable[Sequence[str]], labels: int = 1, notice: str = ""
     ) -> ReportTable:
-        """A table of which the first `labels` columns are words, and all others numbers."""
+        """A table whose first `labels` columns are words and whose other columns are numbers."""
         rows = tuple(Row(tuple(each)) for each in cells)
         return cls(caption, tuple(heads), rows, frozenset(range(labels, len(heads))), notice)
 
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A column of a table whose rows are made from values of one type.
+    """A column of a table whose rows are made from values of one type."""
 
-    Attributes:
-        key: Name for programs; its unit is part of it.
-        title: Heading for people.
-        value: Reads the value from a row, None where there is none.
-        show: How a value is written.
-        short: Heading where there is too little room for the title; empty: the title.
-        legend: What it is, in a few words; empty where the title says it.
-        rank: The higher, the sooner it is left out where there is too little room; 0 never is.
-    """
-
-    key: str
+    key: str  # name for programs, with the unit
     title: str
-    value: Callable[[T], Any]
+    value: Callable[[T], Any]  # None if a row has no value
     show: Callable[[Any], str] = str
-    short: str = ""
-    legend: str = ""
-    rank: int = 0
+    short: str = ""  # heading when space is short; empty: the title
+    legend: str = ""  # explains the heading
+    rank: int = 0  # columns of the highest rank are left out first when space is short; 0 never is
 
     def cell(self, row: T | None) -> str:
-        """The text of a row; a dash where there is no row or no value."""
+        """The text of a row; a dash if there is no row or no value."""
         value = None if row is None else self.value(row)
         return MISSING if value is None else self.show(value)
 
     @property
     def shortened(self) -> Column[T]:
-        """The same under its short heading, which needs a legend."""
+        """The same column under its short heading."""
         return replace(self, title=self.short, legend=self.legend or self.title) if self.short else self
 
 
 def fitting(columns: Sequence[Column[T]], rows: Sequence[T], width: int) -> list[Column[T]]:
-    """The columns that fit side by side into `width` characters.
-
-    First headings are shortened, then the columns of the highest rank go, together.
-    """
+    """The columns that fit into `width` characters: first shorten headings, then drop the highest ranks."""
     shown = list(columns)
     if _width(shown, rows) > width:
         shown = [column.shortened for column in shown]
@@ -124,12 +101,11 @@ def _width(columns: Sequence[Column[T]], rows: Sequence[T]) -> int:
 
 
 def legend(columns: Iterable[Column[T]]) -> str:
-    """What the headings mean that do not say so themselves."""
     return "; ".join(f"{column.title}: {column.legend}" for column in columns if column.legend)
 
 
 def to_terminal(table: ReportTable) -> RichTable:
-    """For rich. Numbers stay in one line; where it is narrow, words of the first column fold and of the last wrap."""
+    """A table for rich: numbers never wrap; words of the first column fold, and of the last wrap."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -150,7 +126,6 @@ def to_terminal(table: ReportTable) -> RichTable:
 
 
 def to_markdown(table: ReportTable) -> str:
-    """As Markdown; text from outside is escaped."""
     lines = [table.heads, *(row.cells for row in table.rows)]
     text = ["| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines]
     text.insert(1, "|" + "".join(" ---: |" if i in table.numbers else " --- |" for i in range(len(table.heads))))
@@ -158,13 +133,13 @@ def to_markdown(table: ReportTable) -> str:
 
 
 def to_mappings(table: ReportTable) -> list[dict[str, str]]:
-    """One mapping of headings to cells per row, for Prefect's tables; safe as HTML."""
+    """For each row a mapping of headings to cells, for Prefect's tables; safe as HTML."""
     heads = [html_text(head) or "note" for head in table.heads]
     return [dict(zip(heads, map(html_text, row.cells), strict=True)) for row in table.rows]
 
 
 def markdown_list(title: str, items: Sequence[str]) -> str:
-    """A heading and a list; nothing where there are no items."""
+    """A heading and a list; empty without items."""
     if not items:
         return ""
     return (f"**{title}**\n\n" if title else "") + "\n".join(f"- {markdown_text(item)}" for item in items)
@@ -176,6 +151,6 @@ def html_text(text: str) -> str:
 
 
 def markdown_text(text: object) -> str:
-    """Text that neither Markdown nor HTML can misread, on one line."""
+    """One line of text that neither Markdown nor HTML can misread."""
     flat = html.escape(" ".join(printable(str(text)).split()), quote=False)
     return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", flat)

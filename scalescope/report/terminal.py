@@ -1,4 +1,4 @@
-"""The result of a sweep on a terminal: the verdict, the remedy, the table, where the worker time went, and doubts."""
+"""The report of a run on a terminal."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ MARKS: dict[Severity, tuple[str, str]] = {
     Severity.INFO: ("·", ""),
 }
 HEALTHY = ("✓", "bold green")
+# a character and a colour for each part of worker time: the bar is readable without colours
 INKS = {
     "busy": ("█", "green"),
     "actors": ("a", "bright_green"),
@@ -41,23 +42,15 @@ INKS = {
     "lost": ("x", "red"),
     "tail": ("~", "bright_blue"),
 }
-"""A character and a colour for each part of worker time: the bar can be read without colours."""
 REASONS_SHOWN = 10
 POINTS_SHOWN = 100
 KNEES_SHOWN = 6
+# metrics shown when two runs are compared, with their ranks (`Column.rank`)
 COMPARED = {"makespan_s": 0, "workers_used": 0, "efficiency": 1}
-"""Metrics that are shown of two runs side by side, with their ranks (`Column.rank`)."""
 
 
 def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: int | None = None) -> Group:
-    """The whole report.
-
-    Args:
-        sweep: The question.
-        trials: Everything that was run.
-        verdict: The answer (`scalescope.diagnosis.verdict.diagnose`).
-        width: Columns to fit into; None takes those of the terminal.
-    """
+    """The whole report, `width` characters wide; by default as wide as the terminal."""
     width = width or Console().width
     summaries = summarise(trials)
     blocks = [
@@ -74,7 +67,7 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
 
 
 def print_run(console: Console, run: run_tables.Run) -> None:
-    """Print a run; of one that has not finished, what can be said so far."""
+    """Print a run; if it has not finished, what is known so far."""
     if run.verdict is None:
         console.print(Text("This run has not finished: what follows is what is known so far.\n", style="yellow"))
     console.print(render(run.sweep, run.trials, run_tables.verdict_of(run), width=console.width))
@@ -83,26 +76,19 @@ def print_run(console: Console, run: run_tables.Run) -> None:
 def render_comparison(
     left: run_tables.Run, right: run_tables.Run, labels: tuple[str, str], *, width: int | None = None
 ) -> Group:
-    """Two runs side by side, matched by workers, threads and items.
-
-    Args:
-        left: The baseline, A.
-        right: What is compared with it, B; a speed-up above 1 means that it is faster.
-        labels: Names of the two.
-        width: Columns to fit into; None takes those of the terminal.
-    """
-    comparison = run_tables.compare(left, right)
+    """Two runs side by side, the baseline A on the left; a speed-up above 1 means that B is faster."""
+    names, pairs = run_tables.compare(left, right)
     columns: list[Column[run_tables.Pair]] = [
         Column("workers", "workers", lambda pair: pair.point.workers, count),
         Column("items", "items", lambda pair: pair.point.items, count),
     ]
-    columns += [Column(name, name, partial(_setting, name)) for name in comparison.names]
+    columns += [Column(name, name, partial(_setting, name)) for name in names]
     columns += [
         _of_side(side, attribute, name) for side, attribute in (("A", "left"), ("B", "right")) for name in COMPARED
     ]
     columns.append(Column("speedup", "speed-up", lambda pair: pair.speedup, ratio))
-    shown = fitting(columns, comparison.pairs, width or Console().width)
-    cells = ([column.cell(pair) for column in shown] for pair in comparison.pairs)
+    shown = fitting(columns, pairs, width or Console().width)
+    cells = ([column.cell(pair) for column in shown] for pair in pairs)
     table = ReportTable.of("Two runs side by side", [column.title for column in shown], cells, labels=0)
     return Group(Text(f"A: {labels[0]}"), Text(f"B: {labels[1]}"), Text(), to_terminal(table))
 
@@ -112,7 +98,6 @@ def _setting(name: str, pair: run_tables.Pair) -> Scalar:
 
 
 def _of_side(side: str, attribute: str, name: str) -> Column[run_tables.Pair]:
-    """A column of the table of points for one of the two runs; of an interval the mean."""
     column = run_tables.MEASURED[name]
 
     def value(pair: run_tables.Pair) -> Any:
@@ -196,7 +181,6 @@ def _cluster(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
 
 
 def _hanging(mark: str, text: Text) -> Grid:
-    """Text that wraps beside its mark, not below it."""
     grid = Grid.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=1)
     grid.add_column(overflow="fold")

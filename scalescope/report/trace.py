@@ -1,10 +1,8 @@
-"""The recorded trial as a trace for https://ui.perfetto.dev or chrome://tracing: JSON trace events, gzipped.
+"""The trace of a trial for https://ui.perfetto.dev or chrome://tracing: gzipped JSON trace events.
 
-One process per worker, one track per worker thread. A task is a complete event; what its worker did for it before and
-after (transfer, deserialise, disk) lies directly beside it, as in `scalescope.analysis.worker_time`, since of that the
-records have durations and no times. Events of one track never overlap, to the nanosecond: by clock error they may in
-the records, and are clipped. Tasks that truly ran at the same time on one thread (coroutines on the event loop, or
-attempts of which the thread is not known) are given tracks of their own.
+One process per worker, one track per worker thread. Transfer, deserialisation and disk are drawn next to their task,
+because the records have their durations but no times. Events of a track never overlap: overlaps by clock error are
+clipped, and tasks that truly overlap on a thread (coroutines on the event loop) get tracks of their own.
 
 Format: "Trace Event Format", Google, 2016; times in microseconds since the first task was known.
 """
@@ -33,34 +31,19 @@ from scalescope.report.worker_time import worst_point
 
 Event = dict[str, Any]
 
-CLUSTER = 0
-"""Process that holds the counters; workers follow from 1."""
-COUNTED = 20_000
-"""Most samples of the counters; viewers slow down with more."""
-SAME_NS = 1_000_000
-"""Overlap of two tasks on one thread that is taken for clock error; one that is longer gets a track of its own."""
-COMPRESSION = 5
-"""Of gzip; measured on 200,000 tasks, level 1 is 12 % larger and 6 % faster."""
+CLUSTER = 0  # process of the counters; workers follow from 1
+COUNTED = 20_000  # most samples of the counters; viewers slow down with more
+SAME_NS = 1_000_000  # shorter overlaps of two tasks on one thread are clock error; longer ones get a track of their own
+COMPRESSION = 5  # of gzip: level 1 is hardly faster, and larger
 _BATCH = 5_000
 _STATUS = {STATUS_ERRED: "erred", STATUS_LOST: "lost"}
 
 
 def write(tables: Tables, place: str | Path, *, title: str = "") -> int:
-    """Write the trace of one trial; a file that is there already is replaced once the new one is whole.
-
-    Besides the tables, memory is needed for a few events only.
-
-    Args:
-        tables: The records of the trial (`scalescope.model.records`): `tasks` and `workers` are read.
-        place: Path or address of the file; by custom ends in `.json.gz`.
-        title: What the trace shows.
-
-    Returns:
-        Events written.
+    """Write the trace of one trial to a path or address (`*.json.gz`), and return the number of events.
 
     Raises:
         CaptureError: There is nothing to show.
-        StoreError: The file cannot be written.
     """
     found = events(tables)
     first = next(found)  # what is wrong with the records is said before a file is touched
@@ -72,7 +55,7 @@ def write(tables: Tables, place: str | Path, *, title: str = "") -> int:
 
 
 def events(tables: Tables) -> Iterator[Event]:
-    """All events of one trial, one track after another.
+    """All events of one trial, track by track.
 
     Raises:
         CaptureError: There is nothing to show.
@@ -94,16 +77,12 @@ def events(tables: Tables) -> Iterator[Event]:
 
 
 def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "", trial: str = "") -> Trial:
-    """The trial to show: a valid one of the point asked for, or else of the point that the verdict is about.
+    """The trial to show: a valid one of the given point, or by default of the point that the verdict is about.
 
-    Args:
-        trials: Of one run.
-        verdict: Its verdict, where there is one.
-        point: `workers=200,items=199`, with any settings of a point, or the beginning of its id; empty: the worst.
-        trial: The beginning of a trial's key; empty: the first that is valid and was recorded.
+    `point` is `workers=200,items=199`, with any of its settings, or the start of its id; `trial` is the start of a key.
 
     Raises:
-        UsageError: None is meant, or its records were not kept.
+        UsageError: There is no such trial, or its records were not kept.
     """
     of_point = [one for one in trials if is_meant(one.point, point)]
     meant = [one for one in of_point if one.key.startswith(trial)]
@@ -129,22 +108,13 @@ def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "",
 
 @dataclass(frozen=True)
 class _Trial:
-    """Attempts, with what only a trace needs of them; lists have one element per attempt.
-
-    Attributes:
-        attempts: As everything else is computed from.
-        rows: Their rows in the table of tasks.
-        tasks: The table of tasks.
-        thread: Identifiers of threads.
-        names: What each worker is called, by address.
-        workers: The table of workers.
-    """
+    """Attempts, with what only a trace needs of them; arrays have one element per attempt."""
 
     attempts: Attempts
-    rows: Ints
+    rows: Ints  # rows of the attempts in the table of tasks
     tasks: Mapping[str, Any]
-    thread: Ints
-    names: Mapping[str, str]
+    thread: Ints  # thread identifiers
+    names: Mapping[str, str]  # names of workers, by address
     workers: Mapping[str, Any]
 
     @classmethod
@@ -167,7 +137,7 @@ class _Trial:
 
 @dataclass
 class _Track:
-    """Events on one thread, one after another; times in nanoseconds."""
+    """The events of one thread in their order; times in nanoseconds."""
 
     pid: int
     tid: int
@@ -175,7 +145,7 @@ class _Track:
     found: list[Event] = field(default_factory=list)
 
     def add(self, name: str, category: str, begin: int, end: int, arguments: Mapping[str, Any] | None = None) -> None:
-        """Add an event, as far as it lies after all before it."""
+        """Add an event, clipped so that it begins after all earlier ones."""
         begin = max(begin, self.until)
         if end <= begin and category != COMPUTE:
             return
@@ -192,7 +162,6 @@ COMPUTE = "compute"
 
 
 def _worker(trial: _Trial, pid: int, members: Ints) -> Iterator[Event]:
-    """Everything on the threads of one worker."""
     attempts = trial.attempts
     threads = trial.thread[members]
     order = np.lexsort((attempts.start[members], threads))
@@ -209,7 +178,7 @@ def _worker(trial: _Trial, pid: int, members: Ints) -> Iterator[Event]:
 
 
 def _lanes(attempts: Attempts, own: Ints) -> list[Ints]:
-    """Attempts of one thread, by start, divided so that those of one lane follow each other."""
+    """Divide attempts of one thread, sorted by start, so that those of a lane do not overlap."""
     start, stop = _ns(attempts.start[own]), _ns(attempts.stop[own])
     if len(own) < 2 or bool((start[1:] >= np.maximum.accumulate(stop)[:-1] - SAME_NS).all()):
         return [own]
@@ -227,7 +196,6 @@ def _lanes(attempts: Attempts, own: Ints) -> list[Ints]:
 
 
 def _track(trial: _Trial, track: _Track, group: Ints) -> Iterator[Event]:
-    """Tasks of one lane with what surrounds them, in the order in which a worker does it."""
     attempts, tasks = trial.attempts, trial.tasks
     begin, end = _ns(attempts.start[group]).tolist(), _ns(attempts.stop[group]).tolist()
     earliest = _ns(attempts.prepared_from[group]).tolist()
@@ -256,7 +224,7 @@ def _track(trial: _Trial, track: _Track, group: Ints) -> Iterator[Event]:
 
 
 def _prepare(track: _Track, begin: int, earliest: int, parts: Sequence[tuple[str, int]]) -> None:
-    """What was done for a task, backwards from its start, not before it was assigned nor before the track is free."""
+    """Place what was done for a task backwards from its start, but not before `earliest` or earlier events."""
     room, placed = max(track.until, earliest), []
     for name, duration in parts:
         first = max(begin - duration, room)
@@ -271,7 +239,7 @@ def _prepare(track: _Track, begin: int, earliest: int, parts: Sequence[tuple[str
 
 
 def _counters(attempts: Attempts) -> Iterator[Event]:
-    """Tasks that run, and tasks that could run but wait; after each change, or at regular times if there are many."""
+    """Running tasks and waiting tasks, after each change, or at regular times if there are too many."""
     start, stop, runnable = np.sort(attempts.start), np.sort(attempts.stop), np.sort(attempts.runnable)
     times: Floats = np.unique(np.concatenate([start, stop, runnable]))
     if len(times) > COUNTED:
@@ -285,7 +253,7 @@ def _counters(attempts: Attempts) -> Iterator[Event]:
 
 
 def _arrivals(trial: _Trial) -> Iterator[Event]:
-    """Workers that came after the first task was known, and all that left."""
+    """Workers that joined after the first task was known, and all that left."""
     attempts, workers = trial.attempts, trial.workers
     index = {address: i for i, address in enumerate(attempts.addresses)}
     reasons = workers.get("reason", [""] * len(workers.get("worker", ())))

@@ -1,4 +1,4 @@
-"""Where the worker time of a point went, as reports tell it."""
+"""Where the worker time of a point went."""
 
 from __future__ import annotations
 
@@ -11,25 +11,17 @@ from scalescope.model.finding import Severity, Verdict
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING, Metrics
 from scalescope.model.words import percent
 
-WORTH_A_WORD = 0.05
-"""Smallest share of the worker time whose cause is named."""
+WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
 
 
 @dataclass(frozen=True)
 class WorkerTimePart:
-    """One part of the worker time of a point.
+    """One part of the worker time of a point."""
 
-    Attributes:
-        name: Of `WORKER_TIME`.
-        title: As reports name it.
-        seconds: Thread-seconds.
-        percent: Whole percent; those of all parts add up to 100.
-    """
-
-    name: str
+    name: str  # a key of `WORKER_TIME`
     title: str
-    seconds: float
-    percent: int
+    seconds: float  # thread-seconds
+    percent: int  # all parts add up to 100
 
 
 def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
@@ -44,7 +36,7 @@ def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
 
 
 def lost_to(summary: PointSummary) -> str:
-    """To whom worker time was lost, with shares; empty where that is not known, or not worth a word."""
+    """What worker time was lost to, with shares; empty if unknown or too small to name."""
     whole = sum(summary.metrics.worker_time_s.values()) if summary.metrics else 0.0
     shares = [
         (text, seconds / whole) for text, seconds in summary.blamed.items() if seconds >= WORTH_A_WORD * whole > 0
@@ -53,10 +45,7 @@ def lost_to(summary: PointSummary) -> str:
 
 
 def apportion(amounts: Sequence[float], total: int) -> list[int]:
-    """Whole numbers in proportion to `amounts` that add up to `total` exactly (largest remainders, Hamilton's method).
-
-    All zeros where there is nothing to divide.
-    """
+    """Whole numbers in proportion to `amounts` that add up to `total` (largest remainders, Hamilton's method)."""
     whole = math.fsum(amounts)
     if not whole > 0:
         return [0] * len(amounts)
@@ -69,7 +58,7 @@ def apportion(amounts: Sequence[float], total: int) -> list[int]:
 
 
 def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> PointSummary | None:
-    """The point of the first finding that was measured, or else the one with the least busy worker time."""
+    """The measured point of the first finding, or else the one with the smallest busy share."""
     measured = {summary.point.id: summary for summary in summaries if summary.metrics is not None}
     for finding in verdict.findings if verdict else ():
         if finding.severity is not Severity.INFO and finding.points and finding.points[0] in measured:

@@ -86,12 +86,7 @@ SYSTEM = {
 
 @contextmanager
 def explained(doing: str, where: str) -> Iterator[None]:
-    """Turn errors of databases and file systems into a `StoreError`.
-
-    Args:
-        doing: What was being done; it follows "Could not".
-        where: Address, without password.
-    """
+    """Turn errors of databases and file systems into a `StoreError`; `doing` follows "Could not"."""
     try:
         yield
     except (SQLAlchemyError, OSError) as error:

@@ -17,11 +17,7 @@ _MARK = "$float"
 
 
 def dumps(value: object) -> str:
-    """JSON in ASCII; numbers that JSON lacks become `{"$float": "nan"}`.
-
-    Raises:
-        StoreError: JSON cannot carry the value.
-    """
+    """JSON in ASCII; numbers that JSON lacks become `{"$float": "nan"}`."""
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:
@@ -54,7 +50,7 @@ def loads_any(text: str | bytes) -> Any:
 
 
 def clean(text: str) -> str:
-    """`text` with escapes for what databases refuse."""
+    """Escape what databases refuse."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 

@@ -42,9 +42,6 @@ def locate(address: str) -> Location:
     """Parse the address of a store: a path, `sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
 
     Empty: the environment variable `SCALESCOPE_STORE`, or else `scalescope/scalescope.db` in the user's data folder.
-
-    Raises:
-        InvalidField: It is none of these.
     """
     address = address or os.environ.get(VARIABLE, "")
     if not address:
@@ -79,7 +76,7 @@ def data_folder() -> Path:
 
 
 def redact(text: str) -> str:
-    """`text` with the passwords of all addresses in it hidden."""
+    """Hide the passwords of all addresses in a text."""
     text = re.sub(r"(://[^:/@\s]*):.*@", r"\1:***@", text)
     return re.sub(r"(?i)((?:ssl)?password=)[^&\s]*", r"\1***", text)
 

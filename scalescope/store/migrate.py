@@ -15,19 +15,15 @@ from scalescope.errors import StoreError
 from scalescope.store.location import Location
 from scalescope.store.schema import REVISION, VERSION_TABLE
 
-WAIT_S = 60.0
-"""Seconds that a process waits for another to finish the migration."""
+WAIT_S = 60.0  # seconds that a process waits for another to finish the migration
 
-ADVISORY_LOCK = 0x7363616C6573636F
-"""A number that no other application uses: "scalesco" in ASCII."""
+ADVISORY_LOCK = 0x7363616C6573636F  # a number that no other application uses: "scalesco" in ASCII
 
 _IN_PROCESS = threading.Lock()  # Alembic keeps its context in module globals
 
 
 def upgrade(engine: Engine, location: Location) -> None:
     """Create or upgrade the tables, unless they are up to date.
-
-    With `execution_options(scalescope_write=True)`, transactions of `engine` lock the database at once.
 
     Raises:
         StoreError: A newer Scalescope, or another application, made the database; or the lock could not be taken.
@@ -85,10 +81,9 @@ def _journal(connection: Connection) -> str:
 
 
 def _set_journal(engine: Engine, journal: str) -> None:
-    """Set the journal of the file: WAL, in which readers and the writer do not wait for each other.
+    """WAL lets readers and the writer not wait for each other, but needs shared memory, and thus one host.
 
-    It cannot be set in a transaction, and fails if another process has the file open, so the caller holds the lock. WAL
-    needs shared memory, and thus one host: on a network file system, the rollback journal, as durable, takes its place.
+    It cannot be set in a transaction, and fails if another process has the file open, so the caller holds the lock.
     """
     connection = engine.raw_connection()
     try:

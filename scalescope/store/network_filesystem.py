@@ -8,15 +8,15 @@ from pathlib import Path
 
 MOUNTS = Path("/proc/self/mounts")
 
+# types of file systems (`proc_pid_mounts(5)`) that several machines can mount
 _NETWORK = re.compile(
     r"nfs4?|cifs|smb3|smbfs|ncpfs|lustre|gpfs|mmfs|beegfs|fhgfs|panfs|wekafs|pvfs2|orangefs|ceph|glusterfs|afs"
     r"|9p|virtiofs|vboxsf|fuse\.(?!fuse-overlayfs|lxcfs|portal).*"
 )
-"""Types of file systems (`proc_pid_mounts(5)`) that several machines can mount."""
 
 
 def file_system(path: Path) -> str:
-    """Type of the network file system that holds a path; empty if it is local, or the system does not say."""
+    """Type of the network file system that holds a path; empty if it is local or unknown."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:  # no Linux

@@ -40,11 +40,12 @@ def find(store: Store, *, older_than_days: float, keep_bytes: float | None = Non
         begun = dict(session.execute(select(StudyRow.id, StudyRow.created_at)).tuples().all())
         columns = (RunRow.id, RunRow.study_id, RunRow.started_at, RunRow.state, RunRow.heartbeat_at)
         owners = (RunRow.host, RunRow.pid, RunRow.process_started)
-        for run, study, since, state, heard_at, *owner in session.execute(select(*columns, *owners)):
+        for run, study, since, state, heard_at, host, pid, started in session.execute(select(*columns, *owners)):
             whole = study or run
             runs[whole].append(run)
             begun[whole] = max(since, begun.get(whole, since))
-            if state == RunState.RUNNING and not is_abandoned(Owner(*owner), silent=is_silent(heard_at, now)):
+            owner = Owner(host, pid, started)
+            if state == RunState.RUNNING and not is_abandoned(owner, silent=is_silent(heard_at, now)):
                 running.add(whole)
     found, kept = [], 0
     for whole, since in sorted(begun.items(), key=lambda item: item[1], reverse=True):

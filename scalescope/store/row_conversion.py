@@ -21,24 +21,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 Named = TypeVar("Named", "RunRow", "StudyRow")
 
-INTERRUPTED = "interrupted"
-"""Fact of a trial: it was stopped from outside, and runs again on resume."""
+INTERRUPTED = "interrupted"  # fact of a trial: it was stopped from outside, and runs again on resume
 
+# fact of a run: id of the larger thing it is a step of, such as an isolation; `latest` skips such runs
 STEP_OF = "step_of"
-"""Fact of a run that is a step of something larger, such as an isolation: its id. `latest` skips such runs."""
 
-USER = "user"
-"""Fact of a run: the host's name of the user who began it."""
+USER = "user"  # fact of a run: the host's name of the user who began it
 
+# facts of a run: digest of the user's function and its local modules; id of the run that another digest kept from
+# resuming
 CODE, INSTEAD_OF = "code", "instead_of"
-"""Facts of a run: digest of the user's function and of the modules beside it that it imports; id of the run that would
-have been resumed if that digest had not changed."""
 
-PACKAGES = "packages"
-"""Fact: packages. A whole list is stored once for all trials that share it."""
+PACKAGES = "packages"  # fact: packages; a whole list is stored once for all trials that share it
 
-LARGEST = 2**63
-"""Columns hold smaller whole numbers than this; JSON holds any."""
+LARGEST = 2**63  # columns hold smaller whole numbers than this; JSON holds any
 
 
 def split_packages(facts: Mapping[str, Any]) -> tuple[dict[str, Any], EnvironmentRow | None]:
@@ -111,11 +107,7 @@ def trial(row: TrialRow, *, records: str) -> Trial:
 
 @contextmanager
 def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
-    """Read rows into the model.
-
-    Raises:
-        StoreError: Their JSON is damaged, or holds something that the model does not know.
-    """
+    """Turn errors of reading rows into the model into a `StoreError`."""
     try:
         for row in rows:
             for column in row.__table__.columns if row is not None else ():

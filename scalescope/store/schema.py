@@ -28,11 +28,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-REVISION = "0001"
-"""The newest revision in `migrations/versions`."""
+REVISION = "0001"  # the newest revision in `migrations/versions`
 
-VERSION_TABLE = "scalescope_version"
-"""Not Alembic's default name: a database may be shared with Prefect, which uses that."""
+VERSION_TABLE = "scalescope_version"  # not Alembic's default: a database may be shared with Prefect, which uses that
 
 
 class RunState(StrEnum):
@@ -51,14 +49,12 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To UTC; SQLite gets it without a zone."""
         if value is None:
             return None
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Aware, in UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Row, Select, create_engine, delete, event, func, select, update
+from sqlalchemy import Connection, Engine, Select, create_engine, delete, event, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, object_session, selectinload
 
@@ -35,54 +35,35 @@ from scalescope.store.migrate import upgrade
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
 from scalescope.store.studies import Studies, now_of
 
-HEARTBEAT_LIMIT_S = 120.0
-"""Seconds without a heartbeat after which a run on another host counts as dead."""
+HEARTBEAT_LIMIT_S = 120.0  # seconds without a heartbeat after which a run on another host counts as dead
 
-WATCH_INTERVAL_S = 5.0
-"""Seconds between two looks for a heartbeat."""
+WATCH_INTERVAL_S = 5.0  # seconds between two looks for a heartbeat
 
-LOCK_TIMEOUT_S = 60.0
-"""Seconds that a writer waits for SQLite's lock."""
+LOCK_TIMEOUT_S = 60.0  # seconds that a writer waits for SQLite's lock
 
 logger = logging.getLogger(__name__)
 
-ENDED = "ended"
-"""Fact of a run: why it ended early."""
+ENDED = "ended"  # fact of a run: why it ended early
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep, as the store has it. Times are UTC, ISO 8601.
+    """One run of a sweep, as the store has it. Times are UTC, ISO 8601."""
 
-    Attributes:
-        id: Sortable by time: `20261121-143005-ab12cd`, in UTC.
-        state: `stopped` also if the process that ran it is dead.
-        planned: Number of planned trials.
-        trials: Saved trials in their order, interrupted ones too. `Store.runs` can leave them out.
-        verdict: None until the run has finished with one.
-        created_at: When it first began.
-        started_at: When it last began or resumed.
-        finished_at: Empty until it has finished.
-        facts: What was known when it began, such as its packages.
-        study: Id of the study that it was made for; may be empty.
-        where: Address of the store, without password.
-        saved: Number of saved trials.
-    """
-
-    id: str
+    id: str  # sortable by time: `20261121-143005-ab12cd`, in UTC
     sweep: Sweep
     workload_version: int
-    state: RunState
-    planned: int
-    trials: tuple[Trial, ...] = ()
-    verdict: Verdict | None = None
-    created_at: str = ""
-    started_at: str = ""
-    finished_at: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    study: str = ""
-    where: str = ""
-    saved: int = 0
+    state: RunState  # `stopped` also if the process that ran it is dead
+    planned: int  # number of planned trials
+    trials: tuple[Trial, ...] = ()  # saved ones in their order, interrupted ones too; `Store.runs` can omit them
+    verdict: Verdict | None = None  # None until the run has finished with one
+    created_at: str = ""  # when it first began
+    started_at: str = ""  # when it last began or resumed
+    finished_at: str = ""  # empty until it has finished
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what was known when it began, such as its packages
+    study: str = ""  # id of the study that it was made for
+    where: str = ""  # address of the store, without password
+    saved: int = 0  # number of saved trials
 
     @property
     def done(self) -> dict[str, Trial]:
@@ -91,36 +72,29 @@ class SweepRun:
 
 
 class Store:
-    """Runs, trials and their raw records, in one database and one folder; also a context manager.
+    """Runs, trials and raw records, in one database and one folder; all methods raise `StoreError` on its failures.
 
-    Threads may share it; each process opens its own. All methods raise `StoreError` if the database refuses.
-
-    Attributes:
-        where: Its address, without password.
-        records: Address of the raw records: an absolute path, or any fsspec address.
-        studies: Questions that own runs.
+    Threads may share it; each process opens its own.
     """
 
     def __init__(self, engine: Engine, location: Location, record_root: str) -> None:
         self._engine = engine
         self._writer = engine.execution_options(scalescope_write=True)
         self._default_root = str(location.default_records)
-        self.records = record_root
+        self.records = record_root  # absolute path or fsspec address of the raw records
         self._path = location.path
         self._without_clock = bool(location.network)
         self._owned: dict[str, str] = {}
         self._before: dict[str, _Before] = {}
-        self.where = location.shown
+        self.where = location.shown  # address, without password
         self.studies = Studies(self.reading, self.writing, self.where)
 
     @classmethod
     def open(cls, url: str = "", records: str = "") -> Store:
-        """Open a store. Create it, or upgrade its schema, if necessary.
+        """Open a store; create it, or upgrade its schema, if necessary.
 
-        Args:
-            url: See `locate`.
-            records: Folder or fsspec address of the raw records. Empty: `records` beside the SQLite file, or in the
-                user's data folder.
+        `url`: see `locate`. `records`: folder or fsspec address of the raw records, by default `records` beside the
+        SQLite file, or in the user's data folder.
 
         Raises:
             InvalidField: An address is not understood.
@@ -155,7 +129,6 @@ class Store:
         return cls(engine, location, records.rstrip("/"))
 
     def close(self) -> None:
-        """Close all connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -185,18 +158,10 @@ class Store:
     ) -> SweepRun:
         """Begin a run of a sweep, or resume the newest one where it stopped.
 
-        A run is resumed if it is not complete, has the same sweep, study, workload version, code and packages, and is
-        run by nobody: it was stopped or failed, or its owner is dead or is this process. If two processes resume at
-        once, one gets the run, and the other a new one.
-
-        Args:
-            sweep: The question.
-            plan: All its trials.
-            workload_version: Results of different versions are not comparable.
-            fresh: Never resume.
-            facts: What is known of the run beforehand (JSON). If only `code` differs from that of the newest run, the
-                new run has the id of that run as the fact `instead_of`.
-            study: Id of the study that it is made for.
+        A run is resumed if it is not complete, has the same sweep, study, workload version, code and packages, and
+        nobody runs it: it was stopped or failed, or its owner is dead or is this process. If two processes resume at
+        once, one gets the run, and the other a new one. If only the code differs, the fact `instead_of` of the new run
+        names the run that was not resumed.
         """
         known, environment = row_conversion.split_packages({**(facts or {}), row_conversion.USER: user()})
         code = known.get(row_conversion.CODE, "")
@@ -238,7 +203,7 @@ class Store:
     def _watch(self, resumable: list[Any]) -> _Heartbeat | None:
         """Watch the newest resumable run, if it is on another host: return its heartbeat if it stayed silent.
 
-        For SQLite on a network file system, where the times were written by clocks of several hosts.
+        For SQLite on a network file system, where clocks of several hosts wrote the times.
         """
         first = None
         deadline = time.monotonic() + HEARTBEAT_LIMIT_S
@@ -292,8 +257,7 @@ class Store:
     def finished(self, run_id: str, *, besides: Collection[str] = ()) -> dict[str, Trial]:
         """Trials that a resumed run need not repeat, by key, without those whose keys are `besides`.
 
-        Invalid and failed trials are included: running them again would choose results by their outcome. Only
-        interrupted trials are run again.
+        Invalid and failed trials are included: running them again would choose results by their outcome.
         """
         statement = (
             select(TrialRow)
@@ -310,18 +274,10 @@ class Store:
             return {trial.key: trial for trial in row_conversion.readable(session.scalars(statement), self._trial)}
 
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
-        """Make a trial durable: when this returns, neither a crash nor a power cut loses it.
+        """Make a trial durable: after this returns, neither a crash nor a power cut loses it.
 
-        The records are written first, then the row that names them, in one transaction. Saving a trial again changes
-        nothing, unless it had been interrupted.
-
-        Args:
-            run_id: The run.
-            trial: The trial.
-            tables: Raw records by table (`scalescope.model.records.TABLES`).
-
-        Returns:
-            The trial with the address of its records.
+        Records are written first, then, in one transaction, the row that names them. Saving again changes nothing,
+        unless the trial had been interrupted. Returns the trial with the address of its records.
 
         Raises:
             StoreError: The database or file system refuses, or another process has taken over the run.
@@ -337,18 +293,7 @@ class Store:
         return self._save_row(run_id, trial, address)
 
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
-        """Record how a run ended. A resumed run that failed before its first trial becomes what it was before.
-
-        Args:
-            run_id: The run.
-            state: `complete`, `stopped` or `failed`; the next `begin` resumes the last two.
-            verdict: What was found.
-            reason: Why it ended early.
-
-        Raises:
-            InvalidField: There is no such state.
-            StoreError: The database refuses, or another process has taken over the run.
-        """
+        """Record how a run ended. A resumed run that failed before its first trial becomes what it was before."""
         ended = [item.value for item in RunState if item is not RunState.RUNNING]
         state = fields.choice("state", str(state), ended)
         with self.writing("finish a run") as session:
@@ -374,7 +319,7 @@ class Store:
         """Renew the heartbeat of a run, at least every 30 s; otherwise another host may take it over.
 
         Raises:
-            StoreError: The database refuses, or another process has taken over the run: stop then.
+            StoreError: Another process has taken over the run: stop then.
         """
         with self.writing("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
@@ -382,14 +327,7 @@ class Store:
     def runs(
         self, *, limit: int = 50, sweep: str | None = None, own: bool = False, trials: bool = True
     ) -> list[SweepRun]:
-        """The newest runs, newest first.
-
-        Args:
-            limit: Most runs.
-            sweep: Only runs of the sweep with this id.
-            own: Only runs that were not made for a study.
-            trials: Read the trials, instead of only counting them.
-        """
+        """The newest runs, newest first. `own`: without runs of studies; without `trials`, they are only counted."""
         statement = _newest_runs(trials=trials).limit(limit)
         if sweep is not None:
             statement = statement.where(RunRow.sweep_id == sweep)
@@ -473,7 +411,7 @@ class Store:
             return self._trial(row)
 
     def _owned_run(self, session: Session, run_id: str, *, renew: bool = False) -> RunRow:
-        """The run's row; refused if another process has taken it over. `renew` locks it and renews the heartbeat."""
+        """The run's row; refused if another process has taken over. `renew` locks it and renews the heartbeat."""
         row = session.get(RunRow, run_id, with_for_update=renew)
         if row is None:
             raise StoreError(f"There is no run {run_id!r}", where=self.where, cause="It was deleted while it ran.")
@@ -489,11 +427,10 @@ class Store:
         return row
 
     def _run(self, row: RunRow, *, saved: int | None = None) -> SweepRun:
-        owner = Owner(row.host, row.pid, row.process_started)
         session = object_session(row)
         assert session is not None
         silent = row.state == RunState.RUNNING and is_silent(row.heartbeat_at, now_of(session))
-        killed = row.state == RunState.RUNNING and is_abandoned(owner, silent=silent)
+        killed = row.state == RunState.RUNNING and is_abandoned(_owner(row), silent=silent)
         with row_conversion.reading(f"run {row.id}", row, row.environment):
             return SweepRun(
                 id=row.id,
@@ -546,11 +483,10 @@ _NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
 
 _CODE = RunRow.facts[row_conversion.CODE].as_string()
 
-_Heartbeat = tuple[str, datetime]
-"""Owner of a run, and the time of its last heartbeat by the owner's clock."""
+_Heartbeat = tuple[str, datetime]  # owner of a run, and its last heartbeat by the owner's clock
 
+# a run before it was resumed: columns that resuming changes, and its findings
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""A run before it was resumed: the columns that resuming changes, and its findings."""
 
 
 def _restore(row: RunRow, before: _Before) -> None:
@@ -561,7 +497,6 @@ def _restore(row: RunRow, before: _Before) -> None:
 
 
 def _ownership(now: datetime, *, planned: int) -> dict[str, Any]:
-    """Columns that a run gets when this process begins or resumes it."""
     owner = Owner.current()
     return {
         "state": RunState.RUNNING.value,
@@ -585,14 +520,13 @@ def _with_other_code(session: Session, same: list[Any], code: str) -> str | None
     return found
 
 
-def _newest_of(session: Session, same: list[Any]) -> Row[Any] | None:
-    """Owner, state and heartbeat of the newest of some runs."""
+def _newest_of(session: Session, same: list[Any]) -> Any:
     owner = (RunRow.owner, RunRow.host, RunRow.pid, RunRow.process_started)
     newest = select(RunRow.id, RunRow.state, *owner, RunRow.heartbeat_at).where(*same).order_by(*_NEWEST).limit(1)
     return session.execute(newest).one_or_none()
 
 
-def _owner(run: Row[Any]) -> Owner:
+def _owner(run: Any) -> Owner:
     return Owner(run.host, run.pid, run.process_started)
 
 

@@ -23,7 +23,7 @@ Transaction = Callable[[str], AbstractContextManager[Session]]
 
 
 class Studies:
-    """The studies of a store: `Store.studies`. All methods raise `StoreError` if the database refuses."""
+    """The studies of a store (`Store.studies`)."""
 
     def __init__(self, read: Transaction, write: Transaction, where: str) -> None:
         self._read = read
@@ -33,11 +33,7 @@ class Studies:
     def begin(self, kind: str, question: Mapping[str, Any], *, follows: str = "", fresh: bool = False) -> Study:
         """Begin a study, or continue the newest one of the same question if that has no answer yet.
 
-        Args:
-            kind: What is asked.
-            question: All that is asked (JSON).
-            follows: Id of the run or study that led to it.
-            fresh: Never continue one.
+        `follows` is the id of the run or study that led to it.
         """
         question_id = digest([kind, question])
         with self._write("begin a study") as session:
@@ -69,7 +65,7 @@ class Studies:
             row.finished_at = now_of(session)
 
     def amend(self, study_id: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Study:
-        """Replace the result of a study, finished or not, by `change` of it; nobody else changes it meanwhile."""
+        """Replace the result of a study, finished or not, by `change` of it, in one transaction."""
         with self._write("change a study") as session:
             row = self._row(session, study_id)
             row.result = dict(change(row.result))

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from scalescope.store.store import Store, SweepRun
     from scalescope.studies.requirement import Requirement
 
-LINE = 90
-"""Characters of an answer in the list."""
-WIDE = 100
-"""Smallest width of a terminal, in columns, on which the list has all its columns."""
+LINE = 90  # characters of an answer in the list
+WIDE = 100  # columns of the narrowest terminal on which the list has all its columns
 
 
 @options(Storage, without=("fresh",))
@@ -177,7 +175,6 @@ def _log(run: SweepRun, store: Store, text: str, *, as_json: bool) -> None:
 
 
 def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
-    """The newest runs and studies together; runs of studies only if asked for."""
     from scalescope.studies.report.export import identity
 
     found: list[SweepRun | Study] = [*store.runs(own=not all_runs, trials=False), *store.studies.newest()]
@@ -190,11 +187,12 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table. Ids are never wrapped, so that they can be copied."""
     titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
     wide = stdout().width >= WIDE
     kept = [i for i, title in enumerate(titles) if wide or title not in ("cluster", "trials")]
-    print_table([titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,))
+    print_table(
+        [titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,)
+    )  # ids can be copied whole
 
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:

@@ -81,7 +81,6 @@ def _is_saved(given: Mapping[str, Any]) -> bool:
 
 
 def _estimate(given: Mapping[str, Any]) -> None:
-    """Say what a sweep would cost; trials that an earlier attempt has finished count as well."""
     from scalescope.cli.carrying import start_prefect
     from scalescope.run.request import resolve
     from scalescope.run.sweep import expected_cost

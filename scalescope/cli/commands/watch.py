@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from scalescope.capture.live.remote_calls import DirectCalls
     from scalescope.run.block import Diagnosis
 
-CONNECT_S = 10.0
-"""Seconds in which the scheduler must accept the recorder's client."""
+CONNECT_S = 10.0  # seconds in which the scheduler must accept the recorder's client
 
 
 @options(SchedulerSpec, without=("address", "start_timeout_s"))

@@ -1,8 +1,4 @@
-"""The report of a run as one HTML file: verdict and remedy first, then everything they rest on.
-
-It is read offline, by people and by screen readers, on light and on dark screens. Nothing in it asks the network for
-anything, and a policy inside it forbids that anything does.
-"""
+"""The report of a run as one HTML file, readable offline and by screen readers; its policy forbids network requests."""
 
 from scalescope.report.html.build import check, check_packages, render, write
 

@@ -25,18 +25,13 @@ Target = TypeVar("Target", str, Path)
 
 
 def check(place: str | Path) -> None:
-    """Refuse, before hours of measuring, what could not be written afterwards.
-
-    Raises:
-        UsageError: A package is missing, or the file has no folder to be in.
-        StoreError: It cannot be written.
-    """
+    """Refuse a place that could not be written later, before measuring begins."""
     check_packages()
     files.check(place, "report")
 
 
 def check_packages() -> None:
-    """Refuse where the extra for reports is not installed.
+    """Refuse if the extra for reports is not installed.
 
     Raises:
         UsageError: A package is missing.
@@ -51,13 +46,10 @@ def check_packages() -> None:
 
 
 def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> str:
-    """The report of a run as one HTML file that needs nothing else.
+    """The report of a run, finished or not, as one self-contained HTML file.
 
-    Args:
-        run: As the store returns it; unfinished and failed ones too.
-        read: Reads the raw records of a trial, such as `Store.tables`.
-        trial: Key of the trial to look into; the one that the verdict rests on where empty.
-        followed_by: Ids of the studies that it led to (`Studies.following`).
+    `trial` is the key of the trial to look into, by default the one that the verdict is about. `followed_by` are ids of
+    the studies that the run led to (`Studies.following`).
 
     Raises:
         UsageError: Bokeh is not installed, or there is no such trial.
@@ -108,14 +100,9 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
 
 
 def fill(template: str, canvas: Canvas, *, package: str = __package__, script: str = "", **given: Any) -> str:
-    """A page from its template, with its charts, style sheet, scripts and policy.
+    """Fill a page template with `given`, charts, styles, scripts and the policy.
 
-    Args:
-        template: File in the package.
-        canvas: The charts in it.
-        package: Where the template is; what it extends and imports may be in this package.
-        script: File in the package that the page runs besides.
-        given: What the template needs besides.
+    `template` and the optional `script` are files of `package`; what the template includes may also be in this package.
     """
     import jinja2
 
@@ -147,22 +134,12 @@ def fill(template: str, canvas: Canvas, *, package: str = __package__, script: s
 def write(
     place: Target, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()
 ) -> Target:
-    """Write what `render` makes; a reader of the file sees the old report or the whole new one.
-
-    Raises:
-        UsageError: As `render`, or the folder of the file does not exist.
-        StoreError: The file cannot be written.
-    """
+    """Write the page that `render` makes, whole or not at all."""
     return save(place, lambda: render(run, read, trial=trial, followed_by=followed_by))
 
 
 def save(place: Target, make: Callable[[], str]) -> Target:
-    """Write a page whole or not at all, at a path or an address.
-
-    Raises:
-        UsageError: As `check`.
-        StoreError: The file cannot be written.
-    """
+    """Write a page whole or not at all, to a path or an address."""
     check(place)
     files.write(place, make(), "report")
     return place

@@ -1,7 +1,7 @@
-"""The charts, in Bokeh: all of them share one document, so that those of one trial can share a time axis.
+"""The charts, in Bokeh. All share one document, so that the charts of a trial can share a time axis.
 
-No text from outside reaches a chart: Bokeh would look for markup and formulas in it. Names stand in tables and in the
-reading below the charts, which the page's own script fills in.
+No text from outside reaches a chart, because Bokeh would interpret markup and formulas in it. Such names stand in
+tables and in the reading below the charts, which the page's own script fills in.
 """
 
 from __future__ import annotations
@@ -38,24 +38,20 @@ from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.theme import LIGHT, stage_colour
 
 FONT = "system-ui, sans-serif"
+# with at most so many bars and rows, each bar gets an outline, so that short ones stay visible
 OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
-"""Up to so many bars in so many rows each gets an outline, so that a very short one can still be seen."""
-LEFT = 64
-"""Pixels for the vertical axis, the same in all charts of a trial so that their time axes are aligned."""
+LEFT = 64  # pixels for the vertical axis, the same in all charts of a trial so that their time axes align
 HEAT_STEPS = 64
+# tell areas of one colour apart; the key follows the colour's name, as in the style sheet
 TEXTURES: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "pale": {"fill_alpha": 0.35},
     "hatched": {"hatch_pattern": "/", "hatch_weight": 1.5, "hatch_scale": 9.0},
     "dotted": {"hatch_pattern": ".", "hatch_scale": 7.0},
 }
-"""How areas of one colour are told apart, by the word that may follow the name of a colour, as in the style sheet."""
-PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)
-"""What a text must consist of for Bokeh to find no formula in it."""
-LEVEL_NIGHTS = 8
-"""Nights on either side of a change point for which its levels are drawn."""
-LOG_FROM = 20
-"""Ratio of the most threads to the fewest from which on both axes are logarithmic."""
+PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)  # text in which Bokeh finds no formula
+LEVEL_NIGHTS = 8  # nights on either side of a change point over which its levels are drawn
+LOG_FROM = 20  # both axes are logarithmic from this ratio of most to fewest threads
 
 
 def bokeh_script() -> str:
@@ -64,18 +60,13 @@ def bokeh_script() -> str:
 
 
 class Canvas:
-    """The figures of one page, and their colours.
-
-    Attributes:
-        figures: By name; the element `chart-NAME` receives each.
-        paints: Model id, property, and the name of its colour, or of several for a palette.
-        reading: What the page's script needs to say what is under the cursor.
-    """
+    """The figures of one page, and their colours."""
 
     def __init__(self) -> None:
-        self.figures: dict[str, Any] = {}
+        self.figures: dict[str, Any] = {}  # by name; element `chart-NAME` receives each
+        # model id, property, colour name or names of a palette
         self.paints: list[tuple[str, str, str | list[str]]] = []
-        self.reading: dict[str, Any] = {}
+        self.reading: dict[str, Any] = {}  # what the page's script needs to say what is under the cursor
 
     def paint(self, model: Model, **colours: str | list[str]) -> None:
         """Colour properties of a model by names of `theme.LIGHT`; the page changes them with the colour scheme."""
@@ -123,7 +114,6 @@ class Canvas:
         return made
 
     def to_json(self) -> str:
-        """The figures as JSON, for the page's script."""
         document = Document()
         for made in self.figures.values():
             document.add_root(made)
@@ -138,7 +128,7 @@ class Canvas:
 
 
 def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
-    """Speed-up against threads: what was measured, the fitted model with its knee, and the ideal."""
+    """Speed-up against threads: measurements, the fitted model with its knee, and the ideal."""
     threads, speedup = list(knee.series.threads), list(knee.series.speedup)
     scale = "log" if max(threads) > LOG_FROM * min(threads) and min(speedup) > 0 else "linear"
     made = canvas.figure(name, height=320, x_label="threads", y_label="speed-up", x_axis_type=scale, y_axis_type=scale)
@@ -160,15 +150,7 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
 def nights(
     canvas: Canvas, name: str, values: Sequence[float], changes: Sequence[tuple[int, float, float]], unit: str
 ) -> None:
-    """A series night by night, with the levels before and after each change point.
-
-    Args:
-        canvas: To draw on.
-        name: Of the figure.
-        values: One per night with a result.
-        changes: Night, level before and level after of each change point: the first night of the new level, from 0.
-        unit: Of the values.
-    """
+    """A series night by night. `changes`: first night (from 0), level before and level after."""
     made = canvas.figure(name, height=320, x_label="night with a result", y_label=_plain(unit, "value"))
     made.xaxis.formatter = NumeralTickFormatter(format="0,0")
     made.yaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
@@ -195,16 +177,7 @@ def threshold(
     doubts: Sequence[tuple[float, float]],
     labels: tuple[str, str],
 ) -> None:
-    """A metric against an axis, with jumps marked between their two values.
-
-    Args:
-        canvas: To draw on.
-        name: Of the figure.
-        spots: What was measured, in the order of the axis.
-        jumps: Values of the axis before and after each.
-        doubts: Ends of what is not resolved.
-        labels: Of the two axes; one with any character that could be markup is replaced.
-    """
+    """A metric against an axis: measured `spots`, `jumps` between two axis values, unresolved `doubts`."""
     axis, metric = _plain(labels[0], "value"), _plain(labels[1], "metric")
     made = canvas.figure(name, height=340, x_label=axis, y_label=metric)
     for each in made.axis:
@@ -228,7 +201,7 @@ def threshold(
 
 
 def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
-    """The pairs of a comparison as they ran, A and B of each at its number, without trials that are not valid."""
+    """The pairs of a comparison in the order they ran, A and B of each, without trials that are not valid."""
     made = canvas.figure(name, height=260, x_label="pair", y_label=_plain(metric, "metric"))
     made.xaxis.formatter = NumeralTickFormatter(format="0,0")
     made.yaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
@@ -248,7 +221,6 @@ def _marks(
     canvas: Canvas, made: Any, x: Sequence[Any], y: Sequence[Any], tips: dict[str, str], *, colour: str = "busy",
     size: int = 9, **given: Any,
 ) -> None:  # fmt: skip
-    """A mark for each measurement, with a tooltip."""
     source = ColumnDataSource({"x": list(x), "y": list(y)})
     marks = made.scatter("x", "y", source=source, size=size, line_width=1.2, **given)
     canvas.paint(marks.glyph, fill_color=colour, line_color="page")
@@ -297,7 +269,7 @@ class TrialCharts:
         self._reading |= {"cursors": [], "figures": {}}
 
     def blame(self, blame: Blame, styles: Sequence[str]) -> None:
-        """What each thread was charged to, in areas above each other, each with a colour and perhaps a texture."""
+        """What each thread was charged to, as stacked areas, each with a colour and perhaps a texture."""
         made = self._figure("blame", height=260, y_label="threads")
         made.y_range.start = 0
         width = np.diff(blame.edges)
@@ -315,7 +287,7 @@ class TrialCharts:
         self._reading["blame"] = source.id
 
     def parallelism(self, profile: Profile) -> None:
-        """Threads available, tasks that could run, and tasks that ran."""
+        """Threads available, runnable tasks and running tasks."""
         steps = {"provisioned": profile.provisioned, "runnable": profile.runnable, "running": profile.running}
         made = self._figure("parallelism", height=220, y_label="threads, tasks")
         ids = {}
@@ -355,7 +327,6 @@ class TrialCharts:
         self._reading["heat"] = {"source": source.id, "workers": heat.workers}
 
     def gantt(self, bars: Bars, rows: int) -> None:
-        """What each thread ran."""
         made = self._figure("gantt", height=max(140, min(460, 50 + 14 * rows)), y_label="worker threads", rows=rows)
         small = np.uint16 if rows < 65_536 else np.uint32
         data = {"row": bars.row.astype(small), "left": bars.left, "right": bars.right, "stage": bars.stage}
@@ -415,7 +386,6 @@ def _gib(values: Floats) -> Any:
 
 
 def _between(low: str, high: str, steps: int = HEAT_STEPS) -> list[str]:
-    """A palette from one colour to another."""
     ends = [np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) for colour in (low, high)]
     mixed = (np.rint(ends[0] + (ends[1] - ends[0]) * t / (steps - 1)).astype(int) for t in range(steps))
     return ["#" + "".join(f"{part:02x}" for part in colour) for colour in mixed]

@@ -1,4 +1,4 @@
-"""What makes the report one file: scripts inside it, data inside it, and a policy that forbids everything else."""
+"""Embeds scripts and data into a page, with a policy that forbids everything else."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def script_json(text: str) -> Markup:
-    """JSON that may stand between `<script type="application/json">` and its end, whatever is in it."""
+    """JSON that is safe inside `<script type="application/json">`."""
     for character, escaped in _UNSAFE.items():
         text = text.replace(character, escaped)
     return Markup(text)  # noqa: S704 (escaped above, in the one way that JSON allows)
 
 
 def coded(text: str) -> Markup:
-    """Escaped text in which what stands between backticks is code."""
+    """Escaped text; text between backticks becomes code."""
     pieces = str(text).split("`")
     if len(pieces) % 2 == 0:
         return escape(text)
@@ -27,9 +27,9 @@ def coded(text: str) -> Markup:
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """A Content-Security-Policy under which only these scripts run and nothing is ever requested.
+    """A Content-Security-Policy that allows only these scripts and no requests.
 
-    Styles may be inline because Bokeh writes some; `data:` images are what it draws its icons with.
+    Styles may be inline because Bokeh writes some; `data:` images are Bokeh's icons.
     """
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
@@ -40,16 +40,12 @@ def policy(scripts: Sequence[str]) -> str:
 
 
 def safe_link(address: str) -> str:
-    """An address that may be followed, or an empty string: a finding of an old record could hold any text."""
+    """An http address, or an empty string: stored findings could hold any text."""
     return address if address.startswith(("https://", "http://")) else ""
 
 
 def raw(text: str) -> Markup:
-    """A script or style sheet of our own, to be set into the page as it is.
-
-    Raises:
-        ValueError: It would end the element that it stands in.
-    """
+    """A script or style sheet of this package or of Bokeh, to be embedded unchanged."""
     lowered = text.lower()
     if "</script" in lowered or "</style" in lowered or "<!--" in lowered:
         raise ValueError("this text would end the element that it stands in")

@@ -1,4 +1,4 @@
-"""From attempts to the bars of a Gantt chart: one row per worker thread, and never more bars than can be drawn."""
+"""Bars of a Gantt chart: one row per worker thread, and never more bars than a browser can draw."""
 
 from __future__ import annotations
 
@@ -10,68 +10,41 @@ import numpy.typing as npt
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 from scalescope.report.html.stages import Groups
 
-MOST_BARS = 100_000
-"""A browser still draws so many without delay, in 1.3 MB."""
-PLAIN_BARS = 20_000
-"""Up to so many tasks each has a bar of its own."""
-PIXELS = 2_400
-"""Steps of time below which neighbours are merged: twice the width of the chart."""
-MOST_IDLE_ROWS = 40
-"""Rows above which only threads that ran a task have one; the heat map shows the others."""
+MOST_BARS = 100_000  # a browser draws these without delay (1.3 MB)
+PLAIN_BARS = 20_000  # up to this many tasks, each has its own bar
+PIXELS = 2_400  # time steps within which neighbours are merged: twice the width of the chart
+MOST_IDLE_ROWS = 40  # with more rows, only threads that ran a task have one; the heat map shows the others
 CLOCK_ERROR_S = 0.005
-STAGES = 8
-"""Stages with a colour of their own; the others share one."""
-OTHER, LOST = STAGES, STAGES + 1
-"""Codes of all other stages, and of attempts whose result was not used."""
+STAGES = 8  # stages with a colour of their own; the others share one
+OTHER, LOST = STAGES, STAGES + 1  # codes of all other stages, and of attempts whose result was not used
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Which row of the chart belongs to which worker.
+    """Which row of the chart belongs to which worker."""
 
-    Attributes:
-        worker: Index into `Attempts.addresses` of each row; shape (rows,).
-        of_attempt: Row of each attempt; shape (attempts,).
-    """
-
-    worker: Ints
-    of_attempt: Ints
+    worker: Ints  # index into `Attempts.addresses`, for each row
+    of_attempt: Ints  # row of each attempt
 
 
 @dataclass(frozen=True)
 class Bars:
-    """The bars; one element each, ordered by row and time.
-
-    Attributes:
-        row: Row.
-        left: Begin in seconds since `Attempts.epoch`.
-        right: End.
-        stage: 0 to `STAGES` - 1, `OTHER` or `LOST`.
-        count: Tasks in it.
-        tasks: Attempts recorded.
-        merged_below_s: Tasks shorter than this that began within the same stretch of this length, on one thread, share
-            a bar; 0 where each has its own.
-        left_out: Attempts without a bar: the shortest, where even so there were too many.
-    """
+    """The bars, ordered by row and time: one element each."""
 
     row: npt.NDArray[np.uint32]
-    left: npt.NDArray[np.float32]
+    left: npt.NDArray[np.float32]  # seconds since `Attempts.epoch`
     right: npt.NDArray[np.float32]
-    stage: npt.NDArray[np.uint8]
-    count: npt.NDArray[np.uint32]
-    tasks: int
-    merged_below_s: float = 0.0
-    left_out: int = 0
+    stage: npt.NDArray[np.uint8]  # 0 to `STAGES` - 1, `OTHER` or `LOST`
+    count: npt.NDArray[np.uint32]  # tasks in the bar
+    tasks: int  # attempts recorded
+    merged_below_s: float = 0.0  # shorter tasks that began within this time on one thread share a bar; 0: none do
+    left_out: int = 0  # attempts without a bar: the shortest, if there were still too many
 
 
 def rows_of(attempts: Attempts, order: Ints) -> Rows:
-    """Give every thread a row: as many for each worker as it has threads, or ran tasks on.
+    """Give every thread a row: as many per worker as it has threads or ran tasks on.
 
-    Where there would be more than `MOST_IDLE_ROWS`, workers that ran nothing have none.
-
-    Args:
-        attempts: What was recorded.
-        order: Workers (indices into `Attempts.addresses`) from the first row on.
+    `order` lists workers from the first row on. With more than `MOST_IDLE_ROWS`, workers that ran nothing get no row.
     """
     count = len(attempts.addresses)
     threads = np.ones(count, np.int64)
@@ -99,16 +72,9 @@ def stage_codes(attempts: Attempts, groups: Groups) -> npt.NDArray[np.uint8]:
 def bars(
     attempts: Attempts, row: Ints, stage: npt.NDArray[np.uint8], *, most: int = MOST_BARS, plain: int = PLAIN_BARS
 ) -> Bars:
-    """A bar for each attempt; bars too short to be told apart are merged until at most `most` are left.
+    """A bar for each attempt; indistinguishably short ones are merged until at most `most` are left.
 
-    A bar of several tasks has the colour of the stage that fills most of it; that of a lost attempt, if there is one.
-
-    Args:
-        attempts: What was recorded.
-        row: Row of each.
-        stage: Its colour.
-        most: Bars drawn at most.
-        plain: Attempts up to which none are merged.
+    A merged bar has the colour of the stage that fills most of it, or of a lost attempt if it has one.
     """
     # Rows are whole numbers and times a fraction of the makespan: one sort orders by both.
     by_row = np.argsort(row + 0.999999 * attempts.start / attempts.makespan)
@@ -138,9 +104,9 @@ def bars(
 
 
 def _pairs(attempts: Attempts, threads: Ints) -> tuple[Ints, Ints]:
-    """The first attempt of each pair of worker and thread, pairs in order, and the pair of each attempt.
+    """The first attempt of each pair of worker and thread, and the pair of each attempt.
 
-    A worker may replace its threads. Where it used more than it has, and none of its tasks overlap, they count as one.
+    A worker may replace its threads. If it used more than it has, and no two of its tasks overlap, they count as one.
     """
     worker = attempts.worker
     identifiers, code = np.unique(attempts.thread, return_inverse=True)
@@ -154,7 +120,7 @@ def _pairs(attempts: Attempts, threads: Ints) -> tuple[Ints, Ints]:
 
 
 def _overlapping(attempts: Attempts, count: int) -> npt.NDArray[np.bool_]:
-    """Which workers ran two tasks at once, by more than clocks can be off."""
+    """Which workers ran two tasks at once, by more than the clock error."""
     order = np.lexsort((attempts.start, attempts.worker))
     worker = attempts.worker[order]
     both = (worker[1:] == worker[:-1]) & (attempts.start[order][1:] < attempts.stop[order][:-1] - CLOCK_ERROR_S)
@@ -164,7 +130,6 @@ def _overlapping(attempts: Attempts, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _begins(row: Ints, start: Floats, stop: Floats, step: float) -> Ints:
-    """Where the bars begin when neighbours within `step` are merged."""
     if step == 0:
         return np.arange(len(row))
     short = stop - start < step
@@ -174,7 +139,7 @@ def _begins(row: Ints, start: Floats, stop: Floats, step: float) -> Ints:
 
 
 def _dominant(stage: npt.NDArray[np.uint8], seconds: Floats, count: Ints) -> Ints:
-    """The stage that fills most of each bar, or `LOST` where that is among them."""
+    """The stage that fills most of each bar, or `LOST` if the bar has a lost attempt."""
     bar = np.repeat(np.arange(len(count)), count)
     codes = LOST + 1
     filled = np.bincount(bar * codes + stage, weights=seconds + 1e-12, minlength=len(count) * codes)

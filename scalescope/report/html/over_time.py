@@ -1,4 +1,4 @@
-"""The charts over the time of one trial, each with the same in words and numbers."""
+"""The charts over the time of one trial, each with the same content in words and numbers."""
 
 from __future__ import annotations
 
@@ -21,46 +21,27 @@ from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
 from scalescope.report.table import ReportTable
 
-TABLE_TIMES = 12
-"""Rows of the tables that repeat charts over time."""
+TABLE_TIMES = 12  # rows of the tables that repeat charts over time
 TABLE_WORKERS = 10
-SENTENCE = 4
-"""Charges that are named in a sentence."""
+SENTENCE = 4  # charges named in a sentence
 TEXTURES = {"dotted": "dotted: the task holds its thread and waits", "pale": "pale: idle, and waits for these tasks"}
 
 
 @dataclass(frozen=True)
 class TimeChart:
-    """A chart over the time of the trial, and the same in words and numbers.
+    """A chart over the time of the trial, and the same content in words and numbers."""
 
-    Attributes:
-        name: Of the figure.
-        title: What it shows.
-        text: What can be seen in it.
-        table: The numbers behind it, thinned; None where another table of the page has them.
-        legend: Colour and meaning.
-        notice: What was left out or merged.
-        open: Whether its table is shown beside it.
-    """
-
-    name: str
+    name: str  # of the figure
     title: str
-    text: str
-    table: ReportTable | None = None
-    legend: tuple[tuple[str, str], ...] = ()
-    notice: str = ""
-    open: bool = False
+    text: str  # what the chart shows
+    table: ReportTable | None = None  # the numbers behind it, thinned; None if another table of the page has them
+    legend: tuple[tuple[str, str], ...] = ()  # colour and meaning
+    notice: str = ""  # what was left out or merged
+    open: bool = False  # whether its table is unfolded at first
 
 
 def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[TimeChart]:
-    """Draw all charts for which there are records.
-
-    Args:
-        seen: The trial.
-        attempts: Its attempts.
-        groups: Their task groups.
-        canvas: Where the figures go, and what the page's script must know of them.
-    """
+    """Draw all charts for which there are records."""
     drawn = TrialCharts(canvas, attempts)
     charged = blame(seen, series.BINS)
     styles = _styles(charged, groups)
@@ -89,7 +70,7 @@ def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) 
 
 
 def _names(seen: Observation, attempts: Attempts) -> list[str]:
-    """A worker's name where it says more than a number, or else its address; in the order of `addresses`."""
+    """For each worker its name with its address, or the address alone if the name is not telling."""
     named = dict(zip(seen.column("workers", "worker"), seen.column("workers", "name"), strict=True))
     return [
         f"{named[address]} ({address})" if named.get(address) not in (None, "", address) else address
@@ -105,7 +86,6 @@ def _name(
     lines: gantt.Rows,
     bars: gantt.Bars,
 ) -> None:
-    """Hand the page's script the names behind the rows and colours of the charts."""
     place = np.empty(len(heat.order), np.int64)
     place[heat.order] = np.arange(len(heat.order))
     canvas.reading["workers"] = [names[worker] for worker in heat.order]
@@ -115,7 +95,7 @@ def _name(
 
 
 def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
-    """Colour and name of every code of `gantt.stage_codes`; an empty name where it does not occur."""
+    """Colour and name of every code of `gantt.stage_codes`; an unused code has an empty name."""
     names = [groups.titles[stage.group] for stage in groups.largest(gantt.STAGES)]
     names += [""] * (gantt.STAGES - len(names)) + ["all other stages", "failed, lost or repeated"]
     present = set(np.unique(bars.stage).tolist())
@@ -123,7 +103,7 @@ def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
 
 
 def _styles(charged: Blame, groups: Groups) -> list[str]:
-    """Colour and texture of each charge; the colour of a prefix is that of its largest stage among the bars."""
+    """Colour and texture of each charge; a prefix has the colour of its largest stage."""
     codes = {OTHER: gantt.OTHER}
     for code, stage in enumerate(groups.largest(gantt.STAGES)):
         codes.setdefault(stage.prefix, code)
@@ -162,7 +142,6 @@ def _blame(charged: Blame, styles: Sequence[str], canvas: Canvas) -> TimeChart:
 
 
 def _charge_legend(charged: Blame, styles: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """A colour for each prefix, what textures mean, and all else."""
     colours, others = {}, {}
     for style, charge in zip(styles, charged.charges, strict=True):
         if charge.of_tasks:

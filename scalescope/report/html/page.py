@@ -1,4 +1,4 @@
-"""What the page says about the sweep as a whole: texts and tables for the template."""
+"""Texts and tables of the page about the sweep as a whole."""
 
 from __future__ import annotations
 
@@ -17,66 +17,42 @@ from scalescope.report import worker_time
 from scalescope.report.cluster_lines import cluster_lines
 from scalescope.store.store import SweepRun
 
-MOST_POINTS = 200
-"""Points in a table: nobody reads more."""
-MOST_KNEES = 6
-"""Charts of series; the table has the points of the others."""
+MOST_POINTS = 200  # points in a table: nobody reads more
+MOST_KNEES = 6  # charts of series; the table has the points of the others
 VERSIONS = ("python", "dask", "distributed")
 
 
 @dataclass(frozen=True)
 class WorkerTimeBar:
-    """The worker time of one point.
+    """The worker time of one point."""
 
-    Attributes:
-        label: The point in words.
-        total: Thread-seconds, as text.
-        parts: Its parts; their percents add up to 100.
-    """
-
-    label: str
-    total: str
+    label: str  # the point in words
+    total: str  # thread-seconds, as text
     parts: tuple[worker_time.WorkerTimePart, ...]
 
 
 @dataclass(frozen=True)
 class FindingBlock:
-    """A finding, and what the page says of it besides.
-
-    Attributes:
-        finding: The finding.
-        level: Class of the style sheet: the severity, or `good`.
-        word: The same in a word.
-        facts: Confidence, points concerned and worker time lost, in words.
-    """
+    """A finding, and what the page adds to it."""
 
     finding: Finding
-    level: str
-    word: str
-    facts: tuple[str, ...]
+    level: str  # class of the style sheet: the severity, or `good`
+    word: str  # the level in a word
+    facts: tuple[str, ...]  # confidence, points concerned and worker time lost
 
 
 @dataclass(frozen=True)
 class SpeedupChart:
-    """A chart of speed-up against threads.
+    """A chart of speed-up against threads."""
 
-    Attributes:
-        chart: Name of the figure.
-        title: What the points have in common.
-        line: What it says.
-        refine: What to measure next, or empty.
-        legend: Colour and meaning.
-    """
-
-    chart: str
+    chart: str  # name of the figure
     title: str
-    line: str
-    refine: str
-    legend: tuple[tuple[str, str], ...]
+    line: str  # what the chart shows
+    refine: str  # what to measure next
+    legend: tuple[tuple[str, str], ...]  # colour and meaning
 
 
 def blocks(verdict: Verdict) -> list[FindingBlock]:
-    """All findings, the worst first."""
     return [_block(finding) for finding in verdict.findings]
 
 
@@ -122,13 +98,13 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
 
 
 def packages(run: SweepRun) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The whole list of packages of each environment in which trials ran, after its label, where it is known."""
+    """The package list of each environment in which trials ran, after its label."""
     found = [(label, _packages(facts)) for label, facts in _environments(run)]
     return [(label, sorted(known.items())) for label, known in found if known]
 
 
 def _environments(run: SweepRun) -> list[tuple[str, Mapping[str, Any]]]:
-    """The label of each environment and facts of a trial in it; a label is empty where there is no other."""
+    """Label and facts of each environment; the label is empty if there is only one."""
     found: dict[str, Mapping[str, Any]] = {}
     for trial in run.trials:
         if trial.facts.get("cluster"):
@@ -165,7 +141,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def _versions(run: SweepRun) -> Iterator[tuple[str, str]]:
-    """What decides what is measured, in each environment."""
+    """The versions that decide what is measured, in each environment."""
     for name, facts in _environments(run):
         known = _packages(facts)
         named = [f"{each} {facts[each]}" for each in VERSIONS if facts.get(each)]
@@ -174,7 +150,7 @@ def _versions(run: SweepRun) -> Iterator[tuple[str, str]]:
 
 
 def _host(host: Mapping[str, Any]) -> str:
-    """What it is, and not its name: reports are sent to others."""
+    """The machine without its name, since reports are sent to others."""
     parts = [str(host[name]) for name in ("cpu_model", "platform") if host.get(name)]
     if host.get("usable_cpus"):
         parts.insert(0, plural(int(host["usable_cpus"]), "usable core"))
@@ -196,7 +172,7 @@ def _when(run: SweepRun) -> str:
 
 
 def moment(iso: str) -> str:
-    """`2026-11-21 05:06:35 UTC` of an ISO 8601 time in UTC."""
+    """`2026-11-21 05:06:35 UTC` from an ISO 8601 time in UTC."""
     return f"{iso[:19].replace('T', ' ')} UTC" if iso else ""
 
 
@@ -204,7 +180,7 @@ def moment(iso: str) -> str:
 
 
 def bars(summaries: Sequence[PointSummary]) -> list[WorkerTimeBar]:
-    """Where the worker time went, per point that was measured."""
+    """Where the worker time went, for each measured point."""
     names = varied(summary.point for summary in summaries)
     found = []
     for summary in summaries[:MOST_POINTS]:
@@ -222,7 +198,6 @@ def legend_parts(found: Sequence[WorkerTimeBar]) -> list[tuple[str, str]]:
 
 
 def series(knees: Sequence[Knee]) -> list[SpeedupChart]:
-    """The charts of speed-up."""
     return [_series(f"knee-{i}", knee) for i, knee in enumerate(knees[:MOST_KNEES])]
 
 
@@ -257,7 +232,7 @@ def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
 
 
 def key_figures(worst: PointSummary | None) -> list[tuple[str, str, str]]:
-    """The few numbers that matter most, of the point that the verdict rests on: value, meaning, and a note."""
+    """The most important numbers of the point that the verdict is about: value, meaning, note."""
     if worst is None or worst.metrics is None:
         return []
     metrics, point = worst.metrics, worst.point

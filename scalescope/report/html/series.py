@@ -1,4 +1,4 @@
-"""Memory and busy workers over the time of a trial, resampled so that they can be drawn."""
+"""Memory and busy workers over the time of a trial, resampled for drawing."""
 
 from __future__ import annotations
 
@@ -11,57 +11,38 @@ import numpy.typing as npt
 from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables
 from scalescope.analysis.work_span import Steps
 
-SCHEDULER = "scheduler"
-"""Name of the scheduler in the table `memory`."""
+SCHEDULER = "scheduler"  # its name in the table `memory`
 BINS = 400
 HEAT_ROWS, HEAT_COLUMNS = 300, 300
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory over time, in bytes.
+    """Memory over time, in bytes; arrays of one shape."""
 
-    Attributes:
-        time: Seconds since `Attempts.epoch`; shape (n,).
-        rss: Resident memory of all workers together.
-        managed: Results that they hold, together.
-        spilled: Results that they hold on disk, together.
-        highest: Resident memory of the worker that has the most at that time.
-        scheduler: Resident memory of the scheduler.
-        processes: Worker processes sampled.
-    """
-
-    time: Floats
-    rss: Floats
-    managed: Floats
-    spilled: Floats
-    highest: Floats
-    scheduler: Floats
-    processes: int
+    time: Floats  # seconds since `Attempts.epoch`
+    rss: Floats  # resident, of all workers together
+    managed: Floats  # results held by workers
+    spilled: Floats  # results on disk
+    highest: Floats  # resident, of the worker that has the most at that time
+    scheduler: Floats  # resident
+    processes: int  # worker processes sampled
 
 
 @dataclass(frozen=True)
 class Heat:
-    """Busy share of workers over time.
+    """Busy share of workers over time."""
 
-    Attributes:
-        share: 0 to 255 for 0 to 100 %; shape (rows, columns), the first row at the top of the list.
-        workers: Workers averaged in each row; one where there are few enough.
-        order: Workers (indices into `Attempts.addresses`), the busiest first.
-        busy: Busy share of each worker over its whole trial, in that order, from 0 to 1.
-    """
-
-    share: npt.NDArray[np.uint8]
-    workers: int
-    order: Ints
-    busy: Floats
+    share: npt.NDArray[np.uint8]  # 0 to 255 for 0 to 100 %; shape (rows, columns), the busiest first
+    workers: int  # averaged in each row
+    order: Ints  # indices into `Attempts.addresses`, the busiest first
+    busy: Floats  # of each worker over the whole trial, in that order, from 0 to 1
 
 
 def memory(tables: Tables, attempts: Attempts, *, bins: int = BINS) -> Memory | None:
-    """Resample the table `memory`; None where nothing was sampled during the trial.
+    """Resample the table `memory`; None if nothing was sampled during the trial.
 
-    Between two samples of a process the older holds; before its first and after its last it does not count, but for one
-    interval, so that a worker that died does not go on using memory.
+    A sample holds until the next one of its process, the last one for one interval: a dead worker uses no memory.
     """
     table = tables.get("memory", {})
     if not len(table.get("time", ())):
@@ -91,14 +72,7 @@ def memory(tables: Tables, attempts: Attempts, *, bins: int = BINS) -> Memory | 
 
 
 def heat(attempts: Attempts, busy: Floats, edges: Floats, *, most_rows: int = HEAT_ROWS) -> Heat:
-    """The heat map of `busy_by_worker`: the busiest worker first, workers averaged where there are too many for rows.
-
-    Args:
-        attempts: What was recorded.
-        busy: Busy thread-seconds; shape (workers, bins).
-        edges: Of the bins; shape (bins + 1,).
-        most_rows: Rows drawn at most.
-    """
+    """The heat map of `busy_by_worker`, the busiest worker first; with too many workers for rows, they are averaged."""
     threads = np.ones(len(attempts.addresses))
     np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
     total = busy.sum(axis=1) / (threads * attempts.makespan)
@@ -117,7 +91,7 @@ def at(steps: Steps, times: Sequence[float] | Floats) -> Ints:
 
 
 def _held(samples: Floats, time: Floats) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """The sample that holds at each time, and whether the process was there."""
+    """Index of the sample that holds at each time, and whether the process existed then."""
     interval = float(np.median(np.diff(samples))) if len(samples) > 1 else float(time[-1])
     position = np.searchsorted(samples, time, side="right") - 1
     there = (time >= samples[0] - interval) & (time <= samples[-1] + interval)

@@ -19,19 +19,12 @@ MOST_STAGES = 60
 
 @dataclass(frozen=True)
 class Groups:
-    """The task groups of a trial, for charts and tables.
+    """The task groups of a trial, for charts and tables."""
 
-    Attributes:
-        stages: All stages, in the order in which they began.
-        titles: A short name for each task group.
-        names: Task groups.
-        code: Position in `names` of the group of each attempt.
-    """
-
-    stages: tuple[Stage, ...]
-    titles: dict[str, str]
-    names: tuple[str, ...]
-    code: Ints
+    stages: tuple[Stage, ...]  # in the order in which they began
+    titles: dict[str, str]  # a short name for each task group
+    names: tuple[str, ...]  # task groups
+    code: Ints  # for each attempt, its group's position in `names`
 
     @classmethod
     def of(cls, stages: tuple[Stage, ...], attempts: Attempts) -> Groups:
@@ -53,7 +46,7 @@ class Groups:
 
 
 def _titles(stages: Sequence[Stage], limit: int = 60) -> dict[str, str]:
-    """A name for each task group: its prefix, and the end of its token where several have the same."""
+    """A name for each task group: its prefix, with the end of its token if several have the same prefix."""
     of_prefix = Counter(stage.prefix for stage in stages)
     names = {
         stage.group: stage.prefix if of_prefix[stage.prefix] == 1 else f"{stage.prefix} …{stage.group[-6:]}"
@@ -63,7 +56,7 @@ def _titles(stages: Sequence[Stage], limit: int = 60) -> dict[str, str]:
 
 
 def table(seen: Observation, attempts: Attempts, groups: Groups) -> ReportTable:
-    """Items, partitions, tasks, peak parallelism and durations, a row per stage."""
+    """A row per stage: items, tasks, peak parallelism and durations."""
     items = seen.trial.point.items
     kept = sorted(groups.largest(MOST_STAGES), key=lambda stage: stage.begin_s)
     codes = groups.renumbered(kept, -1)
@@ -100,7 +93,6 @@ def table(seen: Observation, attempts: Attempts, groups: Groups) -> ReportTable:
 
 
 def _flow(seen: Observation) -> str:
-    """From items to partitions to tasks."""
     metrics, items = seen.metrics, seen.trial.point.items
     if metrics is None:
         return "The "

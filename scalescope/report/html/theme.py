@@ -1,7 +1,7 @@
 """Colours of the report, in the light and in the dark scheme, for the style sheet and the charts.
 
-Text has a contrast of at least 4.5 to 1 against its background, and marks of charts 3 to 1 (WCAG 2.2, 1.4.3 and
-1.4.11); only what means "nothing happened here" is fainter, and every colour is also written out in a table.
+Text has a contrast of at least 4.5 to 1, and marks of charts 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11). Only what means
+"nothing happened here" is fainter. A table repeats everything that a colour tells.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from scalescope.report.html.gantt import STAGES
 
+# in the light and in the dark scheme
 COLOURS: Mapping[str, tuple[str, str]] = {
     "page": ("#fcfcfb", "#14181b"),
     "surface": ("#f3f4f2", "#1d2226"),
@@ -50,7 +51,6 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "stage-8": ("#868f99", "#6d7780"),
     "stage-9": ("#c43a2c", "#f0695b"),
 }
-"""In the light and in the dark scheme."""
 LIGHT, DARK = ({name: pair[i] for name, pair in COLOURS.items()} for i in (0, 1))
 
 

@@ -1,4 +1,4 @@
-"""What the page says about one trial: charts over its time, stages, critical path and what-if replays."""
+"""What the page says about one trial: charts over its time, stages, critical path and replays."""
 
 from __future__ import annotations
 
@@ -23,37 +23,21 @@ ReadTables = Callable[[Trial], Tables]
 
 @dataclass(frozen=True)
 class TrialPage:
-    """Everything that the page says about one trial.
+    """What the page says about one trial."""
 
-    Attributes:
-        title: The point in words.
-        why: Why this one.
-        missing: Why there is nothing to draw; empty where there is.
-        charts: Over time.
-        stages: A row per stage.
-        path: The critical path; None where the graph is not known.
-        path_text: What it says.
-        what_if: Replays; None where there are none.
-        what_if_text: How far they can be believed, or why there are none.
-    """
-
-    title: str
-    why: str
-    missing: str = ""
+    title: str  # the point in words
+    why: str  # why this trial was chosen
+    missing: str = ""  # why there is nothing to draw
     charts: tuple[TimeChart, ...] = ()
-    stages: ReportTable | None = None
-    path: ReportTable | None = None
+    stages: ReportTable | None = None  # a row per stage
+    path: ReportTable | None = None  # the critical path; None if the graph is not known
     path_text: str = ""
-    what_if: ReportTable | None = None
-    what_if_text: str = ""
+    what_if: ReportTable | None = None  # replays
+    what_if_text: str = ""  # how reliable the replays are, or why there are none
 
 
 def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> tuple[Trial, str] | None:
-    """The trial to look into, and why that one; None where nothing was recorded.
-
-    Raises:
-        KeyError: There is no trial with that key.
-    """
+    """The trial to look into, and why that one; None if nothing was recorded."""
     if key:
         return {trial.key: trial for trial in run.trials}[key], "chosen by its key"
     recorded = [trial for trial in run.trials if trial.records and not trial.warmup]

@@ -1,4 +1,4 @@
-"""The critical path of the recorded graph, and replays of it on other numbers of threads and with other tasks."""
+"""The critical path of the recorded graph, and its replays on other numbers of threads and with other tasks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from scalescope.model.words import MISSING, percent, plural, ratio, seconds
 from scalescope.report.table import ReportTable
 
 MOST_PREFIXES = 20
-MOST_REPLAYED = 150_000
-"""Tasks replayed in all, which takes about 2 s: of a large trial only the first questions are answered."""
+MOST_REPLAYED = 150_000  # tasks replayed in all, in about 2 s: a large trial gets only the first replays
 MOST_MEASURED = 6
-DOUBTFUL = 0.2
-"""Error of a replay from which on its other answers should not be relied on."""
+DOUBTFUL = 0.2  # error of a replay from which on its other answers are not reliable
+# the change in words, the factor of tasks, and how to make it
 CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
     ("twice as many partitions", 2.0, lambda replay: replay.with_partitions(2.0)),
     ("ten times as many partitions", 10.0, lambda replay: replay.with_partitions(10.0)),
@@ -26,7 +25,6 @@ CHANGES: tuple[tuple[str, float, Callable[[Replay], Replay]], ...] = (
     ("tasks half as long", 1.0, lambda replay: replay.with_durations(0.5)),
     ("tasks twice as long", 1.0, lambda replay: replay.with_durations(2.0)),
 )
-"""What is changed in words, how many times as many tasks that makes, and how to do it."""
 
 
 def path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
@@ -56,7 +54,7 @@ def path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
 def what_if(
     trial: Trial, attempts: Attempts, graph: Graph, summaries: Sequence[PointSummary]
 ) -> tuple[ReportTable | None, str]:
-    """Makespans on other numbers of threads and at other task sizes, and how reliable they are."""
+    """Makespans on other numbers of threads and with other task sizes, and how reliable they are."""
     tasks, here = len(attempts.start), trial.point.threads
     if tasks > MOST_REPLAYED:
         return None, f"Not replayed: it has more than {MOST_REPLAYED:,} tasks."
@@ -81,7 +79,7 @@ def what_if(
 
 
 def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:
-    """Numbers of threads, the most telling first, each once: this one, those measured nearest to it, then others."""
+    """Numbers of threads, the most telling first: this one, the nearest measured ones, then others."""
     near = sorted(measured, key=lambda threads: max(threads / here, here / threads))
     yield from dict.fromkeys([here, *near[:MOST_MEASURED], 2 * here, max(1, here // 2), 4 * here])
 
@@ -107,7 +105,7 @@ def _believed(replayed: dict[int, float], measured: dict[int, float]) -> str:
 
 
 def _error(share: float) -> str:
-    """`+1.2 %`; without a sign where it rounds to zero."""
+    """`+1.2 %`; without a sign if it rounds to zero."""
     return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+.1f} %"
 
 
