@@ -25,7 +25,7 @@ import yaml
 from scalescope import clusters
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
-from scalescope.model.cluster import cluster_spec, kinds
+from scalescope.model.cluster import KINDS, cluster_spec
 from scalescope.run.request import check
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ ELSEWHERE = {
     "$ scalescope run my_script.py its arguments": "tests/integration/test_script.py",
     "16 workers are 1.00 times as fast as 4": "tests/integration/test_pytest_plugin.py",
     "pip install": "tests/integration/test_installed.py",
-    "$ scalescope serve": "tests/unit/cli/test_serve.py",
+    "$ scalescope serve": "tests/unit/cli/test_file_server.py",
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
 TUTORIAL = (pytest.mark.thorough, pytest.mark.timeout(1200))
@@ -175,7 +175,8 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
         (kind / f"{name}.py").write_text(block.text)
     (kind / "__init__.py").touch()
     monkeypatch.setattr(clusters, "__path__", [*clusters.__path__, str(kind.parent)])
-    kinds.cache_clear()
+    monkeypatch.setitem(KINDS, "threads", "scalescope.clusters.threads.spec:ThreadsSpec")
+    monkeypatch.setitem(clusters.CLUSTERS, "threads", "scalescope.clusters.threads.cluster:ThreadsCluster")
     try:  # a limit that this process itself does not reach
         with closing(clusters.build(cluster_spec({"kind": "threads", "memory_limit_mb": 2**16}))) as cluster:
             cluster.open()
@@ -185,7 +186,6 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
                 assert len(client.nthreads()) == 2
             assert cluster.facts()["layout"]
     finally:
-        kinds.cache_clear()
         for name in [name for name in sys.modules if name.startswith("scalescope.clusters.threads")]:
             del sys.modules[name]
 
