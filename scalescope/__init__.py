@@ -21,9 +21,6 @@ def diagnose(client: Any, name: str = "") -> AbstractContextManager[Any]:
     Args:
         client: A `distributed.Client`, connected to any Dask cluster.
         name: What the block is called; by default the line where it begins.
-
-    Returns:
-        A context manager that gives a `scalescope.run.block.Diagnosis`.
     """
     found: AbstractContextManager[Any] = resolve_name("scalescope.run.block:diagnose")(client, name)
     return found

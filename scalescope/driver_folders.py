@@ -1,8 +1,8 @@
-"""Folders of drivers on this machine: which of them are of dead runs, and what such a run left.
+"""Folders of drivers on this machine: which belong to dead runs, and what such a run left.
 
-A driver ends by itself when its parent does. If both are killed at once, its temporary folder stays; and a driver that
-is stopped, or stuck in C code, stays too. The parent holds a lock on a file in the folder, which the kernel gives back
-however the parent ends; processes of the driver carry the folder's path in their environment.
+A driver ends when its parent does; one that was killed with it, is stopped, or hangs in C code leaves its folder. The
+parent holds a file lock in it, which the kernel frees however the parent ends; processes of the driver carry the
+folder's path in their environment.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import psutil
 from scalescope.errors import ClusterError
 from scalescope.leases import PREFIX
 
+# Variable in the environment of a driver, and of the processes that it starts here, with the path of its folder
 FOLDER = "SCALESCOPE_DRIVER_FOLDER"
-"""Variable in the environment of a driver, and of the processes that it starts here, with the path of its folder."""
 
 LOCK = "parent.lock"
 
+# Seconds that a driver has after SIGTERM to close its cluster, jobs included, and processes to end after SIGKILL
 TERM_S, KILL_S = 25.0, 3.0
-"""Seconds that a driver has after SIGTERM to close its cluster, jobs included, and processes to end after SIGKILL."""
 
 
 def claim(folder: Path, holder: object) -> None:
@@ -41,7 +41,7 @@ def claim(folder: Path, holder: object) -> None:
 
 
 def abandoned() -> Iterator[Path]:
-    """Temporary folders of this user's drivers whose parent is dead; each is locked until the next is asked for."""
+    """Folders of this user's drivers whose parent is dead; each is locked until the next is asked for."""
     for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
         try:
             descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)

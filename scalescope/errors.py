@@ -36,7 +36,7 @@ _CONTROLS = {code: ascii(chr(code))[1:-1] for code in _CODES if chr(code) not in
 
 
 def printable(text: str) -> str:
-    """Text from outside, with codes that control a terminal (ESC, C1) or reorder text as escapes."""
+    """Escape codes that control a terminal (ESC, C1) or reorder text."""
     return text.translate(_CONTROLS)
 
 
@@ -109,7 +109,7 @@ class InvalidField(UsageError):
     Args:
         field: Dotted name of the field, as the user wrote it (`axes.workers`).
         value: The value found.
-        allowed: What would have been accepted, in words that follow "expected": `a whole number, at least 1`.
+        allowed: What would have been accepted, as it follows "expected": `a whole number, at least 1`.
         next_step: What to change, where that is not obvious.
     """
 
@@ -131,7 +131,7 @@ class InvalidField(UsageError):
 
 
 class UnknownName(InvalidField):
-    """There is no such field, axis or option; `allowed` are the known names (`scalescope.model.fields.suggest`)."""
+    """No such field, axis or option; `allowed` are the known names (`scalescope.model.fields.suggest`)."""
 
     @staticmethod
     def _sentence(allowed: str, shown: str) -> str:
@@ -143,7 +143,7 @@ class OthersCode(UsageError):
 
 
 class EnvironmentFailed(UsageError):
-    """There can be no environment with these requirements: trying again does not help."""
+    """No environment can meet these requirements: trying again does not help."""
 
 
 class InfrastructureError(ScalescopeError):
@@ -168,7 +168,7 @@ class JobsEnded(ClusterError):
         job_ids: Ids of these jobs in the batch system; none if it refused them.
         may_return: Whether new jobs are likely to work: a node died, or somebody or a time limit ended these.
         ends_run: Whether the system will take no such job, for any trial.
-        told: As for all errors: `where`, `cause`, `next_step` and `category`.
+        told: `where`, `cause`, `next_step` and `category` of all errors.
     """
 
     def __init__(
@@ -187,13 +187,7 @@ class JobsEnded(ClusterError):
 
 
 class RequestRefused(ClusterError):
-    """The API server of a Kubernetes cluster refused a request.
-
-    Args:
-        what: What happened.
-        status: HTTP status: 403 where the user may not, 404 where there is no such thing.
-        told: As for all errors: `where`, `cause`, `next_step` and `category`.
-    """
+    """The API server of Kubernetes refused a request; `status` is the HTTP status, such as 403 or 404."""
 
     def __init__(self, what: str, *, status: int = 0, **told: str) -> None:
         super().__init__(what, **told)

@@ -14,8 +14,7 @@ import scalescope
 from scalescope.errors import EnvironmentFailed
 from scalescope.model.environment import OLDEST_PYTHON
 
-OLDEST_DISTRIBUTED = (2023, 5)
-"""The oldest release with the internals that `capture` and `clusters` rely on."""
+OLDEST_DISTRIBUTED = (2023, 5)  # the oldest release with the internals that `capture` and `clusters` rely on
 
 _TIMEOUT_S = 120.0
 _HOST = Path(scalescope.__file__).parent / "capture" / "host.py"
@@ -53,11 +52,7 @@ class Interpreter:
 
 
 def look(python: str, *, importing: bool = False) -> Interpreter:
-    """Run the interpreter at this path once; `importing` has it import distributed, too, which takes a second.
-
-    Raises:
-        EnvironmentFailed: It is no Python, or too old.
-    """
+    """Run this interpreter once, and have it import distributed if `importing`; raises `EnvironmentFailed`."""
     environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
     command = [python, "-c", _LOOK, str(_HOST), json.dumps(OLDEST_PYTHON), *(["import"] if importing else [])]
     folder = os.path.isdir(python)
@@ -77,7 +72,6 @@ def look(python: str, *, importing: bool = False) -> Interpreter:
 
 
 def refuse_old(python: str, release: str) -> None:
-    """Raise `EnvironmentFailed` if the interpreter's release of distributed is too old."""
     numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     if numbers < OLDEST_DISTRIBUTED:
         oldest = _text(OLDEST_DISTRIBUTED)
@@ -85,14 +79,13 @@ def refuse_old(python: str, release: str) -> None:
 
 
 def refuse_without_distributed(found: Interpreter) -> None:
-    """Raise `EnvironmentFailed` if the interpreter lacks the package that every driver needs."""
     if "distributed" not in found.packages:
         install = f"{found.python} -m pip install distributed"
         raise _failed(found.python, "it has no distributed", install)
 
 
 def explain(python: str) -> None:
-    """Raise `EnvironmentFailed` with the reason if a driver did not start because of its interpreter."""
+    """Raise `EnvironmentFailed` if the interpreter is why a driver did not start."""
     found = look(python, importing=True)
     refuse_without_distributed(found)
     release = found.packages["distributed"]

@@ -1,8 +1,8 @@
 """The ledger of what runs ask of Slurm, Kubernetes and other systems, and what must not outlive them.
 
 A lease is written durably before its resource is asked for, and removed when the resource is gone. If its owner dies in
-between, even by SIGKILL, `clusters.reaping` finds what it left by the label in the lease. Each lease is a JSON file for
-its user alone, in `$SCALESCOPE_LEASES`, or else in `$XDG_STATE_HOME/scalescope/leases`.
+between, even by SIGKILL, `clusters.reaping` finds what it left by the label. Each lease is a JSON file for its user
+alone, in `$SCALESCOPE_LEASES` or `$XDG_STATE_HOME/scalescope/leases`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from scalescope.errors import StoreError
 from scalescope.owner import Owner, home
 
 VARIABLE = "SCALESCOPE_LEASES"
-RUN = "SCALESCOPE_RUN"
-"""Variable in the environment of a driver with the id of its run."""
+RUN = "SCALESCOPE_RUN"  # variable in the environment of a driver with the id of its run
 
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"
-_LATEST = 1e11
-"""Seconds since the epoch, or clock ticks since a boot, that no lease reaches: the year 5138."""
+_LATEST = 1e11  # seconds since the epoch, or clock ticks since a boot, that no lease reaches: the year 5138
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Where files stay that outlive a process, by the XDG base directory specification."""
+    """Folder of files that outlive a process (XDG base directory specification)."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if os.path.isabs(base) else home() / ".local" / "state"
     return root / "scalescope"
@@ -75,9 +73,8 @@ def intend(
         backend: Kind of cluster that it is asked of.
         label: From `new_label`; the resource must carry it as its name.
         details: JSON.
-        limit_s: Seconds after which it will have ended by itself, such as the longest wait in a queue and the time
-            limit of the job. Without it, no other host can tell that its owner is dead, unless the owner runs in a
-            Slurm job.
+        limit_s: Seconds after which it will have ended by itself: the longest wait in a queue and the job's limit.
+            Without it, no other host can tell that its owner is dead, unless the owner runs in a Slurm job.
 
     Raises:
         StoreError: It could not be written; then the resource must not be asked for.
@@ -97,7 +94,7 @@ def intend(
 
 
 def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Lease:
-    """Keep a lease with a new time limit from now on, or with further details, as durably as `intend` does."""
+    """Write a lease with a new time limit from now on, or further details, as durably as `intend`."""
     limit_at = lease.limit_at if limit_s is None else time.time() + limit_s
     renewed = replace(lease, limit_at=limit_at, details={**lease.details, **details})
     _write(renewed)
@@ -120,7 +117,7 @@ def release(lease: Lease) -> None:
 
 
 def read_all() -> tuple[list[Lease], list[StoreError]]:
-    """All leases of this user that can be read, the oldest first, and what is wrong with the others."""
+    """All readable leases of this user, oldest first, and what is wrong with the others."""
     found, broken = [], []
     where = folder()
     try:
@@ -146,7 +143,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
 
 
 def is_owned(lease: Lease) -> bool | None:
-    """Whether the owner lives; None if it ran on another host, and the time limit of the lease is not over."""
+    """Whether the owner lives; None if it ran on another host, and the lease's time limit is not over."""
     if lease.owner.is_here:
         return lease.owner.is_alive()
     if lease.limit_at is not None and time.time() > lease.limit_at:
@@ -164,7 +161,6 @@ def _path(label: str) -> Path:
 
 
 def _write(lease: Lease) -> None:
-    """Write a file beside its place, sync it, move it into place, and sync the folder."""
     path = _path(lease.label)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -12,8 +12,8 @@ import psutil
 
 from scalescope.errors import UsageError
 
+# Where there is no /proc, start times are derived from the host's clock, which may be set between two readings
 CLOCK_SLACK_S = 5.0
-"""Where there is no /proc, start times are derived from the host's clock, which may be set between two readings."""
 
 _GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 
@@ -22,8 +22,8 @@ _GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 class Owner:
     """A process, told apart from every other on any host.
 
-    On Linux, `host` is four words: the host's name; the process name space, since containers may share the rest; the id
-    of the machine, since hosts may share a name; and the id of its boot. Elsewhere it is the name alone.
+    On Linux, `host` is four words: host name, process name space (containers may share the rest), machine id (hosts may
+    share a name) and boot id. Elsewhere it is the name alone.
     """
 
     host: str
@@ -49,7 +49,7 @@ class Owner:
         return self.host.split()[:3] == _host().split()[:3]
 
     def is_alive(self) -> bool:
-        """Whether the process, one of this host, still runs. A zombie does not."""
+        """Whether the process, one of this host, still runs; a zombie does not."""
         host = _host()
         if self.host != host:  # the machine was started anew since
             return False
@@ -74,7 +74,7 @@ class Owner:
 
 
 def user() -> str:
-    """The name of this process's user, or the number if the host has no name for it."""
+    """Name of this process's user, or the number if the host has no name for it."""
     number = os.geteuid()
     try:
         return pwd.getpwuid(number).pw_name
@@ -83,7 +83,7 @@ def user() -> str:
 
 
 def home() -> Path:
-    """The home folder of this process's user; `UsageError` if it is not known."""
+    """Home folder of this process's user; `UsageError` if it is not known."""
     try:
         return Path.home()
     except RuntimeError as error:
@@ -96,14 +96,13 @@ def home() -> Path:
 
 
 def _start(pid: int) -> tuple[str, float]:
-    """State of a process, and when it started, in clock ticks after the boot."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     words = text.rpartition(")")[2].split()  # its name, in parentheses before that, may hold anything
     return words[0], float(words[19])
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether /proc hides a process because it is another user's; then nobody can tell whether it is the same."""
+    """Whether /proc hides another user's process; then nobody can tell whether it is the same."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -13,7 +13,6 @@ from scalescope.errors import UsageError
 
 @pytest.fixture(name="assert_scales")
 def fixture() -> Callable[..., None]:
-    """The function `scalescope.pytest_plugin.assert_scales`."""
     return assert_scales
 
 

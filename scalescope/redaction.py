@@ -1,9 +1,8 @@
 """Secrets that this process knows, and their removal from whatever is shown, sent or kept.
 
-Secret are the values of environment variables that `cluster.secrets` names, and of those with a name such as
-`PGPASSWORD` or `AWS_SECRET_ACCESS_KEY`. Everything passes one of three places where they are removed: where an error is
-made (`scalescope.errors`), where a driver answers (`scalescope.driver.channel`), and where its raw records are written
-(`scalescope.model.spool`).
+Secret are the values of variables that `cluster.secrets` names, and of those with a name such as `PGPASSWORD`. They are
+removed where an error is made (`scalescope.errors`), where a driver answers (`scalescope.driver.channel`), and where
+its raw records are written (`scalescope.model.spool`).
 """
 
 from __future__ import annotations
@@ -16,20 +15,19 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+# Part of the name of a secret
 NAMES = re.compile(
     r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string", re.IGNORECASE
 )
-"""Part of the name of a secret."""
 
 HIDDEN = "***"
-SHORTEST = 6
-"""Fewest characters of a secret: shorter values occur in texts by chance."""
+SHORTEST = 6  # fewest characters of a secret: shorter values occur in texts by chance
 
 _named: set[str] = set()
 
 
 def know(*variables: str) -> None:
-    """Make the values of these environment variables secret, and read again which names are secret."""
+    """Make the values of these environment variables secret, and read the environment again."""
     _named.update(variables)
     _pattern.cache_clear()
 
@@ -52,13 +50,11 @@ def hide_all(value: Any) -> Any:
 
 
 def knows_any() -> bool:
-    """Whether there is a secret to be hidden."""
     return _pattern() is not None
 
 
 @cache
 def _pattern() -> re.Pattern[str] | None:
-    """Matches every secret in every form; None if there are no secrets."""
     named = {name: value for name, value in os.environ.items() if name in _named or NAMES.search(name)}
     # the path of a file that holds a secret is no secret
     values = {value for name, value in named.items() if len(value) >= SHORTEST and not os.path.exists(value)}

@@ -1,4 +1,4 @@
-"""Prefect blocks: validated configuration that can be saved, and builds the plain specifications of the library.
+"""Prefect blocks: saved configuration of clusters and stores.
 
 Registered as a Prefect collection (`prefect block register -m scalescope_blocks`). A flow takes a saved block by its
 name, such as `cluster="simulated-cluster/prod"` or `store="result-store/team"`.

@@ -1,4 +1,4 @@
-"""Where a workload runs, as blocks: one for each kind of cluster that was ever run, made from its specification."""
+"""Clusters as blocks: one for each proven kind, made from its specification."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from scalescope.errors import InvalidField
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.parameters import Declared, declared
 
+# A field of a specification that names environment variables; a block holds their values, which Prefect encrypts
 SECRETS = "secrets"
-"""A field of a specification that names environment variables; a block holds their values, which Prefect encrypts."""
 
 
 class ClusterBlock(Block, ABC):
@@ -36,11 +36,7 @@ class ClusterBlock(Block, ABC):
     _spec: ClassVar[type[ClusterSpec]]
 
     def spec(self) -> ClusterSpec:
-        """The specification that a sweep takes.
-
-        Raises:
-            InvalidField: A value is not allowed.
-        """
+        """The specification that a sweep takes; raises `InvalidField`."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
         if SECRETS in given:
             given[SECRETS] = {name: _variable(name) for name in given[SECRETS]}
@@ -66,7 +62,6 @@ def _variable(argument: str) -> str:
 
 
 def _block(name: str, spec: type[ClusterSpec]) -> type[ClusterBlock]:
-    """The block of a kind of cluster, with the fields of its specification."""
     slug = spec.title.lower().replace(" ", "-")
     namespace: dict[str, Any] = {
         "__module__": __package__,  # where pickle and Prefect find it

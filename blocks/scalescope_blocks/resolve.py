@@ -11,16 +11,12 @@ from scalescope.errors import InvalidField
 from scalescope_blocks.clusters import ClusterBlock
 from scalescope_blocks.store import ResultStore
 
+# Types of blocks by the parameter of a run that takes them
 KINDS: dict[str, type[ClusterBlock | ResultStore]] = {"cluster": ClusterBlock, "store": ResultStore}
-"""Types of blocks by the parameter of a run that takes them."""
 
 
 def saved(parameter: str, reference: str) -> Any:
-    """The value of a saved block, named as TYPE/NAME (`simulated-cluster/prod`).
-
-    Raises:
-        InvalidField: There is no such block, it is wrong, or it is of another type.
-    """
+    """The value of a saved block, named as TYPE/NAME; raises `InvalidField` if there is none for this parameter."""
     try:
         block = Block.load(reference)
     except ValidationError as error:

@@ -63,11 +63,9 @@ class ResultStore(Block):
         return make_url(self.url).set(password=password).render_as_string(hide_password=False)
 
     def value(self) -> tuple[str, str]:
-        """Addresses of the database and of the raw records."""
         return self.address, self.records
 
     def open(self) -> Store:
-        """Connect to it; the caller closes it."""
         from scalescope.store.store import Store
 
         return Store.open(self.address, self.records)

@@ -6,8 +6,7 @@ from scalescope_flows import scale_sweep
 scale_sweep(workload="futures-map", axes={"workers": [1, 2, 4]}, params={"items": 8})
 ```
 
-needs no Prefect server: a temporary one is started. Importing this package is quick; flows, and with them Prefect, are
-loaded when they are first used.
+Without a Prefect server, a temporary one is started. Flows, and with them Prefect, are loaded when first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prefect flows whose parameters, with the form in Prefect's UI, are those that the library declares."""
+"""Prefect flows whose parameters and forms are those that the library declares."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def _needs_nothing(kind: str) -> bool:
     return True
 
 
+# By `Parameter.names`
 CHOICES: Mapping[str, Choices] = {
     "workload": Choices(
         "Built-in", "Path, module or name", lambda: [workload.name for workload in workloads.builtin()]
@@ -64,21 +65,19 @@ CHOICES: Mapping[str, Choices] = {
     "metric": Choices("Number", "Term or number", lambda: symptom.NAMES),
     "finding": Choices("Finding", "Code", causes.by_code),
 }
-"""By `Parameter.names`."""
 
+# Names that Prefect made: `misty-lemur` by its server and its old UI, `Tasty-Ajiaco` by the new one
 GENERATED = re.compile(
     "[a-z]+-[a-z]+|(Awesome|Rustic|Small|Gorgeous|Fantastic|Sleek|Intelligent|Unbranded|Refined|Licensed|Generic"
     "|Practical|Ergonomic|Handcrafted|Tasty|Handmade|Incredible)-.{1,6}"
 )
-"""Names that Prefect made: `misty-lemur` by its server and its old UI, `Tasty-Ajiaco` by the new one."""
 
-UNTOUCHED = {"__prefect_kind": "json"}
-"""What a dialog of Prefect's UI stores for an object that was not edited."""
+UNTOUCHED = {"__prefect_kind": "json"}  # what a dialog of Prefect's UI stores for an object that was not edited
 
 logger = logging.getLogger(__name__)
 
+# What the flow of this process has returned, in case that its server goes away
 returned: ContextVar[list[Any]] = ContextVar("scalescope_returned", default=[])  # noqa: B039 (nobody reads the default)
-"""What the flow of this process has returned, in case that its server goes away."""
 
 
 def _keep(result: Any) -> None:
@@ -86,7 +85,7 @@ def _keep(result: Any) -> None:
 
 
 class LocalFlow(Flow[P, R]):
-    """A flow that starts a Prefect server where none is configured, and reports our errors in one line."""
+    """A flow that starts a Prefect server if none is configured, and reports our errors in one line."""
 
     def __init__(self, fn: Callable[P, R], **options: Any) -> None:
         @functools.wraps(fn)
@@ -131,7 +130,7 @@ class LocalFlow(Flow[P, R]):
 
 
 class CountedFlow(LocalFlow[P, R]):
-    """A flow that says how far it is: with a bar, where it is called on a terminal or in a notebook."""
+    """A flow that shows a bar where it is called on a terminal or in a notebook."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with shown():
@@ -152,12 +151,8 @@ def declared_flow(
 ) -> Callable[[Callable[[dict[str, Any]], S]], CountedFlow[..., S]]:
     """Make a flow of a function of declared parameters; its final state says the outcome in one line.
 
-    The library checks the values, since Prefect would take `true` for one worker.
-
-    Args:
-        kinds: Classes of declared parameters.
-        name: Of the flow.
-        flow_run_name: Names a run by its parameters, unless the user has named it.
+    The library checks the values, since Prefect would take `true` for one worker. `flow_run_name` names a run by its
+    parameters, unless the user has named it.
     """
     found = [each for kind in kinds for each in declared(kind)]
     arguments = [_parameter(each, each.default) for each in found]

@@ -21,15 +21,6 @@ def _name(given: Mapping[str, Any]) -> str:
 def isolate(given: dict[str, Any]) -> Isolated:
     """Find the smallest trial that still shows a symptom, and a script that shows it without Scalescope.
 
-    Every step is a run in the store, so that an isolation that was stopped continues when it is started again with the
-    same parameters.
-
-    Returns:
-        The isolated trial, the script, and whether it was seen to show the symptom.
-
-    Raises:
-        InvalidField: A parameter is not allowed, or the run has no such symptom.
-        UsageError: There is no such run.
-        StoreError: Results could not be kept.
+    Every step is a run in the store: a stopped isolation continues when it is started again with the same parameters.
     """
     return running.isolate(given, TaskRunner())

@@ -1,4 +1,4 @@
-"""The log of a run: on its page, an error of ours is one line; where a bar is drawn, none is written beside it."""
+"""The log of a run: an error of ours is one line; while a bar is drawn, nothing is logged to the console."""
 
 from __future__ import annotations
 

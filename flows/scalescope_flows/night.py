@@ -21,12 +21,6 @@ def _name(given: Mapping[str, Any]) -> str:
 def nightly(given: dict[str, Any]) -> StudyResult:
     """Run a suite of workloads, and say which got worse since earlier nights, by how much, and because of what.
 
-    A night that was stopped, even by SIGKILL, continues when it is started again with the same parameters within 12
-    hours.
-
-    Raises:
-        InvalidField: A parameter is not allowed; nothing was started.
-        InfrastructureError: Not one cluster could be opened, or the environment could not be had.
-        StoreError: Results could not be kept.
+    A stopped night (even by SIGKILL) continues when it is started again with the same parameters within 12 hours.
     """
     return run_nightly(given, TaskRunner())

@@ -1,4 +1,4 @@
-"""Prefect as the orchestrator of the library: registered in the entry point group `scalescope.orchestrators`."""
+"""Prefect as the library's orchestrator (entry point group `scalescope.orchestrators`)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
     from scalescope.run.progress import Listener
 
+# Where flows are, by name
 FLOWS = {
     "scale-sweep": "scalescope_flows.sweep:scale_sweep",
     **{study.command: study.flow for study in STUDIES.values()},
     "isolate": "scalescope_flows.isolation:isolate",
     "reap": "scalescope_flows.reaping:reap",
 }
-"""Where flows are, by name."""
 
 _URL, _PROFILES = "PREFECT_API_URL", "PREFECT_PROFILES_PATH"
 
 
 class PrefectOrchestrator:
-    """Prefect as `scalescope.run.orchestrator.Orchestrator`; it imports Prefect only to run or load something."""
+    """Prefect as `scalescope.run.orchestrator.Orchestrator`; imports Prefect only to run or load something."""
 
     def is_configured(self) -> bool:
-        """Whether a Prefect API is configured: in the environment, the project's files, or the active profile."""
+        """Whether a Prefect API is configured in the environment, the project's files or the active profile."""
         if _URL in os.environ:
             return bool(os.environ[_URL])
         dotenv, tables = _dotenv(), (_toml("prefect.toml"), _at(_toml("pyproject.toml"), "tool", "prefect"))
@@ -41,7 +41,6 @@ class PrefectOrchestrator:
         return any(urls)
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
-        """Load Prefect and have a server, at least a temporary one."""
         if not verbose:
             # Its log still goes to its server; we report errors once.
             os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -61,13 +60,11 @@ class PrefectOrchestrator:
             return load(flow)(**given)
 
     def saved(self, parameter: str, reference: str) -> Any:
-        """The value of a saved block, such as the specification of `simulated-cluster/prod`."""
         from scalescope_blocks import saved
 
         return saved(parameter, reference)
 
     def schedules(self) -> str:
-        """Whether schedules fire, here and on the configured server."""
         from scalescope_flows import scheduling
 
         return scheduling.check(configured=self.is_configured())
@@ -77,7 +74,7 @@ PREFECT = PrefectOrchestrator()
 
 
 def load(name: str) -> Flow[..., Any]:
-    """A flow by its name, with Prefect's telemetry off unless the environment turns it on."""
+    """Load a flow by name, with Prefect's telemetry off unless the environment turns it on."""
     os.environ.setdefault("DO_NOT_TRACK", "1")
     flow: Flow[..., Any] = resolve_name(FLOWS[name])
     return flow

@@ -20,16 +20,13 @@ KEY = "scalescope-reap"
 
 @partial(LocalFlow[..., Any], name="reap", persist_result=False)
 def reap(dry_run: bool = False) -> list[dict[str, object]]:
-    """Remove jobs, clusters and processes that no living run owns, for the user and on the machine that runs this flow.
+    """Remove jobs, clusters and processes that no living run owns, for the user and on the machine of this flow run.
 
-    Only jobs that carry the label of one of our leases, in name and comment, are touched. In the Kubernetes namespace
-    of its pod, or of the current context, clusters of other hosts are removed, too, once their own lease is over.
+    Only jobs with the label of one of our leases, in name and comment, are touched. In the Kubernetes namespace of its
+    pod, or of the current context, clusters of other hosts are removed, too, once their own lease is over.
 
     Args:
         dry_run: Only say what would be done.
-
-    Returns:
-        What became of each lease, and of each folder of a dead driver.
 
     Raises:
         ClusterError: Something could not be removed; the next run tries again.

@@ -45,34 +45,30 @@ from scalescope_flows import log, server
 
 R = TypeVar("R")
 
+# Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU
 PROGRESS_EVERY_S = 2.0
-"""Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU."""
 
-TOLD_AFTER_S = 10.0
-"""Seconds after which a server has heard of a task that began, and taken an event."""
+TOLD_AFTER_S = 10.0  # seconds after which a server has heard of a task that began, and taken an event
 
-STOPPED = (KeyboardInterrupt, TerminationSignal)
-"""What a run that is stopped raises, wherever its main thread is."""
+STOPPED = (KeyboardInterrupt, TerminationSignal)  # what a run that is stopped raises, wherever its main thread is
 
-ASKED_AGAIN_S = 60.0
-"""Seconds after which a server that did not answer is asked again; meanwhile it is told nothing."""
+ASKED_AGAIN_S = 60.0  # seconds after which a server that did not answer is asked again; meanwhile it is told nothing
 
+# Settings of what the run waits for while it measures; by default a client tries again for a minute
 IMPATIENT: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: 10.0}
-"""Settings of what the run waits for while it measures; by default a client tries again for a minute."""
 
+# What the engine raises when the server goes away while it is told of a task; the second is of the first that it asks,
+# whether the task may start, and hides why it was not answered
 NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
-"""What the engine raises when the server goes away while it is told of a task; the second is of the first that it asks,
-whether the task may start, and hides why it was not answered."""
 
-UNREACHABLE = (httpx.HTTPError, PrefectException)
-"""Errors of a server that may answer the next time."""
+UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors of a server that may answer the next time
 
 current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have flows of this process report their progress to `listener` meanwhile, too."""
+    """Have flows of this process report their progress to `listener`, too."""
     token = current_listener.set(listener)
     try:
         yield
@@ -82,10 +78,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Draw a bar for a flow that is called on a terminal or in a notebook, in place of the lines of its log.
-
-    Flows with a listener, and flows within another flow, draw none.
-    """
+    """Draw a bar instead of log lines on a terminal or in a notebook, unless a listener or a parent flow is there."""
     console = stderr()
     if current_listener.get() is not None or FlowRunContext.get() is not None or not console.is_watched:
         yield
@@ -97,10 +90,7 @@ def shown() -> Iterator[None]:
 
 
 class TaskRunner(Runner):
-    """Makes a task of each step; for one flow run.
-
-    Tasks have no arguments: Prefect would search all of a step's arguments for futures.
-    """
+    """Makes a task of each step of one flow run. Tasks have no arguments: Prefect would search them for futures."""
 
     def __init__(self) -> None:
         super().__init__(current_listener.get() or (lambda progress: None))
@@ -111,7 +101,7 @@ class TaskRunner(Runner):
         self._showing = threading.Lock()  # clusters side by side share one artifact
 
     def __reduce__(self) -> tuple[type[TaskRunner], tuple[()]]:
-        """Without what belongs to this process, since shares of a run can be sent to others."""
+        """Leave out what belongs to this process, since shares of a run can be sent to others."""
         return (TaskRunner, ())
 
     @property
@@ -146,7 +136,6 @@ class TaskRunner(Runner):
         return result
 
     def together(self, step: RunStep[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
-        """Carry out a step with many sets of arguments at the same time, on the flow's task runner."""
         futures = [self._task(step, arguments).submit() for arguments in many]
         return results(futures, lambda: as_completed(futures), stop)
 

@@ -1,7 +1,4 @@
-"""Checks that schedules fire, with Prefect's scheduler as installed here and on the configured server.
-
-A scheduler that fails only writes to the log of its server: no run is created, and nobody is told.
-"""
+"""Checks that schedules fire. A scheduler that fails only writes to its server's log: nobody is told."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from scalescope.errors import InfrastructureError
 
 NAME = "scalescope-doctor"
 TIMEOUT_S = 120.0
+# How far ahead a server has created the runs of its schedules; by default it does so for 100 days
 HORIZON = timedelta(days=30)
-"""How far ahead a server has created the runs of its schedules; by default it does so for 100 days."""
 
 
 def check(*, configured: bool) -> str:

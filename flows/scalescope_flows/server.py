@@ -1,9 +1,9 @@
 """A temporary Prefect server for processes that have none configured.
 
-Prefect's own temporary server is in our process group, so that Ctrl-C ends it before the flow, which then waits minutes
-for it; it gives up after 20 s, too early for the migration of a new database on a busy machine; and it outlives a
-process that is killed. This one leads a process group of its own, and ends when our end of a pipe closes. Its socket is
-bound before its address is told, and it answers only those who know its random authentication string.
+Prefect's own one shares our process group, so that Ctrl-C ends it before the flow, which then waits minutes for it; it
+gives up after 20 s, too early to migrate a new database on a busy machine; and it outlives a killed process. This one
+leads a process group of its own and ends when our end of a pipe closes. Its socket is bound before its address is told,
+and it answers only those who know its random authentication string.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from prefect.settings import get_current_settings
 from scalescope.errors import InfrastructureError
 from scalescope_flows import serving
 
-STARTS = "Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)"
-"""What is said meanwhile."""
+STARTS = "Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)"  # what is said meanwhile
+# Seconds. The first start migrates a new database: 11 s of CPU, on top of the 6 s of every start
 START_TIMEOUT_S = 180.0
-"""Seconds. The first start migrates a new database: 11 s of CPU, on top of the 6 s of every start."""
 
 _server: Server | None = None
 
@@ -44,7 +43,7 @@ def is_used() -> bool:
 
 
 def begin() -> None:
-    """Begin to start a server, if none is configured; it ends with this process."""
+    """Begin to start a server if none is configured; it ends with this process."""
     global _server
     if is_needed() and _server is None:
         _ask_no_proxy()
@@ -52,7 +51,7 @@ def begin() -> None:
 
 
 def ready() -> None:
-    """Have a server: if one was begun, wait until it answers, and make Prefect use it here."""
+    """Wait until a server answers, and make Prefect use it here."""
     global _server
     begin()
     if _server is None or not is_needed():
@@ -106,7 +105,6 @@ class Server:
         atexit.register(self.stop)
 
     def wait(self) -> None:
-        """Wait until it answers."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             ended = self._process.poll() is not None

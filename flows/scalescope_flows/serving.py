@@ -1,4 +1,4 @@
-"""The program of a temporary server: Prefect's server on a socket that it inherits, until its input ends.
+"""Program of a temporary server: Prefect's server on an inherited socket, until its input ends.
 
 The starting process holds the other end of that input; however it dies, the pipe closes.
 """
@@ -11,8 +11,7 @@ import sys
 import threading
 import time
 
-GRACE_S = 5.0
-"""Seconds that the server has to end by itself."""
+GRACE_S = 5.0  # seconds that the server has to end by itself
 
 
 def main() -> None:

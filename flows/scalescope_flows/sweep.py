@@ -15,15 +15,6 @@ from scalescope_flows.runner import TaskRunner
 def scale_sweep(given: dict[str, Any]) -> SweepResult:
     """Measure a workload at every point of some axes, and say where it stops scaling and why.
 
-    A sweep that was stopped, even by SIGKILL, continues where it stopped when it is started again with the same
-    parameters.
-
-    Returns:
-        Verdict and counts; everything else is in the store.
-
-    Raises:
-        InvalidField: A parameter is not allowed; nothing was started.
-        InfrastructureError: No cluster could be opened, or too many were lost.
-        StoreError: Results could not be kept.
+    A stopped sweep (even by SIGKILL) continues when it is started again with the same parameters.
     """
     return run_sweep(given, TaskRunner())

@@ -1,4 +1,4 @@
-"""The workload `scalescope_flows.task_runner:run`: a Prefect flow whose tasks run on the cluster of the trial."""
+"""The workload `scalescope_flows.task_runner:run`: a Prefect flow whose tasks run on the trial's cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 
 @task
 def square(number: int) -> int:
-    """One task run."""
     return number * number
 
 
 @flow(name="squares", log_prints=False)
 def squares(items: int) -> int:
-    """Map a task over numbers, and add up the results."""
     return sum(square.map(range(items)).result())
 
 
@@ -32,11 +30,7 @@ def run(
 ) -> dict[str, Any]:
     """A Prefect flow that maps a task over numbers with prefect-dask's DaskTaskRunner.
 
-    Where no Prefect API is configured, a temporary server is started first, and its start is measured with the flow.
-
-    Raises:
-        InfrastructureError: That server did not start.
-        WrongAnswer: The sum of the squares is false.
+    If no Prefect API is configured, a temporary server is started first, and its start is measured with the flow.
     """
     server.ready()
     runner = DaskTaskRunner(address=client.scheduler.address)

@@ -1,4 +1,4 @@
-"""Carries out what a command asks for: in this process, or as a Prefect flow where Prefect is set up or asked for."""
+"""Carries out a command in this process, or as a Prefect flow if Prefect is set up or asked for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def carry_out(
         given: Its parameters.
         directly: Does it in this process.
         check: Refuses wrong parameters before Prefect is started, where that was not done before.
-        prefect: Whether it is to be a flow; None: if a Prefect API is configured.
+        prefect: Whether to run as a flow; None: if a Prefect API is configured.
         verbose: Whether the log is shown.
     """
     try:
@@ -98,7 +98,6 @@ def interrupted() -> Iterator[None]:
 
 
 def start_prefect(*, verbose: bool = False) -> None:
-    """Load Prefect and have a server, at least a temporary one."""
     orchestrator.needed().start(verbose=verbose, says=lambda text: say(text, "dim"))
 
 
@@ -124,7 +123,6 @@ def read_store(address: str) -> Store:
 
 
 def open_store(address: str) -> Store:
-    """The store that an option names; the caller closes it."""
     from scalescope.store.store import Store
 
     if not names_store(address):

@@ -24,6 +24,7 @@ from scalescope.studies import STUDIES
 FINDING, BUDGET_SPENT, FAILED = FINDING_OR_END
 PLAIN = exit_statuses()
 
+# Commands, their functions, and what their exit statuses mean; `scalescope environments` has commands of its own
 COMMANDS: Sequence[tuple[str, str | Callable[..., None], str]] = (
     (
         "sweep",
@@ -77,9 +78,8 @@ COMMANDS: Sequence[tuple[str, str | Callable[..., None], str]] = (
     ("reap", "scalescope.cli.commands.leases:reap", PLAIN),
     ("prune", "scalescope.cli.commands.prune:prune", PLAIN),
 )
-"""Commands, their functions, and what their exit statuses mean; `scalescope environments` has commands of its own."""
+# Context of `run`: what follows the script belongs to it
 SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-"""Context of `run`: what follows the script belongs to it."""
 
 app: typer.Typer = typer.Typer(
     name="scalescope",
@@ -97,7 +97,6 @@ app.add_typer(environments.app, name="environments")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line, and end the process with its exit status."""
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.ignore_environment:
         os.environ["PYTHONUTF8"] = "1"  # with LC_ALL=C, neither names of files nor our own words could be written
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
@@ -108,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command line; return its exit status. The one place where errors become statuses."""
+    """Run a command line; return its exit status. Only here do errors become statuses."""
     own = [*argv[:1]] if argv[:1] == ["run"] else [*argv]  # what follows a script belongs to it
     debug = "--debug" in own  # at any position
     with noted(signal.SIGTERM) as received:
@@ -149,4 +148,4 @@ def _options(
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """Both are dealt with elsewhere: `run` takes `--debug` out, `_version` ends."""
+    """Handled elsewhere: `run` takes `--debug` out, `_version` ends the process."""

@@ -1,7 +1,7 @@
 """Options of commands, made from declared parameters.
 
-A command is a function of `GivenOptions` and of options of its own; `options(...)` makes the former from classes of
-declared parameters. How a parameter is written on a command line is its `syntax`:
+A command is a function of `GivenOptions` and of its own options; `options(...)` makes the former. The `syntax` of a
+parameter says how the command line writes it:
 
 - "": one option of the parameter's type; a flag for `bool`
 - "axes": `NAME=VALUES` with ranges, several times

@@ -1,4 +1,4 @@
-"""What the command line writes: tables and JSON to standard output, errors and progress to standard error."""
+"""What the command line writes: results to standard output, errors and progress to standard error."""
 
 from __future__ import annotations
 
@@ -19,18 +19,12 @@ from scalescope.report.screen import Screen, stderr
 if TYPE_CHECKING:
     from scalescope.run.progress import Listener, Progress
 
+# Exit statuses that only some commands have
 FINDING_OR_END = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
-"""Exit statuses that only some commands have."""
 
 
 def exit_statuses(*some: ExitStatus, ok: str = "", finding: str = "") -> str:
-    """The exit statuses of a command, for its help.
-
-    Args:
-        some: Those of `FINDING_OR_END` that it has.
-        ok: What 0 means; by default `done` for a command that judges nothing.
-        finding: What 1 means, if not a critical finding.
-    """
+    """Exit statuses for a command's help; `some` are those of `FINDING_OR_END` that it has."""
     words = {ExitStatus.OK: ok or ("" if ExitStatus.FINDING in some else "done"), ExitStatus.FINDING: finding}
     shown = sorted({*ExitStatus} - {*FINDING_OR_END} | {*some})
     return "Exit status: " + "; ".join(f"{int(status)} {words.get(status) or status.help}" for status in shown) + "."
@@ -72,7 +66,7 @@ def say_error(text: str) -> None:
 
 @contextmanager
 def progress(*, verbose: bool = False) -> Iterator[Listener]:
-    """Show how far a run is: with a bar on a terminal, else with a line for each trial; with `verbose` the log too."""
+    """Show how far a run is: a bar on a terminal, else a line for each trial; with `verbose` the log too."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     console = stderr()

@@ -16,7 +16,7 @@ WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
 def value(text: str) -> Scalar:
-    """A number, true, false or null where the text is one, and otherwise the text itself."""
+    """Read a number, true, false or null; any other text stays text."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     for kind in (int, float):
@@ -33,7 +33,7 @@ def read(where: str, text: str) -> list[Scalar]:
 
 
 def values(where: str, given: object) -> list[Scalar]:
-    """The values of an axis: a list, one value, or text for `read`; texts in a list are ranges or values."""
+    """Values of an axis: a list, one value, or text for `read`."""
     if isinstance(given, str):
         return read(where, given)
     if not isinstance(given, list | tuple):

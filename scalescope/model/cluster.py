@@ -1,4 +1,4 @@
-"""Where a workload runs: what the specifications of all clusters share, and the table of their kinds."""
+"""Where a workload runs: the base of all cluster specifications, and the table of their kinds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields
 from scalescope.model.parameters import Declared, Parameter, check_fields, declared
 
+# Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first
 KINDS = {
     "simulated": "scalescope.clusters.simulated.spec:SimulatedSpec",
     "virtual": "scalescope.clusters.virtual.spec:VirtualSpec",
@@ -33,13 +34,11 @@ KINDS = {
     "pbs": "scalescope.clusters.jobqueue.systems:PbsSpec",
     "sge": "scalescope.clusters.jobqueue.systems:SgeSpec",
 }
-"""Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first."""
 
-OPEN_LIMIT_S = 120.0
-"""Seconds within which a scheduler on this machine starts, however busy the machine is."""
+OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, however busy the machine is
 
+# Options with which people ask for Dask's adaptive scaling
 _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs", "maximum_jobs"})
-"""Options with which people ask for Dask's adaptive scaling."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ class Text(Parameter):
 
 START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.", minimum=1)
 MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means none.", title="Memory limit per worker, MiB", minimum=0)
+# A text that becomes part of a command line, such as a path or a name
 WORD = partial(Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without blanks and quotes")
-"""A text that becomes part of a command line, such as a path or a name."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +79,17 @@ class ClusterSpec:
 
     @classmethod
     def summary(cls) -> str:
-        """What it is, in one line."""
         return (cls.__doc__ or "").strip().splitlines()[0]
 
     @property
     def arrival_limit_s(self) -> float | None:
-        """Seconds after which the cluster itself stops waiting for workers; None: it has no such limit."""
+        """Seconds after which the cluster itself stops waiting for workers; None: never."""
         limit: float | None = getattr(self, "start_timeout_s", None)
         return limit
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Kinds of faults (`scalescope.model.fault`) that it can have."""
+        """Kinds of faults (`scalescope.model.fault`) that can be caused on it."""
         return ()
 
     @property
@@ -100,11 +98,11 @@ class ClusterSpec:
         return {}
 
     def cores_per_worker(self, threads: int) -> float:
-        """Cores that are reserved for a worker of so many threads."""
+        """Cores that are reserved for one worker."""
         return threads
 
     def held_worker_s(self, workers: int) -> float:
-        """Most worker-seconds that workers which came early spend waiting for the last."""
+        """Most worker-seconds that early workers spend waiting for the last one."""
         return (workers - 1) * self.hold_s
 
     def priced_as(self) -> tuple[str, ...]:
@@ -118,7 +116,7 @@ class ClusterSpec:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The `packages` that it needs with these fields."""
+        """The `packages` needed with these fields."""
         return self.packages
 
     def require(self) -> None:
@@ -134,34 +132,28 @@ class ClusterSpec:
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """Worker groups besides the main one, which has no name; a point can have some of its workers in each."""
+        """Worker groups besides the main one, which has no name."""
         return ()
 
     def check_size(self, workers: int, threads_per_worker: int) -> None:
-        """Refuse, with `InvalidField`, a point that this cluster can never have."""
+        """Raise `InvalidField` for a point that this cluster can never have."""
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """Refuse, with `ClusterError`, what the system has no room for even when it is empty, as far as it tells.
-
-        Args:
-            sizes: Workers and threads of each worker, of all points.
-            says: Told what is waited for.
-        """
+        """Raise `ClusterError` if even the empty system lacks room for these (workers, threads of each)."""
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it: `kind` and the fields."""
         given = asdict(self).items()
         return {"kind": self.kind} | {name: list(value) if isinstance(value, tuple) else value for name, value in given}
 
 
 @cache
 def kinds() -> Mapping[str, type[ClusterSpec]]:
-    """The specifications of all kinds, which imports them."""
+    """All specifications by kind; imports them."""
     return MappingProxyType({kind: pkgutil.resolve_name(name) for kind, name in KINDS.items()})
 
 
 def cluster_spec(data: object) -> ClusterSpec:
-    """A specification from a kind (`"virtual"`) or a mapping with `kind` and fields."""
+    """Read a kind (`"virtual"`) or a mapping with `kind` and fields."""
     if isinstance(data, ClusterSpec):
         return data
     given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)
@@ -185,7 +177,7 @@ def cluster_spec(data: object) -> ClusterSpec:
 
 
 def json_mapping(where: str, value: object) -> dict[str, Any]:
-    """A mapping, given as one or as its JSON."""
+    """Read a mapping, or the JSON text of one."""
     try:
         parsed = json.loads(value) if isinstance(value, str) else value
         return dict(json.loads(json.dumps(fields.mapping(where, parsed), allow_nan=False)))
@@ -194,7 +186,6 @@ def json_mapping(where: str, value: object) -> dict[str, Any]:
 
 
 def _texts(declaration: Declared, about: Text, value: object) -> object:
-    """The value of a field that holds one text or several, in the type of that field."""
     field = f"cluster.{declaration.name}"
     if not value and declaration.required:
         raise InvalidField(field, value, about.allowed)

@@ -9,11 +9,9 @@ from functools import lru_cache
 
 from scalescope.errors import InvalidField
 
-PRESENT = "present"
-"""Text of the environment that Scalescope itself runs in; empty text means this one, too."""
+PRESENT = "present"  # text of the environment that Scalescope itself runs in; empty text means this one, too
 
-OLDEST_PYTHON = (3, 11)
-"""The oldest Python that a driver runs on."""
+OLDEST_PYTHON = (3, 11)  # the oldest Python that a driver runs on
 
 ALLOWED = (
     "present, the path of a Python interpreter, or requirements separated by blanks such as "
@@ -41,12 +39,11 @@ class Environment:
 
     @property
     def present(self) -> bool:
-        """Whether it is the one that Scalescope itself runs in."""
+        """Whether it is the environment that Scalescope itself runs in."""
         return not self.text
 
     @property
     def label(self) -> str:
-        """For tables: its name, or else its requirements or path."""
         return self.name or self.text or PRESENT
 
     @classmethod
@@ -54,9 +51,9 @@ class Environment:
         """Read the text form, without access to files.
 
         Args:
-            text: Empty or `present`; the path of an interpreter (with a `/`; a path with blanks must begin with `/`,
-                `~` or `.`); or requirements separated by blanks, where `python==3.11` chooses the version of Python.
-                `NAME =` may stand in front.
+            text: Empty or `present`; the path of an interpreter (a path with blanks must begin with `/`, `~` or `.`);
+                or requirements separated by blanks, where `python==3.11` chooses the version of Python. Each may follow
+                `NAME =`.
             where: Name of the field in errors.
         """
         return _parse(text, where)
@@ -121,10 +118,9 @@ def _refusal(token: str) -> str:
 
 
 def _redact(text: str) -> str:
-    """`text` without the user and the password of an address."""
     return re.sub(r"://[^/\s]*@", "://***@", text)
 
 
 def normalise(name: str) -> str:
-    """A distribution's or an extra's name as the index compares it (PEP 503)."""
+    """Name of a distribution or extra as the index compares it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

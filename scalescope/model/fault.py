@@ -8,39 +8,31 @@ from dataclasses import dataclass
 
 from scalescope.errors import InvalidField
 
-NONE = "none"
-"""The value of the axis at which nothing is broken."""
+NONE = "none"  # the value of the axis at which nothing is broken
+# Default seconds from the start of the workload's call to the fault; seconds for which temporary faults last
 AFTER_S, LASTS_S = 1.0, 3.0
-"""Default seconds from the start of the workload's call to the fault; seconds for which temporary faults last."""
 
 KINDS = ("kill-worker", "pause-worker", "steal-cpu")
+# Faults that people ask for, and why there is none
 NOT_POSSIBLE = {
     "delay-network": "the network between hosts belongs to root",
     "fill-disk": "the disk is not the trial's alone",
     "kill-scheduler": "Dask's scheduler keeps nothing: there is no recovery to measure, and the trial ends",
 }
-"""Faults that people ask for, and why there is none."""
 
 _FORM = re.compile(r"([a-z-]+)(?:@(\d+(?:\.\d+)?))?")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is broken, and when."""
+    """What is broken on purpose, and when."""
 
     kind: str  # one of `KINDS`
     after_s: float = AFTER_S  # seconds after the start of the workload's call
 
 
 def parse(where: str, value: object, allowed: Collection[str], cluster: str) -> Fault | None:
-    """Read a value of the axis, such as `kill-worker` or `kill-worker@2.5`; None for `none`.
-
-    Args:
-        where: Name of the field in errors.
-        value: As it was given.
-        allowed: Kinds of faults that the cluster can have.
-        cluster: Kind of the cluster, for errors.
-    """
+    """Read a value of the axis, such as `kill-worker@2.5`, on a cluster with `allowed` faults; None for `none`."""
     match = _FORM.fullmatch(value) if isinstance(value, str) else None
     kind = match[1] if match else ""
     if value == NONE:

@@ -1,4 +1,4 @@
-"""Checks of single values that people give: a failure is one `InvalidField` with field, value and what is allowed."""
+"""Checks of single values from people; a failure raises `InvalidField` with field, value and what is allowed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TypeVar
 
 from scalescope.errors import InvalidField, UnknownName
 
-Scalar = bool | int | float | str | None
-"""A value that a point of a sweep can hold; JSON can carry it."""
+Scalar = bool | int | float | str | None  # a value that a point of a sweep can hold; JSON can carry it
 
 T = TypeVar("T")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What was expected in place of a name, and which known one the user may have meant."""
+    """The known names as text, with the one that the user may have meant."""
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
@@ -24,7 +23,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def reject_unknown(section: str, data: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise on the first key of `data` that is not known."""
+    """Raise `UnknownName` on the first key of `data` that is not known."""
     known = list(known)
     for key in data:
         if key not in known:
@@ -32,35 +31,32 @@ def reject_unknown(section: str, data: Mapping[str, object], known: Iterable[str
 
 
 def mapping(field: str, value: object) -> dict[str, object]:
-    """A mapping with text keys."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidField(field, value, "a mapping of names to values")
     return dict(value)
 
 
 def text(field: str, value: object) -> str:
-    """Text that is not empty."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidField(field, value, "text that is not empty")
     return value
 
 
 def boolean(field: str, value: object) -> bool:
-    """Exactly true or false."""
     if not isinstance(value, bool):
         raise InvalidField(field, value, "true or false")
     return value
 
 
 def integer(field: str, value: object, *, minimum: float | None = None, maximum: float | None = None) -> int:
-    """A whole number within bounds; booleans are not numbers."""
+    """Check a whole number; booleans are not numbers."""
     if isinstance(value, int) and not isinstance(value, bool) and _is_within(value, minimum, maximum):
         return value
     raise InvalidField(field, value, f"a whole number{bounds(minimum, maximum)}")
 
 
 def number(field: str, value: object, *, minimum: float | None = None, maximum: float | None = None) -> float:
-    """A finite number within bounds; booleans are not numbers."""
+    """Check a finite number; booleans are not numbers."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         result = float(value)
         if math.isfinite(result) and _is_within(result, minimum, maximum):
@@ -69,7 +65,6 @@ def number(field: str, value: object, *, minimum: float | None = None, maximum: 
 
 
 def choice(field: str, value: object, options: Iterable[T]) -> T:
-    """One of a closed set."""
     options = list(options)
     for option in options:
         if value == option and type(value) is type(option):
@@ -78,7 +73,7 @@ def choice(field: str, value: object, options: Iterable[T]) -> T:
 
 
 def scalar(field: str, value: object) -> Scalar:
-    """A value that JSON can carry and a table cell can show."""
+    """Check a value that JSON can carry and a table cell can show."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

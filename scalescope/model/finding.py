@@ -22,12 +22,11 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the worst."""
+        """0 is the worst."""
         return tuple(Severity).index(self)
 
     @property
     def word(self) -> str:
-        """Its name for people."""
         return ("Critical", "Warning", "Minor", "Information")[self.rank]
 
 
@@ -42,7 +41,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Gain(Mapped):
-    """Effect of a remedy on the time of the workload's call, at the point that the finding is about."""
+    """Effect of a remedy on the elapsed time at the point that the finding is about."""
 
     now_s: float  # as measured
     predicted_s: float  # without what is lost
@@ -51,7 +50,6 @@ class Gain(Mapped):
     measured_s: float | None = None  # with this change; None: it was not run
 
     def __str__(self) -> str:
-        """`predicted 2.1 s instead of 16.1 s; measured 2.3 s`."""
         measured = "" if self.measured_s is None else f"; measured {number(self.measured_s)} s"
         return f"predicted {number(self.predicted_s)} s instead of {number(self.now_s)} s{measured}"
 
@@ -78,7 +76,6 @@ class Finding(Mapped):
 
     @property
     def line(self) -> str:
-        """What is wrong, and the fix if there is one."""
         return f"{self.summary} Fix: {self.fix}." if self.fix else self.summary
 
     def rank(self) -> tuple[int, float, float]:
@@ -92,17 +89,15 @@ class Finding(Mapped):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The one line on what is wrong, and all findings behind it, worst first."""
+    """The one-line answer, and all findings behind it, worst first."""
 
     line: str
     findings: tuple[Finding, ...] = field(default_factory=tuple)
 
     @classmethod
     def of(cls, findings: Sequence[Finding]) -> Verdict:
-        """The verdict from at least one finding, the worst first."""
         return cls(findings[0].line, tuple(findings))
 
     @property
     def severity(self) -> Severity:
-        """Severity of the worst finding."""
         return self.findings[0].severity if self.findings else Severity.INFO

@@ -20,27 +20,23 @@ class Mapped:
     """A dataclass that is stored as a mapping of its fields."""
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
         return to_mapping(self)
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_mapping`."""
         return from_mapping(cls, data)
 
 
 def to_mapping(instance: Any) -> dict[str, Any]:
-    """The fields of a dataclass and of those in it; enumerations stay, since JSON writes a `StrEnum` as its text."""
+    """Fields of a dataclass, nested ones included; enumerations stay, since JSON writes a `StrEnum` as text."""
     return asdict(instance)
 
 
 def from_mapping(cls: type[T], data: object, where: str = "") -> T:
-    """A dataclass from what `to_mapping` made; unknown keys are ignored, missing ones take their default.
+    """Build a dataclass from a mapping; unknown keys are ignored, missing ones take their default.
 
-    Args:
-        cls: Its fields may hold dataclasses, enumerations, tuples and mappings of such, and what JSON carries.
-        data: A mapping.
-        where: In front of the names of fields in errors.
+    Fields may hold dataclasses, enumerations, tuples and mappings of such, and what JSON carries. `where` precedes the
+    names of fields in errors.
 
     Raises:
         InvalidField: A key without a default is missing, or a value has another type.
@@ -59,7 +55,7 @@ def from_mapping(cls: type[T], data: object, where: str = "") -> T:
 
 
 def differing(instance: Any) -> dict[str, Any]:
-    """The fields of a dataclass that are not as by default: what its identity depends on."""
+    """The fields whose values are not the default: what its identity depends on."""
     kind: Any = type(instance)
     defaults = _defaults(kind)
     values = {each.name: getattr(instance, each.name) for each in fields(instance)}
@@ -67,13 +63,11 @@ def differing(instance: Any) -> dict[str, Any]:
 
 
 def is_required(each: Field[Any]) -> bool:
-    """Whether a field of a dataclass has no default."""
     return each.default is MISSING and each.default_factory is MISSING
 
 
 @cache
 def _fields(cls: Any) -> tuple[tuple[Field[Any], Any], ...]:
-    """The fields of a dataclass with their types."""
     hints = get_type_hints(cls)
     return tuple((each, hints[each.name]) for each in fields(cls) if each.init)
 
@@ -86,12 +80,11 @@ def _defaults(cls: Any) -> dict[str, Any]:
 
 @cache
 def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What a type is made of, such as a mapping, and of which types."""
     return get_origin(hint), get_args(hint)
 
 
 def read(hint: Any, value: Any, where: str) -> Any:
-    """A value as a field of this type holds it; raises `InvalidField` if it has another type."""
+    """Read a value of this type; raises `InvalidField` if it has another one."""
     if hint is Any or type(value) is hint:
         return value
     origin, inner = _parts(hint)

@@ -1,10 +1,11 @@
-"""What labels say of a node of Kubernetes."""
+"""Labels of Kubernetes nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+# Labels by which clouds mark nodes that they may take away
 SPOT = {
     "cloud.google.com/gke-spot": "true",
     "cloud.google.com/gke-provisioning": "spot",
@@ -13,9 +14,8 @@ SPOT = {
     "karpenter.sh/capacity-type": "spot",
     "kubernetes.azure.com/scalesetpriority": "spot",
 }
-"""Labels by which clouds mark nodes that they may take away."""
 
 
 def is_spot(labels: Mapping[str, str]) -> bool:
-    """Whether a cloud may take a node with these labels away."""
+    """Whether the cloud may take such a node away."""
     return any(labels.get(name) == value for name, value in SPOT.items())

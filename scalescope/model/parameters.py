@@ -1,6 +1,4 @@
-"""Parameters that people give, each declared once: its name, type, default, bounds, choices and help.
-
-A declaration is an annotated field of a dataclass:
+"""Parameters that people give, each declared once as an annotated field of a dataclass.
 
 ```python
 @dataclass(frozen=True, kw_only=True)
@@ -8,8 +6,7 @@ class Budget:
     repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
 ```
 
-The check (`check`), the options of the command line (`scalescope.cli`), the parameters of the Prefect flows, the fields
-of the blocks, and the tables in docs/ are made from it.
+Checks, command-line options, parameters of flows, fields of blocks and the tables in docs/ are made from it.
 """
 
 from __future__ import annotations
@@ -31,8 +28,7 @@ from scalescope.model.mapping import is_required, read
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-UNITS = {"s": "s", "us": "µs", "mb": "MiB"}
-"""Units by the last word of a name, as in `start_timeout_s`."""
+UNITS = {"s": "s", "us": "µs", "mb": "MiB"}  # units by the last word of a name, as in `start_timeout_s`
 
 
 @dataclass(frozen=True)
@@ -77,14 +73,13 @@ class Declared:
 
     @property
     def title(self) -> str:
-        """Heading in a form, with its unit."""
         *words, last = self.name.split("_")
         text = f"{' '.join(words)}, {UNITS[last]}" if words and last in UNITS else " ".join([*words, last])
         return self.about.title or text[:1].upper() + text[1:]
 
     @property
     def explained(self) -> str:
-        """Help with bounds and examples, for a form: Prefect's shows neither by itself."""
+        """Help with bounds and examples, which Prefect's forms do not show by themselves."""
         low, high, examples = self.about.minimum, self.about.maximum, self.about.examples
         kind = "A number" if float in self.types else "A whole number"
         shown = [each if isinstance(each, str) else json.dumps(each) for each in examples]
@@ -93,29 +88,28 @@ class Declared:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What JSON Schema says of it besides type, title, help and default."""
+        """JSON Schema besides type, title, help and default."""
         about = self.about
         found = {"minimum": about.minimum, "maximum": about.maximum, "examples": list(about.examples) or None}
         return {**{name: value for name, value in found.items() if value is not None}, **about.schema}
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """The only values allowed; empty where there are others."""
+        """The only values allowed; empty: any."""
         return get_args(self.type) if get_origin(self.type) is Literal else ()
 
     @property
     def optional(self) -> bool:
-        """Whether None is allowed."""
         return type(None) in self.types
 
     @property
     def types(self) -> tuple[Any, ...]:
-        """The types of values, without what they hold: `dict` for `dict[str, int]`."""
+        """Types of values without their items: `dict` for `dict[str, int]`."""
         union = get_origin(self.type) in (Union, types.UnionType)
         return tuple(get_origin(each) or each for each in (get_args(self.type) if union else (self.type,)))
 
     def check(self, value: object, where: str = "") -> Any:
-        """What the field holds for a value as people write it; `where` is how they wrote the name."""
+        """Check a value as people write it, and return what the field holds; `where` is the name in errors."""
         where, kinds, low, high = where or self.name, self.types, self.about.minimum, self.about.maximum
         if self.about.reads:
             return self.about.reads(where, value)
@@ -129,7 +123,7 @@ class Declared:
 
 
 def declared(cls: type) -> tuple[Declared, ...]:
-    """The parameters that the fields of a dataclass declare, in their order; fields without annotation are left out."""
+    """The declared parameters of a dataclass, in order; other fields are left out."""
     found: tuple[Declared, ...] = _declared(cls)
     return found
 
@@ -147,16 +141,7 @@ def _declared(cls: Any) -> tuple[Declared, ...]:
 
 
 def check(cls: type[T], given: Mapping[str, object], section: str = "") -> T:
-    """An instance of a dataclass of declared parameters, from values as people write them.
-
-    Args:
-        cls: The dataclass.
-        given: Values by name.
-        section: In front of names in errors, such as `cluster`.
-
-    Raises:
-        InvalidField: A name is unknown, a value is not allowed, or one is missing.
-    """
+    """Build a dataclass from values as people write them; `section` precedes names in errors. Raises `InvalidField`."""
     known = {each.name: each for each in declared(cls)}
     fields.reject_unknown(section, given, known)
     prefix = f"{section}." if section else ""
@@ -167,24 +152,21 @@ def check(cls: type[T], given: Mapping[str, object], section: str = "") -> T:
 
 
 def check_fields(instance: object, section: str = "") -> None:
-    """Check the fields of a dataclass of declared parameters, for its `__post_init__`."""
+    """Check the fields of an instance, for its `__post_init__`."""
     prefix = f"{section}." if section else ""
     for each in declared(type(instance)):
         each.check(getattr(instance, each.name), f"{prefix}{each.name}")
 
 
 def with_signature(function: F, arguments: Sequence[inspect.Parameter]) -> F:
-    """Give a function of any arguments those that follow from declarations.
-
-    Typer and Prefect read options and forms off the signature, and nowhere else.
-    """
+    """Give a function this signature, which is all that Typer and Prefect read."""
     function.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]
     function.__annotations__ = {each.name: each.annotation for each in arguments}
     return function
 
 
 def part(cls: type, given: Mapping[str, object]) -> dict[str, Any]:
-    """Those of some values that are parameters of a class."""
+    """The values that are parameters of a class."""
     names = {each.name for each in declared(cls)}
     return {name: value for name, value in given.items() if name in names}
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from scalescope.model.mapping import Mapped
 
 BAG, CREATE, FROM_PANDAS = "dask.bag.from_sequence", "apache_beam.Create", "dask.dataframe.from_pandas"
-DIVIDED = (BAG, CREATE, FROM_PANDAS)
-"""Calls that take a number of partitions."""
+DIVIDED = (BAG, CREATE, FROM_PANDAS)  # calls that take a number of partitions
+# Dask configuration key: fewest partitions that each of these calls makes, if there are as many items
 NPARTITIONS = "scalescope.npartitions"
-"""Dask configuration key: fewest partitions that each of these calls makes, if there are as many items."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Study:
-    """A question, the runs that were made for it, and what came of it. Questions and results are JSON."""
+    """A question, the runs that were made for it, and the answer. Questions and results are JSON."""
 
     id: str  # sortable by time: `threshold-20261121-143005-ab12cd`, in UTC; a run's id begins with a digit
     kind: str  # key of `scalescope.studies.STUDIES`

@@ -23,14 +23,12 @@ from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
 CLUSTER, ENVIRONMENT, GROUPS, FAULT = "cluster", "environment", "groups", "fault"
+# Dask configuration key of simulated clusters: tasks return their results and take no time
 ZERO_LENGTH = "scalescope.zero-length-tasks"
-"""Dask configuration key of simulated clusters: tasks return their results and take no time."""
-OF_GROUP = f"{WORKERS}@"
-"""Prefix of the axis of a worker group."""
-OWN_AXES = (WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT)
-"""Axes that every sweep can have."""
+OF_GROUP = f"{WORKERS}@"  # prefix of the axis of a worker group
+OWN_AXES = (WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT)  # axes that every sweep can have
+# Most trials of one sweep, so that a typing error does not plan for hours; most threads of a worker
 MAX_TRIALS, MAX_THREADS = 100_000, 1024
-"""Most trials of one sweep, so that a typing error does not plan for hours; most threads of a worker."""
 DEFAULT_CLUSTER = "simulated"
 
 
@@ -55,23 +53,21 @@ class Point:
 
     @property
     def threads(self) -> int:
-        """P: threads of the whole cluster."""
         return self.workers * self.threads_per_worker
 
     @property
     def has_zero_length_tasks(self) -> bool:
-        """Whether its tasks take no time: an experiment, which measures client and scheduler alone."""
+        """Whether its tasks take no time: an experiment that measures client and scheduler alone."""
         return bool(self.dask_config.get(ZERO_LENGTH))
 
     @property
     def items(self) -> int | None:
-        """The workload's `items`, where it has that parameter."""
         value = self.params.get(ITEMS)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     @property
     def id(self) -> str:
-        """Stable identity: the same combination has the same id in every sweep, whatever its environment is called."""
+        """The same combination has the same id in every sweep, whatever its environment is called."""
         data = differing(self)
         data[ENVIRONMENT] = Environment.parse(self.environment).text
         data[GROUPS] = {name: number for name, number in self.groups.items() if number}
@@ -91,7 +87,6 @@ class Point:
         }
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it."""
         always = {"params": dict(self.params), "dask_config": dict(self.dask_config)}
         return {name: value for name, value in vars(self).items() if value} | always
 
@@ -116,11 +111,12 @@ class PlannedTrial:
 
 _COUNTS = {"minimum": 1, "pattern": r"^[1-9][\d.,: ]*$"}
 _SINGLE = ["number", "string", "boolean", "null"]
+# JSON Schema of a value for each axis
 POINT_SCHEMA = {
     "patternProperties": {f"^({WORKERS}|{THREADS})$": {"type": "integer", "minimum": 1}},
     "additionalProperties": {"type": _SINGLE},
 }
-"""JSON Schema of a value for each axis."""
+# JSON Schema of values for each axis
 AXES_SCHEMA = {
     "patternProperties": {
         f"^({WORKERS}|{THREADS})$": {
@@ -132,7 +128,6 @@ AXES_SCHEMA = {
     },
     "additionalProperties": {"type": [*_SINGLE, "array"], "items": {"type": _SINGLE}, "minItems": 1},
 }
-"""JSON Schema of values for each axis."""
 
 
 def _read_points(where: str, given: object) -> tuple[dict[str, Scalar], ...]:
@@ -273,7 +268,7 @@ class Sweep:
 
     @classmethod
     def from_mapping(cls, data: object) -> Sweep:
-        """Build a sweep from what JSON, YAML, options or a form hold."""
+        """Build a sweep from JSON, YAML, options or a form."""
         given = fields.mapping("sweep", data)
         if not given.get("workload"):
             fields.reject_unknown("", given, [each.name for each in parameters.declared(cls)])
@@ -283,13 +278,12 @@ class Sweep:
         return parameters.check(cls, given)
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it; `from_mapping` reads it back."""
         lists = {"axes": {name: list(values) for name, values in self.axes.items()}, "points": list(self.points)}
         return {**vars(self), "cluster": self.cluster.to_mapping(), **lists}
 
     @property
     def id(self) -> str:
-        """Stable identity of the question: what has its default is no part of it."""
+        """Identity of the question; fields with their default do not count."""
         cluster = {"kind": self.cluster.kind, **differing(self.cluster)}
         return digest({**differing(self), "cluster": cluster})
 
@@ -307,10 +301,9 @@ class Sweep:
         return tuple(points.values())
 
     def plan(self, workload: Workload) -> tuple[PlannedTrial, ...]:
-        """All trials in the order in which they run.
+        """All trials in the order in which they run, warm-ups first.
 
-        Warm-ups come first; then each repeat visits every point once, in a random order, so that slow drift of the
-        machine does not look like an effect of an axis.
+        Each repeat visits every point once in random order, so that slow drift of the machine looks like no axis.
         """
         points = self.expand(workload)
         rng = random.Random(self.seed)
@@ -323,11 +316,9 @@ class Sweep:
         return tuple(PlannedTrial(i, point, repeat, warmup) for i, (point, repeat, warmup) in enumerate(order))
 
     def cluster_of(self, point: Point) -> ClusterSpec:
-        """Where a point runs."""
         return self.cluster if point.cluster in ("", self.cluster.kind) else cluster_spec(point.cluster)
 
     def clusters(self, points: Iterable[Point]) -> tuple[ClusterSpec, ...]:
-        """Where points run, each cluster once."""
         return tuple({spec.kind: spec for spec in map(self.cluster_of, points)}.values())
 
     def point(self, values: Mapping[str, Scalar], workload: Workload) -> Point:
@@ -373,7 +364,7 @@ class Sweep:
 def _sorted_values(
     where: str, values: Mapping[str, Scalar], workload: Workload, spec: ClusterSpec
 ) -> tuple[dict[str, Scalar], dict[str, Scalar], dict[str, int]]:
-    """The values of a point that are parameters of the workload, keys of Dask's configuration, and worker groups."""
+    """Sort the values of a point into workload parameters, Dask configuration and worker groups."""
     params: dict[str, Scalar] = {}
     config: dict[str, Scalar] = {}
     groups: dict[str, int] = {}
@@ -406,7 +397,7 @@ def _kind(where: str, kind: object) -> str:
 
 
 def axis_values(name: str, given: object) -> tuple[Scalar, ...]:
-    """The values of an axis: a list, one value, or text such as `1..8,16`; the text of an environment is one value."""
+    """Values of an axis (`axis.values`), each once; the text of an environment is one value."""
     where = f"axes.{name}"
     if not given and isinstance(given, list | tuple):
         raise InvalidField(where, given, "at least one value")

@@ -12,11 +12,9 @@ from scalescope.model.finding import Finding
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
 
-BLAMED = "blamed"
-"""Fact: what the threads waited for most, thread-seconds by text."""
+BLAMED = "blamed"  # fact: what the threads waited for most, thread-seconds by text
 
-STOOD_STILL = "stood_still"
-"""Fact: the process whose standstill made the trial invalid."""
+STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
 
 
 class TrialState(StrEnum):

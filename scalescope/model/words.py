@@ -1,4 +1,4 @@
-"""Numbers, names and texts as people read them: every module that writes for people uses these."""
+"""Numbers, names and texts as people read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 
 
 def number(value: float, digits: int = 3) -> str:
-    """The digits that count, all those before the point, and never an exponent: `0.202`, `12.8`, `3,843`."""
+    """The significant digits, all those before the point, and never an exponent: `0.202`, `12.8`, `3,843`."""
     rounded = f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
     return format(Decimal(rounded), ",f")
 
@@ -30,14 +30,14 @@ def some(names: Sequence[str], limit: int = 3) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in three digits and a unit that suits them."""
+    """`12.3 s` or `45 ms`."""
     if seconds >= 0.9995:
         return f"{number(seconds)} s"
     return f"{number(1000 * seconds)} ms"
 
 
 def size(nbytes: float) -> str:
-    """Bytes in three digits and a unit that suits them."""
+    """Decimal units: `12.5 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if nbytes < 999.5:
             return f"{nbytes:.3g} {unit}"
@@ -46,25 +46,21 @@ def size(nbytes: float) -> str:
 
 
 def cut(text: str, limit: int = 60) -> str:
-    """A text without its end, where it is longer."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def middle_cut(key: str, limit: int = 48) -> str:
-    """A key without its middle: its begin names the function, its end the item."""
+    """Cut a key's middle: its start names the function, its end the item."""
     return key if len(key) <= limit else f"{key[: limit - 17]}…{key[-16:]}"
 
 
 def first_line(text: str, limit: int = 160) -> str:
-    """The first line of a text, without a full stop of its own."""
+    """The first line of a text, without a full stop."""
     return cut((text.strip().splitlines() or [""])[0].rstrip(". "), limit)
 
 
 def shortened(text: str, limit: int) -> str:
-    """The text of an error in so many characters: of the log that it quotes, indented by four, only the end is kept.
-
-    What happened and the next step stay, which are its first and its last line.
-    """
+    """Shorten the text of an error: first and last line stay, a quoted log (indented by four) loses its beginning."""
     excess, kept = len(text) - limit, []
     for line in text.splitlines():
         if excess > 0 and line.startswith(_QUOTED):
@@ -79,12 +75,11 @@ def shortened(text: str, limit: int) -> str:
     return f"{whole[: limit - len(last) - 2]}…\n{last}".rstrip()
 
 
-MISSING = "–"
-"""Text for a missing value."""
+MISSING = "–"  # text for a missing value
 
 
 def seconds(value: float | None) -> str:
-    """Seconds with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`."""
+    """Three significant digits: `0.0123`, `1.23`, `12.3`, `1,234`."""
     if value is None:
         return MISSING
     if value == 0 or value >= 100:
@@ -93,17 +88,16 @@ def seconds(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A ratio with three digits that count: `1.02×`, `128×`."""
     return MISSING if value is None else f"{seconds(value)}×"
 
 
 def count(value: float) -> str:
-    """A whole number as it is, another one with a digit after the point where that says something."""
+    """A whole number as it is, another one below 100 with one digit after the point."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def binary_size(value: float) -> str:
-    """Bytes with three digits that count: `12.5 MiB`."""
+    """`12.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
             return f"{value:.3g} {unit}"

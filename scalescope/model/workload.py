@@ -14,13 +14,12 @@ _MODULES = {"scikit-learn": "sklearn", "xgboost-cpu": "xgboost"}
 
 
 def module_of(distribution: str) -> str:
-    """The module that a distribution installs."""
     return _MODULES.get(distribution, distribution.replace("-", "_"))
 
 
 @dataclass(frozen=True)
 class WorkloadParameter:
-    """One parameter of a workload, read off the signature of its function."""
+    """One parameter of a workload, read from the signature of its function."""
 
     name: str  # as the function spells it
     default: Scalar = None  # used when a sweep does not give it
@@ -34,7 +33,7 @@ class WorkloadParameter:
     required: bool = False  # whether a sweep must give it (there is no default)
 
     def check(self, value: object, *, section: str = "params") -> Scalar:
-        """The value, or `InvalidField`."""
+        """Return the value, or raise `InvalidField`."""
         where = f"{section}.{self.name}"
         if value is None and self.optional:
             return None

@@ -1,4 +1,4 @@
-"""A block of code on a cluster that somebody else made: recorded, measured and judged like a trial of a sweep."""
+"""A block of code on somebody else's cluster: recorded, measured and judged like a trial of a sweep."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ ONE_RUN = (
     "One run cannot say whether its work grows with the workers, or where it stops scaling: "
     "`scalescope sweep -w FILE.py:FUNCTION -a workers=1,2,4,8` does."
 )
-_recorded: set[str] = set()
-"""Addresses of the schedulers on which a block of this process is being recorded."""
+_recorded: set[str] = set()  # addresses of the schedulers on which a block of this process is being recorded
 
 
 @dataclass(frozen=True)
@@ -86,12 +85,11 @@ class Diagnosis(Shown):
 
     @property
     def metrics(self) -> Metrics | None:
-        """What was measured; None if no task was recorded, or the block raised."""
+        """None if no task was recorded, or the block raised."""
         return self._known.trial.metrics
 
     @property
     def trial(self) -> Trial:
-        """The block as a trial: state, reason where it is not valid, metrics, facts, warnings."""
         return self._known.trial
 
     @property
@@ -160,10 +158,10 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
 def observed(
     client: distributed.Client, name: str, watch: ClientWatch | None = None, asked: Sequence[PartitionCall] = ()
 ) -> Iterator[Diagnosis]:
-    """Like `diagnose`, without printing.
+    """Like `diagnose`, without printing; workers may come later.
 
     Args:
-        client: Connected to the cluster; workers may come later.
+        client: Connected to the cluster.
         name: What the block is called.
         watch: Of the thread that uses the client; None if that is in another process.
         asked: Calls that decide partitions, which are noted meanwhile.
@@ -268,7 +266,7 @@ def _judged(
 
 
 def _plain(address: str) -> str:
-    """An address as `SchedulerSpec` takes it; a scheduler in this process has none for others."""
+    """An address as `SchedulerSpec` takes it; nobody else can reach a scheduler in this process."""
     return "inproc:0" if address.startswith("inproc") else address
 
 
@@ -277,5 +275,4 @@ def _kind(client: distributed.Client) -> str:
 
 
 def _is_here(client: distributed.Client) -> bool:
-    """Whether all workers belong to this process, so that the rest of the host's load is of others."""
     return isinstance(client.cluster, distributed.LocalCluster)

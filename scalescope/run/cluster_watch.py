@@ -1,4 +1,4 @@
-"""Looks at a running cluster every few seconds: what its threads do and, when nothing moves, where it hangs."""
+"""Looks at a running cluster every few seconds: what its threads do, and where it hangs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
 from scalescope.model.standstill import STILL_S
 
+# Seconds between two looks; more where a look would take the scheduler more than this share of the time
 INTERVAL_S, SHARE = 2.0, 0.005
-"""Seconds between two looks; more where a look would take the scheduler more than this share of the time."""
-CALL_S = 10.0
-"""Seconds within which the scheduler must answer."""
-RATE_S = 30.0
-"""Seconds over which the speed of a group is measured."""
-OLDEST = (2024, 8)
-"""Oldest release of distributed that can be watched."""
+CALL_S = 10.0  # seconds within which the scheduler must answer
+RATE_S = 30.0  # seconds over which the speed of a group is measured
+OLDEST = (2024, 8)  # oldest release of distributed that can be watched
 
+# What idle threads wait for
 WAITS = {
     "not_started": "runnable but not started",
     "restricted": "restrictions of the tasks",
@@ -33,7 +31,6 @@ WAITS = {
     "client": "the client",
     "paused": "paused workers",
 }
-"""What idle threads wait for."""
 DOES = {"working": "working", "standing": "held by tasks that do not move"}
 DOES |= {reason: f"idle, {words}" for reason, words in WAITS.items()}
 
@@ -61,12 +58,11 @@ class Look:
 
     @property
     def idle(self) -> int:
-        """Threads."""
         return int(self.seen["threads"]) - int(self.seen["working"])
 
     @property
     def threads(self) -> dict[str, int]:
-        """Threads by what they do: the keys of `DOES`."""
+        """Threads by the keys of `DOES`."""
         return {"standing" if self.stands else "working": self.seen["working"], **self.seen["idle"]}
 
     @property
@@ -136,7 +132,7 @@ class ClusterWatch:
             return
 
     def to_mapping(self) -> dict[str, Any]:
-        """What was seen, as JSON carries it; times in seconds since the epoch."""
+        """Times in seconds since the epoch."""
         found = self.last
         standstill = found.standstill if found else None
         return {
@@ -209,7 +205,6 @@ class ClusterWatch:
 
 
 def check_release(version: str, address: str) -> None:
-    """Refuse, with `ClusterError`, a scheduler of too old a release of distributed."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if numbers < OLDEST:
         raise ClusterError(

@@ -1,4 +1,4 @@
-"""Refuses keys of Dask's configuration that the present Dask does not know: they would change nothing."""
+"""Refuses keys that the present Dask configuration does not know: they would change nothing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from scalescope.errors import UnknownName
 from scalescope.model.partition_calls import NPARTITIONS
 from scalescope.model.sweep import ZERO_LENGTH, Point
 
-OWN = (NPARTITIONS, ZERO_LENGTH)
-"""Keys that are this package's."""
+OWN = (NPARTITIONS, ZERO_LENGTH)  # keys that are this package's
 
 
 def check(points: Iterable[Point]) -> None:
     """Check the keys that points set.
 
-    Sections that Dask does not have are those of plugins. Keys that the user's own files of Dask's configuration set
-    are known, and so is everything in a section whose names are free, such as environment variables.
+    Unknown sections are those of plugins. Known are keys that the user's own Dask files set, and everything in a
+    section whose names are free, such as environment variables.
     """
     given = {name: value for point in points for name, value in point.dask_config.items() if name not in OWN}
     if not given:

@@ -1,4 +1,4 @@
-"""Drivers with their clusters, one for each cluster and environment that a run uses."""
+"""Drivers with their clusters, one for each cluster and environment of a run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from scalescope.run.signals import shielded
 from scalescope.store.failures import explained
 from scalescope.store.store import Store
 
+# Drivers of one run that stay open, each with its cluster: a sweep over two environments alternates between them
 MAX_DRIVERS = 4
-"""Drivers of one run that stay open, each with its cluster: a sweep over two environments alternates between them."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Opened:
 
 
 class Drivers:
-    """Drivers with their clusters, one for each cluster and environment, and the store where trials are saved.
+    """The drivers of a run, and the store where its trials are saved.
 
     Args:
         request: The sweep.
@@ -82,7 +82,7 @@ class Drivers:
         return opened.driver if opened is not None and opened.driver.alive else None
 
     def open(self, point: Point) -> Driver:
-        """Start a driver and its cluster, for a point and those like it; the least recently used one may be closed."""
+        """Start a driver and its cluster for a point; the least recently used one may be closed."""
         place = self._place(point)
         self._close(place)
         while len(self._opened) >= MAX_DRIVERS:
@@ -119,7 +119,7 @@ class Drivers:
         self._opened[place] = self._opened.pop(place)
 
     def close(self) -> None:
-        """End all drivers with their clusters, side by side; may be called again."""
+        """End all drivers with their clusters, in parallel; may be called again."""
         _together([partial(self._close, place) for place in list(self._opened)])
 
     def _place(self, point: Point) -> tuple[str, str]:
@@ -137,7 +137,7 @@ _changes = threading.Lock()  # of these two, and of which drivers are open
 
 
 def _together(ends: Sequence[Callable[[], None]]) -> None:
-    """Call all at the same time, since each may wait for one that hangs; the first error is raised in the end."""
+    """Call all at once, since each may wait for one that hangs; the first error is raised in the end."""
     if ends:
         with ThreadPoolExecutor(len(ends), thread_name_prefix="scalescope-close") as pool:
             futures = [pool.submit(end) for end in ends]
@@ -146,10 +146,9 @@ def _together(ends: Sequence[Callable[[], None]]) -> None:
 
 
 def stop(run_id: str) -> None:
-    """End all drivers of a run in this process, also those that other threads use, and let none start.
+    """End all drivers of a run in this process, those of other threads too, and let none start.
 
-    The trials that this interrupts are not recorded. Folders are left to the threads that run trials, which may be
-    reading them.
+    Interrupted trials are not recorded. Their threads, which may be reading the folders, remove them.
     """
     with _changes:
         _stopped.add(run_id)
@@ -178,6 +177,6 @@ def registered(drivers: Drivers) -> Iterator[None]:
                 del _running[drivers.run_id]
 
 
+# Seconds for a polite end. With SIGTERM and SIGKILL after it, closing takes less than 10 s: a flow run that is
+# cancelled is killed 30 s later, and Prefect needs some of that
 CLOSE_TIMEOUT_S = 4.0
-"""Seconds for a polite end. With SIGTERM and SIGKILL after it, closing takes less than 10 s: a flow run that is
-cancelled is killed 30 s later, and Prefect needs some of that."""

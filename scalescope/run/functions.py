@@ -1,4 +1,4 @@
-"""A Python function as a workload: by its name where another process can import it, and else by value."""
+"""A Python function as a workload: by name where another process can import it, else by value."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-MOST_BYTES = 10_000_000
-"""Largest function with what it refers to; data belongs in files, or is made by the function."""
+MOST_BYTES = 10_000_000  # largest function with what it refers to; data belongs in files, or is made by the function
 
 _FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""
 
@@ -36,11 +35,10 @@ if sys.version_info[:2] != {version}:
 
 
 def named(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a run, with the name of a workload in place of a function.
+    """Replace a function among the parameters of a run by the name of a workload.
 
-    A function at the top of a module is imported from there: `path.py:function`, or `package.module:function`. Any
-    other one, of a notebook or of the running script, is written with what it refers to into a file. Only this user can
-    write into its folder, since its code runs as this user.
+    A function at the top of a module is imported from there. Any other one, of a notebook or of the running script, is
+    pickled into a file of a folder that only this user can write, since its code runs as this user.
 
     Raises:
         UsageError: The function cannot be sent.
@@ -53,7 +51,6 @@ def named(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(function: Callable[..., Any]) -> str:
-    """The name by which another process can import a function; empty if there is none."""
     function = inspect.unwrap(function)
     name, module = getattr(function, "__name__", ""), sys.modules.get(getattr(function, "__module__", "") or "")
     if module is None or module.__name__ == "__main__" or getattr(module, name, None) is not function:
@@ -119,7 +116,7 @@ def _private_folder() -> Path:
 
 @contextmanager
 def _whole(module: ModuleType | None) -> Iterator[None]:
-    """Send what the function's module defines as well: the other process may not find the module."""
+    """Pickle the function's module by value as well: the other process may not find it."""
     import cloudpickle
 
     if module is None or module.__name__ == "__main__":

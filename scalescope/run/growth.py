@@ -1,4 +1,4 @@
-"""Trials by which a sweep grows when all planned ones have finished: points of a knee, remedies, experiments."""
+"""Trials by which a sweep grows: points around a knee, then remedies and experiments."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ExtraTrial:
-    """A trial by which a sweep is to grow."""
+    """A trial by which a sweep grows."""
 
     point: Point
     repeat: int  # which trial of that point, from 0
     warmup: bool = False
 
 
+# Says from all trials that have finished, in their order, what else to run. It must depend on nothing else: a run that
+# was killed comes to the same trials when it continues
 Growth = Callable[[Sequence[Trial]], Sequence[ExtraTrial]]
-"""Says from all trials that have finished, in their order, what else to run. It must depend on nothing else: a run that
-was killed comes to the same trials when it continues."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class SweepGrowth:
         ]
 
     def _points(self, found: Sequence[Mapping[str, Scalar]]) -> list[Point]:
-        """Points with these values, each once; one that cannot be run here is logged and left out."""
+        """Points with these values, each once; what cannot be run here is logged and left out."""
         points = {}
         for values in found:
             try:
@@ -85,17 +85,16 @@ class SweepGrowth:
 
 
 def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The values of the points that findings speak of, changed as the findings advise."""
+    """The points of findings, changed as the findings advise."""
     points = {trial.point.id: trial.point for trial in done}
     gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
     return [{**point.values, **gain.change} for point, gain in gains if gain and gain.change]
 
 
 def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The values of the point that the first finding speaks of, each time with one thing changed.
+    """The point of the first finding, each time with one thing changed; none for points that are experiments.
 
-    There are none for points that are experiments themselves. A single worker is tried only where the trial would keep
-    its time limit.
+    A single worker is tried only where the trial would keep its time limit.
     """
     summaries = {each.point.id: each for each in summarise(done)}
     first = next((finding for finding in findings if finding.points), None)

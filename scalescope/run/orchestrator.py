@@ -1,4 +1,4 @@
-"""The installed orchestrator, which the library knows only by the entry point group `scalescope.orchestrators`."""
+"""The installed orchestrator, found by the entry point group `scalescope.orchestrators`."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ GROUP = "scalescope.orchestrators"
 
 
 class Orchestrator(Protocol):
-    """Runs flows, and keeps saved clusters and stores; raises `InfrastructureError` where its server fails."""
+    """Runs flows, and keeps saved clusters and stores; raises `InfrastructureError` if its server fails."""
 
     def is_configured(self) -> bool:
         """Whether the user has set one up, so that runs belong there. Must be quick and import nothing large."""
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
-        """Make it ready; a temporary one, where none is configured."""
+        """Make it ready, as a temporary one if none is configured."""
 
     def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
         """Run a flow in this process, tell `listener` its progress, and return its result."""
 
     def saved(self, parameter: str, reference: str) -> Any:
-        """The value of what is saved as TYPE/NAME for a parameter of a run."""
+        """The value saved as TYPE/NAME for a parameter of a run."""
 
     def schedules(self) -> str:
-        """Says that schedules fire; raises `InfrastructureError` if they do not."""
+        """Say that schedules fire; raises `InfrastructureError` if they do not."""
 
 
 @cache
@@ -55,10 +55,10 @@ def needed() -> Orchestrator:
 
 
 def saved_cluster(given: object) -> object:
-    """What was given for a cluster, or the specification that is saved under this name."""
+    """Load a saved cluster; return anything else as it is."""
     return needed().saved("cluster", str(given)) if names_block(given) else given
 
 
 def saved_store(given: Any) -> tuple[Any, str]:
-    """What was given for a store with empty text, or the addresses of a saved store and of its raw records."""
+    """Addresses of a store and of its raw records: load a saved one; anything else is an address itself."""
     return needed().saved("store", str(given)) if names_store(given) else (given, "")

@@ -1,4 +1,4 @@
-"""Keep the orchestrator off the cores that measure, and count what it used all the same."""
+"""Keeps the orchestrator off the cores that measure, and counts what it still used."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from dataclasses import dataclass
 
 import psutil
 
-WINDOW_S = 0.2
-"""Seconds over which CPU use is measured."""
-QUIET_SHARE = 0.05
-"""CPU seconds per second below which the orchestrator counts as quiet: 0.5 % of ten cores."""
-PATIENCE_S = 10.0
-"""Longest wait for quiet, in seconds; a Prefect server with a backlog of events can take longer."""
+WINDOW_S = 0.2  # seconds over which CPU use is measured
+QUIET_SHARE = 0.05  # CPU seconds per second below which the orchestrator counts as quiet: 0.5 % of ten cores
+PATIENCE_S = 10.0  # longest wait for quiet, in seconds; a Prefect server with a backlog of events can take longer
 
 
 @dataclass
@@ -27,7 +24,7 @@ class Load:
 
 
 def orchestrator(drivers: Iterable[int] = ()) -> list[psutil.Process]:
-    """This process and its descendants, such as a temporary Prefect server, without drivers and their descendants."""
+    """This process and its descendants, such as a temporary Prefect server, without drivers and theirs."""
     drivers = set(drivers)
     found: list[psutil.Process] = []
     waiting = [psutil.Process()]
@@ -44,7 +41,7 @@ def orchestrator(drivers: Iterable[int] = ()) -> list[psutil.Process]:
 
 
 def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[int, float]:
-    """User and system CPU seconds by process id; processes that have ended are left out."""
+    """User and system CPU seconds by process id, without processes that have ended."""
     used: dict[int, float] = {}
     for process in processes:
         try:
@@ -61,7 +58,7 @@ def wait_until_quiet(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Wait until `processes` are quiet for one window, at most `PATIENCE_S`; return the seconds waited."""
+    """Wait for one quiet window, at most `PATIENCE_S`; return the seconds waited."""
     began = clock()
     while True:
         before, start = cpu_seconds(processes), clock()
@@ -73,10 +70,7 @@ def wait_until_quiet(
 
 @contextmanager
 def quiet(drivers: Iterable[int], *, enabled: bool) -> Iterator[Load]:
-    """Wait for a quiet orchestrator, then count what it uses during the block.
-
-    Drivers, by process id, do the measuring. It is not enabled for a virtual clock, which other load does not disturb.
-    """
+    """Wait for a quiet orchestrator, then count what it uses during the block. Disabled for a virtual clock."""
     load = Load()
     if not enabled:
         yield load
@@ -98,7 +92,7 @@ def cores() -> list[int]:
 
 @contextmanager
 def pinned(chosen: list[int]) -> Iterator[None]:
-    """Pin the calling thread, and every process that it starts meanwhile, to these cores; none: no change."""
+    """Pin the calling thread and the processes that it starts to these cores; none: no change."""
     if not chosen:
         yield
         return

@@ -1,4 +1,4 @@
-"""Paths of the files that a run is asked to write, and their links for a browser."""
+"""Paths of the files that a run writes, and their links for a browser."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner
 from scalescope.store.store import Store
 
+# Environment variable: where a browser finds the folder of the raw records, served by a web server or a bucket
 VARIABLE = "SCALESCOPE_FILES_URL"
-"""Environment variable: where a browser finds the folder of the raw records, served by a web server or a bucket."""
 
 
 @dataclass(frozen=True)
 class OutputPath:
     """Where a file or a folder goes.
 
-    A relative name is in the working folder or, where that does not outlive the run, in the folder of the run or study
-    among the raw records.
+    A relative name is in the working folder or, if that does not outlive the run, in the run's folder of raw records.
     """
 
     name: str  # as it was asked for
@@ -54,7 +53,6 @@ class OutputPath:
 
     @classmethod
     def of_report(cls, name: str, store: Store, runner: Runner) -> OutputPath | None:
-        """The path of a report; None where none is asked for."""
         if not name:
             return None
         html.check_packages()
@@ -64,7 +62,7 @@ class OutputPath:
         return place
 
     def write(self, reference: str, runner: Runner, write: Callable[[str], object]) -> WrittenFile:
-        """Have the report of the run or study with this id written, and say where it is."""
+        """Write the report of the run or study with this id, and say where it is."""
         address = self.made(reference)
         write(address)
         written = WrittenFile.at(address, self.store)
@@ -98,14 +96,12 @@ class WrittenFile:
         return self.link or self.address
 
     def markdown(self) -> str:
-        """A link, or else its path."""
         name = markdown_text(posixpath.basename(self.address))
         here = "" if files.is_address(self.address) else f" on {socket.gethostname()}"
         return f"[{name}]({self.link})" if self.link else markdown_text(f"{self.address}{here}")
 
 
 def _base() -> str:
-    """The value of `SCALESCOPE_FILES_URL`, which may be empty."""
     given = os.environ.get(VARIABLE, "").rstrip("/")
     if given and not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w.~%/+=-]*)?", given, re.ASCII):
         raise InvalidField(

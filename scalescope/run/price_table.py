@@ -25,7 +25,7 @@ VARIABLE = "SCALESCOPE_PRICES"
 
 
 def load() -> Prices:
-    """The table, or an empty one where the variable is not set."""
+    """Read the table; empty if the variable is not set."""
     name = os.environ.get(VARIABLE, "")
     if not name:
         return Prices()

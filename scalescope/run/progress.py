@@ -1,4 +1,4 @@
-"""How far a run is, told to whoever listens: a terminal, the log and the page of an orchestrator."""
+"""How far a run is, told to a terminal, the log or the page of an orchestrator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import duration, plural
 
-AGAIN_S = 300.0
-"""Seconds after which a wait that goes on, such as for jobs in a queue, gets another line in the log."""
+AGAIN_S = 300.0  # seconds after which a wait that goes on, such as for jobs in a queue, gets another line in the log
 
-WORTH_WAITING_S = 30.0
-"""Shortest remaining time, in seconds, that is shown."""
+WORTH_WAITING_S = 30.0  # shortest remaining time, in seconds, that is shown
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """How long it still takes, in words; empty where that is no time, or unknown."""
+        """Remaining time in words; empty if short or unknown."""
         if self.left_s < WORTH_WAITING_S:
             return ""
         return f"about {self.left_s / 60:.0f} min left" if self.left_s >= 90 else f"about {self.left_s:.0f} s left"
@@ -47,7 +45,7 @@ Listener = Callable[[Progress], None]
 
 
 class Meter:
-    """Counts the trials of a run and tells a listener how far it is."""
+    """Counts the trials of a run and tells a listener."""
 
     def __init__(self, sweep: Sweep, plan: Sequence[PlannedTrial], *, done: int, tell: Listener) -> None:
         self._sweep = sweep
@@ -63,7 +61,6 @@ class Meter:
         self.add(())
 
     def add(self, trials: Sequence[PlannedTrial]) -> None:
-        """The run has grown."""
         self._plan += [planned for planned in trials if planned.key not in self.titles]
         names = varied(planned.point for planned in self._plan)
         self.titles = {planned.key: f"{label(planned.point, names)} · {self._turn(planned)}" for planned in self._plan}
@@ -78,7 +75,6 @@ class Meter:
         self._tell(Progress(self._done, len(self._plan), text, notable=notable, left_s=max(self._ends - now, 0.0)))
 
     def finished(self, trial: Trial) -> None:
-        """A trial has ended, and is saved."""
         with self._lock:
             self._done += 1
             done, now = self._done, time.monotonic()
@@ -94,8 +90,8 @@ class Meter:
         return f"{planned.repeat + 1}/{repeats}" if planned.repeat < repeats else f"repeat {planned.repeat + 1}"
 
 
+# Meter of the run that is being carried out, shared by all its clusters
 current_meter: ContextVar[Meter | None] = ContextVar("scalescope_meter", default=None)
-"""Meter of the run that is being carried out, shared by all its clusters."""
 
 
 def outcome(trial: Trial) -> str:

@@ -1,4 +1,4 @@
-"""A bar that shows how far a run is, on a terminal and in a notebook."""
+"""A progress bar on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from scalescope.run.runner import Runner
 def bar(console: Screen) -> Iterator[Listener]:
     """Draw a bar at each progress report until the block ends, on a console that `is_watched`.
 
-    No thread draws it: nothing else should run while a trial is measured. A terminal clears it at the end; a notebook
-    keeps it with the duration of the run.
+    No thread draws it, so that nothing disturbs a measurement. A notebook keeps it, with the duration of the run.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # only where somebody looks on
     from rich.progress import Progress as Drawing
@@ -63,7 +62,7 @@ def bar(console: Screen) -> Iterator[Listener]:
 
 @contextmanager
 def shown(runner: Runner | None) -> Iterator[Runner]:
-    """The given runner, or else one of this process, with a bar on a terminal or in a notebook."""
+    """The given runner, or one of this process, with a bar on a terminal or in a notebook."""
     if runner is not None:
         yield runner
     elif (console := stderr()).is_watched:

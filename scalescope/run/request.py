@@ -1,4 +1,4 @@
-"""What is asked of a run: its parameters are checked here, once, before anything is started."""
+"""What is asked of a run, checked once, before anything is started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scalescope.store.store import Store
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A sweep that may be started: everything in it has been checked. It can be sent to another process."""
+    """A checked sweep that may be started; it can be sent to another process."""
 
     sweep: Sweep
     workload: Workload
@@ -37,7 +37,6 @@ class RunRequest:
     budget: Budget | None = None  # what it may cost; None: no limit
 
     def open_store(self) -> Store:
-        """Connect to the store; the caller closes it."""
         return Store.open(self.store, self.records)
 
     def whole_plan(self, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
@@ -63,15 +62,7 @@ class RunRequest:
 
 
 def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
-    """Check a run completely; nothing is started and nothing is written.
-
-    Args:
-        given: Parameters of a run (`RunParameters`) by name; saved blocks are not loaded here.
-        records: Address of the raw records; empty: beside the store.
-
-    Raises:
-        InvalidField: The first thing that is wrong.
-    """
+    """Check the parameters of a run (`RunParameters`); starts nothing and loads no blocks. Raises `InvalidField`."""
     parameters.reject_unknown(given, RunParameters)
     sweep = Sweep.from_mapping(parameters.part(Sweep, given))
     execution = parameters.check(Execution, parameters.part(Execution, given))

@@ -8,8 +8,7 @@ from typing import Any
 
 from scalescope.model.sweep import DEFAULT_CLUSTER
 
-MAX_LISTED = 3
-"""Most values of an axis that are listed; more are counted. Ranges of numbers are not listed."""
+MAX_LISTED = 3  # most values of an axis that are listed; more are counted. Ranges of numbers are not listed
 
 
 def sweep(given: Mapping[str, Any]) -> str:
@@ -42,7 +41,6 @@ def brief_study(kind: str, given: Mapping[str, Any]) -> str:
 
 
 def workload(name: object) -> str:
-    """A workload's name, or its path without the folders."""
     return Path(str(name)).name
 
 
@@ -54,7 +52,6 @@ def axes(given: object) -> str:
 
 
 def _settings(given: object) -> str:
-    """`partition_size 4, stages 2`, or `as it is`."""
     return axes(given).removeprefix(": ") or "as it is"
 
 

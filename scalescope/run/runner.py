@@ -1,7 +1,6 @@
 """The steps of a run, and who carries them out: this process, or an orchestrator that shows and retries them.
 
-A step is a plain function and, as data, what an orchestrator may do about it. `Runner` calls it here; the Prefect flows
-use `TaskRunner`, which makes a task of each.
+`Runner` calls a step here; the Prefect flows use `TaskRunner`, which makes a task of each.
 """
 
 from __future__ import annotations
@@ -21,19 +20,18 @@ from scalescope.run.progress import Listener, Progress
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+# How often a step is tried again; the first pause in seconds, which doubles each time; and the share by which pauses
+# are longer at random, so that several runs do not try again together
 RETRIES, BACKOFF_S, JITTER = 2, 2.0, 0.5
-"""How often a step is tried again; the first pause in seconds, which doubles each time; and the share by which pauses
-are longer at random, so that several runs do not try again together."""
 
-MAX_TITLE = 80
-"""Most characters of a title in the key of a page."""
+MAX_TITLE = 80  # most characters of a title in the key of a page
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RunStep(Generic[R]):
-    """One step of a run. The callables take the same arguments as `call`."""
+    """A step, with what an orchestrator may do about it. The callables take the arguments of `call`."""
 
     name: str  # such as `provision`
     call: Callable[..., R]
@@ -44,7 +42,7 @@ class RunStep(Generic[R]):
     outcome: Callable[[R], tuple[str, str]] | None = None
 
     def is_retried(self, error: object) -> bool:
-        """Whether it is tried again after an error: not if that would happen again (`ends_run`)."""
+        """Whether to try again after an error: not if that would happen again (`ends_run`)."""
         return isinstance(error, self.retried) and not getattr(error, "ends_run", False)
 
 
@@ -75,7 +73,7 @@ class Event:
 
 
 class Result(Protocol):
-    """What every flow returns."""
+    """Result of a flow."""
 
     @property
     def outcome(self) -> tuple[str, str]:
@@ -83,7 +81,7 @@ class Result(Protocol):
 
 
 class Future(Protocol[R_co]):
-    """A step that runs: a future of this process or of an orchestrator."""
+    """A running step: a future of this process or of an orchestrator."""
 
     def result(self) -> R_co:
         """Wait for it; re-raises its error."""
@@ -92,13 +90,7 @@ class Future(Protocol[R_co]):
 def results(
     futures: Sequence[Future[R]], ended: Callable[[], Iterable[Future[R]]], stop: Callable[[], None]
 ) -> list[R]:
-    """The results of steps that are carried out at the same time.
-
-    Args:
-        futures: Of the steps.
-        ended: Gives the futures as they end, so that the first error counts.
-        stop: Called before an error or a signal is re-raised.
-    """
+    """Results of parallel steps. `ended` yields futures as they end; `stop` is called before an error is re-raised."""
     try:
         for future in ended():
             future.result()
@@ -135,7 +127,7 @@ class Runner:
         return step.call(*arguments)
 
     def together(self, step: RunStep[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
-        """Carry out a step with many sets of arguments at the same time; `stop` ends all early, after an error."""
+        """Carry out a step with many sets of arguments in parallel; `stop` ends all early, after an error."""
         with ThreadPoolExecutor(len(many), thread_name_prefix=f"scalescope-{step.name}") as pool:
             futures = [pool.submit(copy_context().run, self.do, step, *arguments) for arguments in many]
             return results(futures, lambda: as_completed(futures), stop)
@@ -150,4 +142,4 @@ class Runner:
         """Show a result in the orchestrator's pages; `make` is called only where there are some."""
 
     def send(self, event: Event) -> None:
-        """Send an event, where the orchestrator has such."""
+        """Send an event, if the orchestrator has such."""

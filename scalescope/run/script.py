@@ -1,4 +1,4 @@
-"""An unchanged script: whatever Dask client it makes, what that client's cluster does is recorded and judged."""
+"""Runs an unchanged script, and records and judges the cluster of every Dask client that it makes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
 
 
 def _raised() -> BaseException | None:
-    """The exception that closes a client; `sys.exit` is none."""
     error = sys.exc_info()[1]
     return None if isinstance(error, SystemExit) else error
 
@@ -84,7 +83,6 @@ def _status(code: object) -> int:
 
 
 def _own(trace: TracebackType | None, code: CodeType) -> TracebackType | None:
-    """A traceback without the frames above the script."""
     found = trace
     while found is not None and found.tb_frame.f_code is not code:
         found = found.tb_next
@@ -98,7 +96,7 @@ class _Block:
 
 
 class _Hooks:
-    """While it is open, clients and clusters of this process begin and end diagnoses.
+    """While open, clients and clusters of this process begin and end diagnoses.
 
     It imports nothing before the script does, so that settings in the script's first lines take effect.
     """
@@ -199,7 +197,6 @@ class _Hooks:
                 self._watch_cluster(cluster, address)
 
     def _watch_cluster(self, cluster: Any, address: str) -> None:
-        """End the diagnosis before the script closes the cluster."""
         original = cluster.close
 
         @functools.wraps(original)
@@ -265,8 +262,6 @@ def _remove(finder: importlib.abc.MetaPathFinder) -> None:
 
 
 def _imported(code: CodeType) -> frozenset[str]:
-    """What a script's code imports, its functions included."""
-
     def names(each: CodeType) -> Iterator[str]:
         for step in dis.get_instructions(each):
             if step.opname == "IMPORT_NAME":

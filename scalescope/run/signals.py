@@ -32,7 +32,7 @@ def noted(*numbers: int) -> Iterator[list[int]]:
 
 
 def have_come() -> bool:
-    """Whether a signal came within an open `noted`: other code may have turned it into an error of its own."""
+    """Whether a signal came within an open `noted`: other code may have turned it into another error."""
     return any(_received)
 
 

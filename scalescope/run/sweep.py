@@ -1,7 +1,4 @@
-"""A whole run of a sweep: environments, clusters, trials, judgement, report.
-
-The command line, Python and the Prefect flow `scale-sweep` all call `run_sweep`, with different runners for its steps.
-"""
+"""A whole run of a sweep: environments, clusters, trials, verdict, report."""
 
 from __future__ import annotations
 
@@ -36,18 +33,17 @@ from scalescope.store.row_conversion import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
-EARLIER_RUNS = 10
-"""Most runs of the same sweep whose durations an estimate uses."""
+EARLIER_RUNS = 10  # most runs of the same sweep whose durations an estimate uses
 
+# Time limits in seconds: to build all environments of a sweep; to judge a run, or to write its report
 BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S = 3600.0, 600.0
-"""Time limits in seconds: to build all environments of a sweep; to judge a run, or to write its report."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SweepResult(Shown):
-    """What came of a sweep; in a notebook, the verdict, the worker time and the table of points."""
+    """Result of a sweep; a notebook shows the verdict, the worker time and the table of points."""
 
     run_id: str  # in the store; `scalescope show RUN_ID` shows it
     verdict: str  # in one line
@@ -72,7 +68,6 @@ class SweepResult(Shown):
 
 
 def _title(verdict: Verdict) -> str:
-    """The worst finding in three to six words, for use within a sentence; its code if no cause is known."""
     code = verdict.findings[0].code
     words = cause.title if (cause := causes.by_code().get(code)) else code
     return words[:1].lower() + words[1:]
@@ -81,7 +76,7 @@ def _title(verdict: Verdict) -> str:
 def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = None) -> SweepResult:
     """Measure a workload at every point of some axes, and say where it stops scaling and why.
 
-    A sweep that was stopped, even by SIGKILL, continues where it stopped when it is run again with the same parameters.
+    A stopped sweep (even by SIGKILL) continues when it is run again with the same parameters.
 
     Args:
         given: Parameters of a run (`RunParameters`) by name (the workload can be a function), or a request.
@@ -124,14 +119,13 @@ def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = Non
 
 
 def prepare(request: RunRequest, says: Callable[[str], None]) -> None:
-    """Build the environments that a plan names, before anything is measured."""
     for text in dict.fromkeys(planned.point.environment for planned in request.plan):
         environments.ensure(Environment.parse(text), says=says)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a run that has a cluster of its own; can be sent to another process."""
+    """A part of a run with a cluster of its own; can be sent to another process."""
 
     request: RunRequest = field(repr=False)
     run_id: str
@@ -140,10 +134,7 @@ class Share:
 
 
 def run_share(share: Share, runner: Runner) -> int:
-    """Provision, measure and tear down one share of a run on its own cores; return how many trials it ran.
-
-    It is one step because a driver belongs to the process that started it.
-    """
+    """Measure one share of a run on its own cores; a single step, since drivers belong to a process."""
     request = share.request
     cores = orchestrator_load.cores()[share.index :: share.count]
     if not cores:
@@ -185,7 +176,7 @@ def begin(
 
 
 def analyse(store: Store, run_id: str, state: RunState = RunState.COMPLETE) -> Verdict:
-    """Judge a run by its finished trials, and record the verdict; `STOPPED` is a run that a budget ended."""
+    """Judge a run by its finished trials, and record the verdict; `STOPPED`: a budget ended it."""
     run = store.run(run_id)
     verdict = diagnose(run.sweep, run.trials)
     store.finish(run_id, state, verdict)
@@ -203,7 +194,7 @@ REPORT = RunStep(
 
 
 def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: Store) -> str:
-    """What trials of a sweep will cost, in a sentence; durations come from earlier runs of the same sweep."""
+    """Say what trials will cost, by the durations in earlier runs of the same sweep."""
     earlier = store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS)
     done = [trial for run in earlier for trial in run.trials]
     table = price_table.load()
@@ -211,7 +202,7 @@ def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: St
 
 
 def abort(store: Store, run_id: str, error: BaseException) -> None:
-    """Record that a run was interrupted; it can be continued."""
+    """Record that a run was interrupted and can be continued."""
     with signals.shielded():
         try:
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent) and not signals.have_come()
@@ -333,7 +324,7 @@ def publication(run: SweepRun, verdict: Verdict, report: WrittenFile | None = No
 
 
 def where_report(report: WrittenFile | None, reference: str) -> str:
-    """Where an HTML report is, and how to write it again, in Markdown; empty if there is none."""
+    """Markdown: where the report is, and how to write it again."""
     if report is None:
         return ""
     again = f"`scalescope report {reference}`"

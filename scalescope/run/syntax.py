@@ -1,4 +1,4 @@
-"""Reads options of the command line and YAML files into the mapping that `Sweep` reads."""
+"""Reads command-line options and YAML files into the mapping that `Sweep` reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names_store(text: object) -> bool:
 
 
 def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
-    """Split each `name=text` of an option that can be given several times."""
+    """Split each `name=text`; each name once."""
     found: dict[str, str] = {}
     for text in given:
         name, sign, rest = text.partition("=")
@@ -39,7 +39,7 @@ def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
-    """Read `workers=1,2,4`, `workers=1..8` and `items=50..300:50`, mixed with commas."""
+    """Read `workers=1,2,4`, `workers=1..8` and `items=50..300:50`."""
     found = assignments("--axis", given).items()  # requirements may have commas in them
     return {name: [text] if name == ENVIRONMENT else axis.read(f"--axis {name}", text) for name, text in found}
 
@@ -49,7 +49,7 @@ def params(option: str, given: Iterable[str]) -> dict[str, Scalar]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, in which each key must be unique."""
+    """Read a mapping from a YAML file, in which each key must be unique."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -71,7 +71,7 @@ def merge(data: dict[str, Any], section: str, given: Mapping[str, object]) -> No
 
 
 def merge_environments(data: dict[str, Any], given: Sequence[str]) -> None:
-    """Replace a file's environments by those of options: one is for all points, several are an axis."""
+    """Replace a file's environments: one is for all points, several are an axis."""
     if len(given) == 1:
         data[ENVIRONMENT] = given[0]
     elif given:
@@ -79,7 +79,7 @@ def merge_environments(data: dict[str, Any], given: Sequence[str]) -> None:
 
 
 def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, Scalar]) -> None:
-    """Replace a file's cluster by that of options, or its fields."""
+    """Replace a file's cluster, or its fields, by those of options."""
     if kind is not None:
         data["cluster"] = kind
     if not options:

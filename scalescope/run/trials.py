@@ -39,20 +39,17 @@ from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
-MAX_LOSSES = 3
-"""Drivers that may die in a row, without a trial that ended well in between, before the run gives up."""
+MAX_LOSSES = 3  # drivers that may die in a row, without a trial that ended well in between, before the run gives up
 
+# Seconds beyond the limits that the driver itself enforces, so that its own errors come first: for a driver to start,
+# with a new environment if need be; and for a trial, to scale the cluster and to read the records
 START_TIMEOUT_S, CLEAR_UP_S = 900.0, 420.0
-"""Seconds beyond the limits that the driver itself enforces, so that its own errors come first: for a driver to start,
-with a new environment if need be; and for a trial, to scale the cluster and to read the records."""
 
 STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
 
-WALLTIME_REACHED = "walltime_reached"
-"""Fact of a cluster: the time limit of its jobs ended the trial."""
+WALLTIME_REACHED = "walltime_reached"  # fact of a cluster: the time limit of its jobs ended the trial
 
-UNAVAILABLE = "environment_unavailable"
-"""Fact: the trial's environment could not be built."""
+UNAVAILABLE = "environment_unavailable"  # fact: the trial's environment could not be built
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +58,6 @@ logger = logging.getLogger(__name__)
 
 
 def provision(drivers: Drivers, point: Point) -> Mapping[str, Any]:
-    """Start the driver and the cluster for a point; return what is known of the cluster."""
     return drivers.open(point).facts
 
 
@@ -77,8 +73,8 @@ def _provision_limit_s(drivers: Drivers, point: Point) -> float:
 def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     """Run one trial, compute its metrics and save it: once this returns, only a lost disk loses it.
 
-    A trial that the time limit of its jobs ended, or in which a process stood still, is run once more within the
-    budget: neither depends on what it would have measured.
+    A trial that its jobs' time limit ended, or in which a process stood still, is run once more within the budget:
+    neither depends on what it would have measured.
 
     Raises:
         DriverError: The driver ended before the trial began, or the run was stopped.
@@ -147,7 +143,7 @@ def _charged(trial: Trial, first: Trial) -> Trial:
 
 
 def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
-    """The trial with its metrics and findings, and its records; a valid one without a measurement becomes invalid."""
+    """The trial with metrics and findings, and its records; a valid one without a measurement becomes invalid."""
     tables: dict[str, Any] = {}
     attempts = None
     try:
@@ -162,7 +158,6 @@ def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[T
 
 
 def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float) -> Trial:
-    """The trial with its metrics; invalid where this host cannot emulate so many tasks."""
     metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
     if limit := trial.facts["cluster"].get("limit"):
@@ -272,7 +267,7 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
 
 
 def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
-    """Why a trial would exceed the budget after all saved trials and some more; empty where it would not."""
+    """Why a trial would exceed the budget after all saved trials and some more; empty if it fits."""
     budget = drivers.request.budget
     if budget is None:
         return ""
@@ -287,10 +282,7 @@ def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
 
 
 def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
-    """Run a trial, on a new driver where there is none for it.
-
-    It is invalid if there can be no such environment. This happens in searches for a release, which go around it.
-    """
+    """Run a trial, on a new driver if needed; invalid if its environment cannot exist, as in searches for a release."""
     if drivers.driver(planned.point) is None:
         try:
             _publish_script(drivers, planned.point, runner.do(PROVISION, drivers, planned.point), runner)
@@ -303,7 +295,6 @@ def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
 
 
 def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], runner: Runner) -> None:
-    """Show the job script or manifest before anything is submitted."""
     sweep, is_manifest = drivers.request.sweep, "manifest" in facts
     what, language = ("manifest", "yaml") if is_manifest else ("job script", "bash")
     script = str(facts.get("manifest" if is_manifest else "job_script", ""))

@@ -93,7 +93,6 @@ def _numbered(report: str, number: int) -> str:
 
 @contextmanager
 def _to_standard_error() -> Iterator[None]:
-    """Send the standard output of this process and its children to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
